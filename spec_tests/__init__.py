@@ -1,0 +1,1 @@
+"""The conformance suite of torch.nn.parallel."""
