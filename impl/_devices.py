@@ -1,0 +1,179 @@
+"""What callers may write for a device, and the current device and stream.
+
+The one module that asks what kind a device is. "The accelerator" is the device type that
+``torch.accelerator`` reports at the time of the call; a bare integer is one of its ordinals.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import torch
+
+__all__ = [
+    "CPU",
+    "DeviceLike",
+    "accelerator_type",
+    "all_devices",
+    "as_device",
+    "as_device_or_current",
+    "current_device",
+    "current_stream",
+    "device_at",
+    "device_index",
+    "is_cpu",
+    "on_accelerator",
+    "side_stream",
+    "use_device",
+    "use_stream",
+]
+
+DeviceLike = int | str | torch.device
+
+CPU = torch.device("cpu")
+
+
+def accelerator_type() -> str | None:
+    """Say which accelerator this process can use now.
+
+    Returns:
+        A device type such as ``"cuda"``, or None where no accelerator is available.
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return None if accelerator is None else accelerator.type
+
+
+def is_cpu(device: DeviceLike | None) -> bool:
+    """Tell whether ``device`` spells the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    return isinstance(device, torch.device) and device.type == "cpu"
+
+
+def on_accelerator(tensor: torch.Tensor) -> bool:
+    """Tell whether ``tensor`` lives on the accelerator."""
+    return tensor.device.type == accelerator_type()
+
+
+def device_index(device: DeviceLike) -> int:
+    """Give the ordinal that ``device`` names.
+
+    Args:
+        device: An ordinal, or a device (as a string or not) that carries one.
+
+    Returns:
+        The ordinal, unchecked: it may be negative or name no device.
+
+    Raises:
+        ValueError: ``device`` is the CPU, or carries no index.
+        RuntimeError: ``device`` is a string that names no device.
+    """
+    if isinstance(device, int):
+        return int(device)
+    if isinstance(device, str):
+        device = torch.device(device)
+    if is_cpu(device):
+        raise ValueError(f"Expected a non cpu device, but got: {device}")
+    index = device.index if isinstance(device, torch.device) else None
+    if index is None:
+        raise ValueError(
+            f"Expected a torch.device with a specified index or an integer, but got:{device}"
+        )
+    return index
+
+
+def device_at(ordinal: int) -> torch.device:
+    """Give the accelerator's device ``ordinal``.
+
+    Raises:
+        RuntimeError: ``ordinal`` is negative, or there is no accelerator.
+    """
+    if ordinal < 0:
+        raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
+    return torch.device(_require_accelerator(), ordinal)
+
+
+def as_device(device: DeviceLike) -> torch.device:
+    """Give the device that ``device`` names.
+
+    Args:
+        device: An ordinal of the accelerator, a device with an index, or the CPU.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        ValueError: ``device`` carries no index and is not the CPU.
+        RuntimeError: ``device`` is a string that names no device, the ordinal is negative, or
+            there is no accelerator.
+    """
+    return CPU if is_cpu(device) else device_at(device_index(device))
+
+
+def as_device_or_current(device: DeviceLike | None) -> torch.device:
+    """Give the device that ``device`` names, the current one where it names no ordinal.
+
+    Args:
+        device: As for :func:`as_device`; also None, or an accelerator without index.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        RuntimeError: As for :func:`as_device`.
+    """
+    if isinstance(device, str):
+        device = torch.device(device)
+    if device is None or (isinstance(device, torch.device) and device.index is None):
+        return CPU if is_cpu(device) else current_device()
+    return as_device(device)
+
+
+def current_device() -> torch.device:
+    """Give the accelerator's current device.
+
+    Raises:
+        RuntimeError: There is no accelerator.
+    """
+    return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
+
+
+def all_devices() -> list[torch.device]:
+    """List the accelerator's devices by ordinal; empty where there is no accelerator."""
+    kind = accelerator_type()
+    if kind is None:
+        return []
+    return [torch.device(kind, ordinal) for ordinal in range(torch.accelerator.device_count())]
+
+
+def use_device(device: torch.device) -> AbstractContextManager[None]:
+    """Make ``device`` current inside a ``with`` block; for the CPU, change nothing."""
+    if device.type == "cpu":
+        return nullcontext()
+    return torch.accelerator.device_index(device.index)
+
+
+def use_stream(stream: torch.Stream) -> AbstractContextManager[object]:
+    """Make ``stream`` and its device current inside a ``with`` block."""
+    return stream
+
+
+def current_stream(device: torch.device) -> torch.Stream:
+    """Give the current stream of ``device``, a device of the accelerator."""
+    return torch.accelerator.current_stream(device)
+
+
+@cache
+def side_stream(device: torch.device) -> torch.Stream:
+    """Give the one stream of ``device`` that copies from the CPU run on.
+
+    The same stream every time: memory that a stream has allocated is reused by that stream
+    only, so a fresh stream per call would never reuse any.
+    """
+    return torch.Stream(device)
+
+
+def _require_accelerator() -> str:
+    kind = accelerator_type()
+    if kind is None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return kind
