@@ -1,0 +1,52 @@
+"""The reference: the installed torch.nn.parallel, made to run without CUDA.
+
+torch.nn.parallel's Python layer runs unmodified on any accelerator but for seven primitives that
+only a CUDA build of PyTorch has. ``enable`` supplies those that are missing. They are written from
+the statement of their behaviour, share no code with any implementation under test, and take the
+copy path throughout: what the real ones do over NCCL (no graph, no version bump, fewer dtypes) is
+not imitated. Messages that say ``CUDA tensors`` name the accelerator at hand: ``SIM tensors``.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from ._broadcast import broadcast, broadcast_out
+from ._coalesced import broadcast_coalesced
+from ._gather import gather, gather_out
+from ._scatter import scatter, scatter_out
+
+__all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
+
+#: The stand-ins, by the attribute of ``torch._C`` that each supplies.
+STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "_broadcast": broadcast,
+        "_broadcast_out": broadcast_out,
+        "_broadcast_coalesced": broadcast_coalesced,
+        "_scatter": scatter,
+        "_scatter_out": scatter_out,
+        "_gather": gather,
+        "_gather_out": gather_out,
+    }
+)
+
+#: Filters, as pytest and ``python -W`` spell them, for what the reference says of the build rather
+#: than of the call: ``reduce_add`` asks for NCCL every time, and that warns where there is none.
+#: Remove when torch.cuda.nccl.is_available no longer warns in a build without NCCL.
+IGNORED_WARNINGS: tuple[str, ...] = (
+    "ignore:PyTorch is not compiled with NCCL support:UserWarning",
+)
+
+
+def enable() -> None:
+    """Make torch.nn.parallel run on the current accelerator.
+
+    Supplies the primitives that ``torch._C`` lacks and leaves alone those that it has: on a CUDA
+    build nothing changes, and a second call does nothing.
+    """
+    for name, stand_in in STAND_INS.items():
+        if not hasattr(torch._C, name):
+            setattr(torch._C, name, stand_in)

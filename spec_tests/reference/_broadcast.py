@@ -1,0 +1,68 @@
+"""Copies of one tensor on many devices."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ._devices import device, is_on_accelerator, kind, primitive, shape
+
+
+@primitive
+def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
+    """Stand in for ``torch._C._broadcast``.
+
+    Returns:
+        One tensor a device. On the device of ``tensor`` it is ``tensor`` itself, the same object;
+        elsewhere a row-major copy, made by ordinary (differentiable) ``copy_``.
+
+    Raises:
+        RuntimeError: an ordinal is negative.
+    """
+    outputs = [_output(tensor, device(ordinal)) for ordinal in devices]
+    _copy_to_all(tensor, [output for output in outputs if output is not tensor])
+    return outputs
+
+
+@primitive
+def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
+    """Stand in for ``torch._C._broadcast_out``.
+
+    Returns:
+        The very tensors of ``outs``, in a new list, each overwritten with ``tensor`` and converted
+        to its own dtype and strides.
+
+    Raises:
+        RuntimeError: an output is not on the accelerator, or has another shape than ``tensor``.
+            Nothing has been written then.
+    """
+    for index, out in enumerate(outs):
+        _check_out(tensor, index, out)
+    _copy_to_all(tensor, outs)
+    return list(outs)
+
+
+def _output(tensor: Tensor, target: torch.device) -> Tensor:
+    if tensor.device == target:
+        return tensor
+    # Strides are not passed on: the real primitive loses every memory format here.
+    return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
+
+
+def _copy_to_all(tensor: Tensor, outs: Sequence[Tensor]) -> None:
+    for out in outs:
+        out.copy_(tensor, non_blocking=True)
+
+
+def _check_out(tensor: Tensor, index: int, out: Tensor) -> None:
+    if not is_on_accelerator(out):
+        raise RuntimeError(
+            f"Expected all output tensors to be {kind()} tensors, "
+            f"but output tensor at index {index} has device '{out.device}'"
+        )
+    if out.shape != tensor.shape:
+        raise RuntimeError(
+            "Expected all output tensors to have same shape as the source tensor "
+            f"{shape(tensor.shape)}, but output tensor at index {index} has shape "
+            f"{shape(out.shape)}"
+        )

@@ -1,0 +1,114 @@
+"""Copies of many tensors on many devices, in few transfers.
+
+Tensors of one dtype and layout travel together, in chunks of about ``buffer_size`` bytes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from ._broadcast import broadcast
+from ._devices import device, primitive
+
+#: Positions in the argument list, and the tensors that stand there.
+Chunk = list[tuple[int, Tensor]]
+
+
+@primitive
+def broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int
+) -> list[list[Tensor]]:
+    """Stand in for ``torch._C._broadcast_coalesced``.
+
+    Returns:
+        One list a device, in the order of ``tensors``. The first holds the very tensors given. The
+        others hold plain leaves that require no gradient, row-major, each with its own version
+        counter; those that travelled in one chunk share one storage.
+
+    Raises:
+        RuntimeError: there is no device (undefined in the real primitive), or a tensor is not on
+            the first.
+    """
+    if not devices:
+        raise RuntimeError("broadcast_coalesced needs at least one device: got none")
+    _check_placement(tensors, devices[0])
+
+    outputs = [list(tensors) for _ in devices]
+    with torch.accelerator.device_index(device(devices[0]).index):
+        for chunk in _chunks(tensors, buffer_size):
+            for output, copies in zip(outputs[1:], _copies(chunk, devices), strict=True):
+                for (position, _), copy in zip(chunk, copies, strict=True):
+                    # `.data` gives each its own version counter and drops the graph.
+                    output[position] = copy.data
+    return outputs
+
+
+def _check_placement(tensors: Sequence[Tensor], first: int) -> None:
+    if any(tensor.get_device() != first for tensor in tensors):
+        raise RuntimeError(f"All tensors must be on devices[0]: {first}")
+
+
+def _chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[Chunk]:
+    """Chunks of one kind, each closed by the tensor that brings it to ``limit`` bytes."""
+    groups: dict[tuple[bool, torch.dtype], Chunk] = {}
+    for position, tensor in enumerate(tensors):
+        kind = (tensor.is_sparse, tensor.dtype)
+        groups.setdefault(kind, []).append((position, tensor))
+        if sum(_size(member) for _, member in groups[kind]) >= limit:
+            yield groups.pop(kind)
+    yield from groups.values()
+
+
+def _size(tensor: Tensor) -> int:
+    """Bytes of ``tensor`` as chunking counts them."""
+    if not tensor.is_sparse:
+        return tensor.numel() * tensor.element_size()
+    indices, values = tensor._indices(), tensor._values()
+    # The values are counted with the size of an index, as the real primitive does.
+    return (indices.numel() + values.numel()) * indices.element_size()
+
+
+def _copies(chunk: Chunk, devices: Sequence[int]) -> Iterator[list[Tensor]]:
+    """The chunk's tensors on each device but the first, over one buffer a device."""
+    members = [tensor for _, tensor in chunk]
+    copy = _sparse_copies if members[0].is_sparse else _dense_copies
+    for ordinal, copies in zip(devices[1:], copy(members, devices), strict=True):
+        with torch.accelerator.device_index(ordinal):
+            yield list(copies)
+
+
+def _dense_copies(members: list[Tensor], devices: Sequence[int]) -> Iterator[Iterator[Tensor]]:
+    for buffer in broadcast(_flat(members), devices)[1:]:
+        yield _unflat(buffer, members)
+
+
+def _sparse_copies(members: list[Tensor], devices: Sequence[int]) -> Iterator[Iterator[Tensor]]:
+    indices = [member._indices() for member in members]
+    values = [member._values() for member in members]
+    all_values = _dense_copies(values, devices)
+    for new_indices, new_values in zip(_dense_copies(indices, devices), all_values, strict=True):
+        yield map(_like, members, new_indices, new_values)
+
+
+def _flat(members: list[Tensor]) -> Tensor:
+    """All elements in a row; a view of a single contiguous member."""
+    rows = [member.contiguous().view(-1) for member in members]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def _unflat(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
+    counts = [member.numel() for member in members]
+    for member, stop in zip(members, accumulate(counts), strict=True):
+        if member.numel() == 0:
+            yield torch.empty(member.shape, dtype=buffer.dtype, device=buffer.device)
+        else:
+            yield buffer.narrow(0, stop - member.numel(), member.numel()).view(member.shape)
+
+
+def _like(member: Tensor, indices: Tensor, values: Tensor) -> Tensor:
+    coalesced = member.is_coalesced()
+    return torch.sparse_coo_tensor(
+        indices, values, member.shape, is_coalesced=coalesced, check_invariants=False
+    )

@@ -1,0 +1,126 @@
+"""Chunks of one tensor on many devices."""
+
+from collections.abc import Sequence
+from ctypes import c_int8, c_int16
+
+import torch
+from torch import Tensor
+
+from ._devices import device, is_on_accelerator, kind, primitive, shape, wrap_dim
+from ._streams import StickyStream, as_streams, stream_at
+
+
+@primitive
+def scatter(
+    tensor: Tensor,
+    devices: Sequence[int],
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: object = None,
+) -> list[Tensor]:
+    """Stand in for ``torch._C._scatter``.
+
+    Returns:
+        The chunks in order, at most one a device; fewer where ``dim`` is too short. A chunk whose
+        device holds ``tensor`` is a view of it; the others are copies that keep dense strides.
+
+    Raises:
+        RuntimeError: no devices; not one size a device; a scalar; sizes that are negative or do
+            not sum up; a stream of another device; a negative ordinal.
+        IndexError: ``tensor`` has no dimension ``dim``.
+    """
+    given = as_streams(streams)
+    if not devices:
+        raise RuntimeError("Expected at least one device to scatter to")
+    chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
+    with StickyStream() as current:
+        for index, (chunk, ordinal) in enumerate(zip(chunks, devices, strict=False)):
+            ordinal = c_int16(ordinal).value
+            # Streams and ordinals are checked only for chunks that move.
+            if chunk.get_device() != ordinal:
+                current.use(stream_at(given, index, ordinal))
+                chunks[index] = _copy(chunk, ordinal)
+    return chunks
+
+
+@primitive
+def scatter_out(
+    tensor: Tensor, outs: Sequence[Tensor], dim: int = 0, streams: object = None
+) -> list[Tensor]:
+    """Stand in for ``torch._C._scatter_out``.
+
+    Returns:
+        The very tensors of ``outs``, in a new list, filled in order along ``dim`` and converted to
+        their own dtypes and strides.
+
+    Raises:
+        RuntimeError: no outputs; one that is not on the accelerator or of the wrong shape; sizes
+            that do not sum up; scalars (undefined in the real primitive); a stream of another
+            device, by when earlier outputs are written.
+        IndexError: ``tensor`` has no dimension ``dim``.
+    """
+    given = as_streams(streams)
+    if not outs:
+        raise RuntimeError("Expected at least one output tensor to scatter to")
+    dim = wrap_dim(dim, tensor)
+    for index, out in enumerate(outs):
+        _check_out(tensor, index, out, dim)
+    sizes = [out.size(dim) for out in outs]
+    _check_total(tensor, sizes, dim)
+
+    with StickyStream() as current:
+        for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
+            current.use(stream_at(given, index, outs[index].get_device()))
+            outs[index].copy_(chunk, non_blocking=True)
+    return list(outs)
+
+
+def _chunks(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -> list[Tensor]:
+    if sizes is not None and len(sizes) != count:
+        raise RuntimeError(
+            "Expected devices and chunk_sizes to be of same length, "
+            f"but got len(devices) = {count} and len(chunk_sizes) = {len(sizes)}"
+        )
+    dim = wrap_dim(dim, tensor)
+    if sizes is None:
+        return list(tensor.chunk(count, dim))
+    return list(tensor.split_with_sizes(list(sizes), dim))
+
+
+def _copy(chunk: Tensor, ordinal: int) -> Tensor:
+    target = device(ordinal)
+    # Ordinals are narrowed once more on their way into a device.
+    target = torch.device(target.type, c_int8(ordinal).value)
+    return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)
+
+
+def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
+    if not is_on_accelerator(out):
+        raise RuntimeError(
+            f"Expected all output tensors to be {kind()} tensors, "
+            f"but output tensor at index {index} has device '{out.device}'"
+        )
+    if _without(out.shape, dim) != _without(tensor.shape, dim):
+        raise RuntimeError(
+            f"Output tensor at index {index} has incorrect shape: {shape(out.shape)}. "
+            f"Expected same shape except for scatter dim {dim} as the source tensor: "
+            f"{shape(tensor.shape)}"
+        )
+    if out.dim() == 0:
+        raise RuntimeError(
+            f"scatter needs tensors of one dimension or more: output {index} has none"
+        )
+
+
+def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
+    if sum(sizes) != tensor.size(dim):
+        raise RuntimeError(
+            f"Total size for output tensors along scatter dim {dim} does not match the source "
+            f"tensor size at dim {dim}. Expected {tensor.size(dim)}, "
+            f"but got total size {sum(sizes)}"
+        )
+
+
+def _without(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
+    """The number of dimensions, and the sizes beside ``dim``."""
+    return len(sizes), [size for place, size in enumerate(sizes) if place != dim]

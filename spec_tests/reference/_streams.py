@@ -1,0 +1,79 @@
+"""The streams on which scatter copies."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from ._devices import accelerator
+
+
+def as_streams(streams: object) -> Sequence[torch.Stream | None]:
+    """``streams`` as a sequence; None means no stream.
+
+    Raises:
+        RuntimeError: it is no sequence, or an entry is neither a stream nor None.
+    """
+    if streams is None:
+        return ()
+    if not isinstance(streams, Sequence):
+        raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
+    if not all(stream is None or isinstance(stream, torch.Stream) for stream in streams):
+        raise RuntimeError(
+            f"Unknown data type found in stream list. Need torch.{accelerator()}.Stream or None"
+        )
+    return streams
+
+
+def stream_at(
+    streams: Sequence[torch.Stream | None], index: int, ordinal: int
+) -> torch.Stream | None:
+    """The stream given for copy ``index``, if any.
+
+    Raises:
+        RuntimeError: it belongs to another device than ``ordinal``.
+    """
+    stream = streams[index] if index < len(streams) else None
+    if stream is not None and stream.device.index != ordinal:
+        # The real message prints this ordinal as a character, not as a digit.
+        raise RuntimeError(
+            f"Expected the device associated with the stream at index {index} "
+            f"(was {chr(stream.device.index)}) to match the device supplied at that index "
+            f"(expected {ordinal})"
+        )
+    return stream
+
+
+class StickyStream:
+    """Keeps a stream and its device current until another one is given, or the block ends."""
+
+    def __init__(self) -> None:
+        self._before: tuple[int, torch.Stream] | None = None
+
+    def use(self, stream: torch.Stream | None) -> None:
+        """Make ``stream`` current; None keeps whichever is."""
+        if stream is None:
+            return
+        self._restore()
+        ordinal = torch.accelerator.current_device_index()
+        self._before = (ordinal, torch.accelerator.current_stream(stream.device))
+        torch.accelerator.set_stream(stream)
+
+    def _restore(self) -> None:
+        if self._before is not None:
+            ordinal, stream = self._before
+            torch.accelerator.set_stream(stream)
+            torch.accelerator.set_device_index(ordinal)
+            self._before = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._restore()
