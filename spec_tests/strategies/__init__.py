@@ -1,0 +1,1 @@
+"""What callers may pass: valid arguments, smallest and dullest first when shrunk."""

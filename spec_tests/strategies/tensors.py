@@ -1,0 +1,139 @@
+"""Tensors that callers may pass: every dtype, shape, memory layout and device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spec_tests.topology import Topology
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+COMPLEX = (torch.complex64, torch.complex128)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
+LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channels_last")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """How to make one tensor; equal specs make equal tensors.
+
+    Args:
+        shape: Extents, zeros included.
+        dtype: Element type.
+        layout: One of `LAYOUTS`; a layout that the shape does not admit is row-major.
+        requires_grad: Whether the tensor is a leaf that requires a gradient.
+        slot: The device, as a position in the topology; None for the CPU.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    layout: str = "contiguous"
+    requires_grad: bool = False
+    slot: int | None = 0
+
+    def build(self, topology: Topology) -> Tensor:
+        """The tensor, its elements counting up from zero: a misplaced one names its origin."""
+        device = topology.device(self.slot)
+        tensor = _LAYOUT[self.layout](self.shape, self.dtype, device).detach()
+        return tensor.requires_grad_() if self.requires_grad else tensor
+
+    def __repr__(self) -> str:
+        size = torch.Size(self.shape).numel()
+        layout = "" if self.layout == "contiguous" else f" {self.layout}"
+        grad = ".requires_grad_()" if self.requires_grad else ""
+        where = "'cpu'" if self.slot is None else f"devices[{self.slot}]"
+        return f"arange({size}).reshape{self.shape}.to({self.dtype}, {where}){grad}{layout}"
+
+
+def counting(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Row-major ``0, 1, 2, ...``; complex numbers have an imaginary part of another size."""
+    count = torch.arange(torch.Size(shape).numel(), device="cpu").reshape(tuple(shape))
+    if dtype.is_complex:
+        count = count * (1 - 2j)
+    return count.to(dtype).to(device)
+
+
+def _contiguous(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return counting(shape, dtype, device)
+
+
+def _transposed(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    axes = tuple(reversed(range(len(shape))))
+    return counting(shape[::-1], dtype, device).permute(axes)
+
+
+def _strided(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if not shape:
+        return counting(shape, dtype, device)
+    return counting((*shape[:-1], 2 * shape[-1]), dtype, device)[..., ::2]
+
+
+def _offset(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if not shape:
+        return counting((2,), dtype, device)[1]
+    return counting((shape[0] + 1, *shape[1:]), dtype, device)[1:]
+
+
+def _expanded(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if not shape:
+        return counting(shape, dtype, device)
+    return counting((1, *shape[1:]), dtype, device).expand(shape)
+
+
+def _channels_last(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    tensor = counting(shape, dtype, device)
+    if len(shape) not in formats:
+        return tensor
+    return tensor.contiguous(memory_format=formats[len(shape)])
+
+
+_LAYOUT = {
+    "contiguous": _contiguous,
+    "transposed": _transposed,
+    "strided": _strided,
+    "offset": _offset,
+    "expanded": _expanded,
+    "channels_last": _channels_last,
+}
+
+
+@st.composite
+def shapes(
+    draw: st.DrawFn, *, min_dims: int = 1, max_dims: int = 5, max_size: int = 4
+) -> tuple[int, ...]:
+    """Shapes with few elements. Shrinks to one dimension of one element; zeros come last."""
+    # Zero comes last: empty tensors are reachable, but not what a failure shrinks to.
+    size = st.sampled_from([*range(1, max_size + 1), 0])
+    most = draw(st.integers(min_dims, max_dims))
+    return tuple(draw(st.lists(size, min_size=most, max_size=most)))
+
+
+@st.composite
+def tensor_specs(
+    draw: st.DrawFn,
+    *,
+    shape: st.SearchStrategy[tuple[int, ...]] | None = None,
+    dtypes: Sequence[torch.dtype] = DTYPES,
+    layouts: Sequence[str] = LAYOUTS,
+    slots: Sequence[int | None] = (0,),
+    grads: Sequence[bool] = (False, True),
+) -> TensorSpec:
+    """Tensors of any dtype and layout. Shrinks to one float32 without gradient."""
+    dtype = draw(st.sampled_from(dtypes))
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    return TensorSpec(
+        shape=draw(shapes() if shape is None else shape),
+        dtype=dtype,
+        layout=draw(st.sampled_from(layouts)),
+        requires_grad=draw(st.sampled_from(grads)) and differentiable,
+        slot=draw(st.sampled_from(slots)),
+    )
+
+
+def device_slots(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+    """Positions in the topology, repeats allowed. Shrinks to the first."""
+    return st.lists(st.integers(0, 3), min_size=min_size, max_size=max_size).map(tuple)
