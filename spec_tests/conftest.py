@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import clauses, register
 from spec_tests.options import add_device_options, add_suite_options
@@ -30,6 +30,9 @@ settings.register_profile(
 )
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
+# A mutant need only be caught: its counterexample is not shrunk.
+_CATCH = (Phase.explicit, Phase.generate)
+settings.register_profile("mutants", _COMMON, max_examples=100, derandomize=True, phases=_CATCH)
 settings.load_profile("quick")
 
 

@@ -1,0 +1,78 @@
+"""How fast tensors move, by payload: real accelerators only.
+
+On the simulator the reference's primitives are stand-ins written for clarity; comparing with them
+would say nothing of torch.nn.parallel. Wall time on the host until every device is idle.
+`copy_share` is bytes read and written by the result, each once, over the time, as a share of what
+a large copy on the first device reaches in the same run.
+"""
+
+import time
+
+import pytest
+import torch
+
+from spec_tests.topology import not_run
+
+from .libraries import side_by_side
+
+MIB = 2**20
+DEVICES = 4
+PAYLOADS = {
+    "4KiB": (1, 1024),
+    "3000x14KB": (3000, 3500),
+    "25x16MiB": (25, 4 * MIB),
+}
+
+
+@pytest.fixture(scope="session")
+def copy_bandwidth(topology):
+    """Bytes read and written a second by a copy of 1 GiB, the median of ten."""
+    if topology.accelerator == "sim":
+        not_run("the reference's comm primitives are stand-ins on the simulator")
+    source = torch.ones(2**28, device=topology.device(0))
+    sink = torch.empty_like(source)
+    seconds = []
+    for _ in range(12):
+        topology.synchronize()
+        start = time.perf_counter()
+        sink.copy_(source)
+        topology.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return 2 * source.nbytes / sorted(seconds[2:])[5]
+
+
+def _tensors(payload, device):
+    count, size = PAYLOADS[payload]
+    return [torch.ones(size, device=device) for _ in range(count)]
+
+
+@side_by_side
+@pytest.mark.parametrize("payload", PAYLOADS)
+def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
+    benchmark.group = f"broadcast_coalesced {payload}"
+    devices = topology.take(DEVICES)
+    tensors = _tensors(payload, devices[0])
+
+    copies = timed(library.comm.broadcast_coalesced, tensors, devices)
+
+    _note_bytes(benchmark, copy_bandwidth, 2 * sum(t.nbytes for row in copies[1:] for t in row))
+    assert torch.equal(copies[-1][-1].cpu(), tensors[-1].cpu())
+
+
+@side_by_side
+@pytest.mark.parametrize("payload", PAYLOADS)
+def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
+    benchmark.group = f"reduce_add_coalesced {payload}"
+    devices = topology.take(DEVICES)
+    rows = [_tensors(payload, device) for device in devices]
+
+    sums = timed(library.comm.reduce_add_coalesced, rows, topology.ordinals[0])
+
+    _note_bytes(benchmark, copy_bandwidth, (DEVICES + 1) * sum(t.nbytes for t in sums))
+    assert sums[-1][-1].item() == DEVICES
+
+
+def _note_bytes(benchmark, copy_bandwidth, moved):
+    benchmark.extra_info["moved_bytes"] = moved
+    share = moved / benchmark.stats.stats.median / copy_bandwidth
+    benchmark.extra_info["copy_share"] = share

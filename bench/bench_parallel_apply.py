@@ -1,0 +1,23 @@
+"""What running replicas side by side costs when they do nothing.
+
+Wall time on the host for modules that give their input back.
+"""
+
+import pytest
+import torch
+
+from .libraries import side_by_side
+from .models import Identity
+
+
+@side_by_side
+@pytest.mark.parametrize("count", [2, 4], ids="modules={}".format)
+def bench_parallel_apply(timed, benchmark, library, topology, count):
+    benchmark.group = f"parallel_apply identity modules={count}"
+    devices = topology.take(count)
+    modules = [Identity() for _ in devices]
+    inputs = [torch.ones(2, device=device) for device in devices]
+
+    outputs = timed(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
+
+    assert all(output is given for output, given in zip(outputs, inputs, strict=True))

@@ -1,0 +1,28 @@
+"""How long replicating a module takes, by its size.
+
+Wall time on the host, from the call until every device is idle. The module is made outside it.
+"""
+
+import pytest
+import torch
+
+from .libraries import side_by_side
+from .models import blocks
+
+DEVICES = 4
+
+
+@side_by_side
+@pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
+@pytest.mark.parametrize("count", [10, 100, 400], ids="blocks={}".format)
+def bench_replicate(timed, benchmark, library, topology, count, detach):
+    benchmark.group = f"replicate blocks={count} {'detached' if detach else 'with-grad'}"
+    devices = topology.take(DEVICES)
+    module = blocks(count).to(devices[0])
+
+    replicas = timed(library.replicate.replicate, module, devices, detach)
+
+    last = replicas[-1][-1][0].weight
+    assert last.device == devices[-1]
+    assert last.requires_grad is not detach
+    assert torch.equal(last.cpu(), module[-1][0].weight.cpu())

@@ -1,0 +1,107 @@
+"""Print reference time over impl time for a saved run, and hold the ratios to their floors.
+
+``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A ratio of medians below its floor
+in ``floors.toml`` makes it exit with 1. Absolute times are never judged.
+"""
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FLOORS = Path(__file__).with_name("floors.toml")
+FLOOR_LIBRARY = "module"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One comparison.
+
+    Args:
+        group: The benchmarks compared.
+        value: Reference over impl; times less the plain module's where the group has it.
+        low: The same with the quartiles that favour the reference.
+        high: The same with the quartiles that favour impl.
+        floor: The least value that passes; None where none is set.
+    """
+
+    group: str
+    value: float
+    low: float
+    high: float
+    floor: float | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether the floor, if any, is reached."""
+        return self.floor is None or self.value >= self.floor
+
+
+def ratios(run: dict[str, Any], floors: dict[str, float]) -> Iterator[Ratio]:
+    """One `Ratio` a group of times, then one a group of peak memory.
+
+    Args:
+        run: What pytest-benchmark saved.
+        floors: The least ratio by group.
+    """
+    groups: dict[str, dict[str, dict[str, Any]]] = {}
+    for each in run["benchmarks"]:
+        groups.setdefault(each["group"], {})[each["extra_info"]["library"]] = each
+    for group, members in groups.items():
+        if {"reference", "impl"} <= members.keys():
+            yield _of_times(group, members, floors.get(group))
+            yield from _of_memory(group, members, floors)
+
+
+def _of_times(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
+    stats = {name: member["stats"] for name, member in members.items()}
+    base = stats[FLOOR_LIBRARY]["median"] if FLOOR_LIBRARY in stats else 0.0
+
+    def ratio(reference: str, impl: str) -> float:
+        # A quartile of impl below the plain module's median is noise: no ratio is that large.
+        own = max(stats["impl"][impl] - base, 1e-9)
+        return float((stats["reference"][reference] - base) / own)
+
+    return Ratio(group, ratio("median", "median"), ratio("q1", "q3"), ratio("q3", "q1"), floor)
+
+
+def _of_memory(
+    group: str, members: dict[str, dict[str, Any]], floors: dict[str, float]
+) -> Iterator[Ratio]:
+    peaks = {name: member["extra_info"].get("peak_bytes") for name, member in members.items()}
+    if peaks["reference"] and peaks["impl"]:
+        value = peaks["reference"] / peaks["impl"]
+        name = f"{group} (bytes)"
+        yield Ratio(name, value, value, value, floors.get(name))
+
+
+def line(ratio: Ratio) -> str:
+    """One row of the table."""
+    floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
+    verdict = "ok" if ratio.passes else "BELOW"
+    spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict}"
+
+
+def main() -> int:
+    """Print the ratios of a saved run; return 1 if one is below its floor."""
+    parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
+    parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
+    path = parser.parse_args().file
+    try:
+        run = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        parser.error(f"{path}: {error}")
+    found = list(ratios(run, tomllib.loads(FLOORS.read_text())["floors"]))
+    print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
+    for ratio in found:
+        print(line(ratio))
+    return int(not found or not all(ratio.passes for ratio in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

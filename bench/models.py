@@ -1,0 +1,33 @@
+"""Modules that the benchmarks replicate and run."""
+
+import torch
+from torch import Tensor, nn
+
+WIDTH = 16
+
+
+def blocks(count: int, width: int = WIDTH) -> nn.Module:
+    """``count`` blocks of Linear, BatchNorm and ReLU: four modules and seven tensors each."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(
+            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
+            for _ in range(count)
+        )
+    )
+
+
+class Identity(nn.Module):
+    """Gives its input back: what remains is the cost of running replicas."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x``."""
+        return x
+
+
+def nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
+    """Four dicts of four tensors of ``rows`` rows each."""
+    return [
+        {name: torch.ones(rows, 4, device=device) for name in ("a", "b", "c", "d")}
+        for _ in range(4)
+    ]

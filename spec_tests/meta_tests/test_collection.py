@@ -1,0 +1,103 @@
+"""What the suite refuses at collection, and what it prints, seen from outside."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytest_plugins = ["pytester"]
+
+CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
+CONFTEST = """
+import pytest
+from pathlib import Path
+from spec_tests import clauses, conftest as suite
+from spec_tests.conftest import *
+HERE = Path(__file__).parent
+suite.HERE = HERE
+clauses.load.__defaults__ = (HERE / "clauses.toml",)
+"""
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    """A suite of two clauses; calling it with a body of tests runs them."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest(CONFTEST)
+    pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
+
+    def run(body, *options, target="torch.nn.parallel"):
+        header = "import pytest\nfrom spec_tests.clauses import clause\n"
+        pytester.path.joinpath("test_it.py").write_text(header + body)
+        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, *options)
+
+    return run
+
+
+BOTH = """
+@clause("a.one")
+def test_one(target): assert {one}
+@clause("a.two")
+def test_two(target): {two}
+"""
+RECORD = """
+[[divergence]]
+id = "X-1"
+kind = "target-bug"
+clause = "a.one"
+tests = ["test_it.py::{test}"]
+specified = "s"
+observed = "o"
+threads = []
+versions = "1"
+review_by = 2030-01-01
+"""
+
+
+def test_a_test_without_a_clause_is_refused(suite):
+    suite("def test_x(): pass").stderr.fnmatch_lines("*test_x names no clause*")
+
+
+def test_an_unknown_clause_is_refused(suite):
+    body = "@clause('a.three')\ndef test_x(): pass"
+    suite(body).stderr.fnmatch_lines("*names the unknown clause a.three*")
+
+
+def test_a_clause_without_a_test_is_refused(suite):
+    body = "@clause('a.one')\ndef test_x(): pass"
+    suite(body).stderr.fnmatch_lines("*clauses without a test: a.two*")
+
+
+def test_verdicts_are_counted_by_clause(suite):
+    result = suite(BOTH.format(one="False", two="pytest.skip('not-run: no reason')"))
+    result.stdout.re_match_lines([r"all +1 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
+
+
+def test_a_known_difference_is_known_and_strict(suite, pytester):
+    record = pytester.path / "known.toml"
+    record.write_text(RECORD.format(test="test_one"))
+    options = ("--divergences", str(record))
+    suite(BOTH.format(one="False", two="pass"), *options).assert_outcomes(xfailed=1, passed=1)
+    suite(BOTH.format(one="True", two="pass"), *options).assert_outcomes(failed=1, passed=1)
+
+
+def test_a_record_that_names_no_test_is_refused(suite, pytester):
+    record = pytester.path / "known.toml"
+    record.write_text(RECORD.format(test="test_three"))
+    result = suite(BOTH.format(one="True", two="pass"), "--divergences", str(record))
+    result.stderr.fnmatch_lines("*divergence X-1 names no collected test*test_three*")
+
+
+def test_a_missing_name_fails_the_tests_that_use_it_only(suite):
+    body = BOTH.format(one="target.comm.no_such_name", two="target.comm.scatter")
+    result = suite(body)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines("*the target does not define comm.no_such_name*")
+
+
+def test_the_header_names_target_devices_and_torch(suite):
+    result = suite(BOTH.format(one="True", two="pass"))
+    result.stdout.fnmatch_lines(
+        ["target: torch.nn.parallel", "devices: sim:0, sim:1, sim:2, sim:3 (*", "torch: *"]
+    )
