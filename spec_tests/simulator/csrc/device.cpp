@@ -1,0 +1,240 @@
+// Which devices there are, which is current in this thread, their streams and events.
+
+#include "sim.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+
+namespace sim {
+namespace {
+
+std::atomic<int> count{0};
+std::atomic<bool> used{false};
+std::atomic<bool> forked_after_use{false};
+std::atomic<c10::StreamId> last_stream{0};
+
+thread_local c10::DeviceIndex current_index = 0;
+thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
+
+struct Event {
+  c10::DeviceIndex index;
+  std::chrono::steady_clock::time_point recorded_at;
+};
+
+c10::Device at_index(c10::DeviceIndex index) {
+  return c10::Device(kSim, index);
+}
+
+c10::Stream stream_of(c10::Device device, c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE, device, id);
+}
+
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override {
+    return kSim;
+  }
+
+  c10::Device exchangeDevice(c10::Device device) const override {
+    const auto previous = getDevice();
+    setDevice(device);
+    return previous;
+  }
+
+  c10::Device getDevice() const override {
+    return at_index(current_index);
+  }
+
+  void setDevice(c10::Device device) const override {
+    check_usable(device.index());
+    current_index = device.index();
+  }
+
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    current_index = device.index();
+  }
+
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
+
+  c10::Stream getStream(c10::Device device) const override {
+    device = with_index(device);
+    const auto found = current_streams.find(device.index());
+    return stream_of(device, found == current_streams.end() ? 0 : found->second);
+  }
+
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return stream_of(with_index(device), 0);
+  }
+
+  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+    device = with_index(device);
+    check_usable(device.index());
+    return stream_of(device, ++last_stream);
+  }
+
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
+    return getNewStream(device, 0);
+  }
+
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    check_usable(stream.device_index());
+    const auto previous = getStream(stream.device());
+    current_streams[stream.device_index()] = stream.id();
+    return previous;
+  }
+
+  bool queryStream(const c10::Stream& /*stream*/) const override {
+    return true;
+  }
+
+  void synchronizeStream(const c10::Stream& stream) const override {
+    check_usable(stream.device_index());
+  }
+
+  void synchronizeDevice(c10::DeviceIndex index) const override {
+    check_usable(index);
+  }
+
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex index, c10::EventFlag)
+      const override {
+    check_usable(stream.device_index());
+    TORCH_CHECK(
+        index == -1 || index == stream.device_index(),
+        "an event of sim:", static_cast<int>(index), " cannot be recorded on a stream of sim:",
+        static_cast<int>(stream.device_index()));
+    if (*event == nullptr) {
+      *event = new Event;
+    }
+    *static_cast<Event*>(*event) = {stream.device_index(), std::chrono::steady_clock::now()};
+  }
+
+  void block(void* /*event*/, const c10::Stream& stream) const override {
+    check_usable(stream.device_index());
+  }
+
+  bool queryEvent(void* /*event*/) const override {
+    return true;
+  }
+
+  void synchronizeEvent(void* /*event*/) const override {}
+
+  void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+
+  double elapsedTime(void* begin, void* end, c10::DeviceIndex /*index*/) const override {
+    TORCH_CHECK(begin && end, "both events must be recorded before the time between them is asked");
+    const auto between =
+        static_cast<Event*>(end)->recorded_at - static_cast<Event*>(begin)->recorded_at;
+    return std::chrono::duration<double, std::milli>(between).count();
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override {
+    return true;
+  }
+
+  bool isAvailable() const override {
+    return device_count() > 0;
+  }
+
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return used && !forked_after_use && index >= 0 && index < device_count();
+  }
+
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
+
+  c10::DeviceIndex getCurrentDevice() const override {
+    return current_index;
+  }
+
+  void setCurrentDevice(c10::DeviceIndex index) const override {
+    check_usable(index);
+    current_index = index;
+  }
+
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    const auto previous = current_index;
+    setCurrentDevice(index);
+    return previous;
+  }
+
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return index < 0 ? current_index : exchangeDevice(index);
+  }
+
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    return pinned_allocator();
+  }
+
+  bool isPinnedPtr(const void* data) const override {
+    return is_pinned(data);
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index < 0 ? current_index : index);
+  }
+
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return make_generator(index < 0 ? current_index : index);
+  }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    resize_storage(storage.unsafeGetStorageImpl(), nbytes);
+  }
+};
+
+}  // namespace
+
+void start(int device_count) {
+  count = device_count;
+}
+
+int device_count() noexcept {
+  return count;
+}
+
+c10::DeviceIndex current_device() noexcept {
+  return current_index;
+}
+
+bool in_bad_fork() noexcept {
+  return forked_after_use;
+}
+
+void check_usable(c10::DeviceIndex index) {
+  TORCH_CHECK(
+      !forked_after_use,
+      "Cannot re-initialize sim in forked subprocess. To use sim with multiprocessing, you must "
+      "use the 'spawn' start method");
+  TORCH_CHECK(
+      index >= 0 && index < count,
+      "sim error: invalid device ordinal ", static_cast<int>(index), ": there are ", count.load(),
+      " devices, sim:0 to sim:", count.load() - 1);
+  used = true;
+}
+
+c10::Device with_index(c10::Device device) {
+  TORCH_CHECK(device.type() == kSim, "Expected a sim device, but got ", device);
+  return device.has_index() ? device : at_index(current_index);
+}
+
+void register_runtime() {
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  pthread_atfork(nullptr, nullptr, [] { forked_after_use = used.load(); });
+}
+
+}  // namespace sim

@@ -1,0 +1,191 @@
+// Operators with kernels of their own: memory, copies between devices, views.
+
+#include "sim.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+namespace sim {
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+c10::DeviceGuard guard_of(std::optional<c10::Device> device) {
+  return c10::DeviceGuard(with_index(device.value_or(c10::Device(kSim))));
+}
+
+void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      layout.value_or(c10::kStrided) == c10::kStrided, "aten::empty: sim has no ", *layout,
+      " tensors of this kind");
+}
+
+at::Tensor empty(
+    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device, std::optional<bool> pin_memory,
+    std::optional<c10::MemoryFormat> format) {
+  check_options(layout, pin_memory);
+  const auto guard = guard_of(device);
+  return at::detail::empty_generic(
+      size, allocator(), kKeys, c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(
+    c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+    std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+    std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  const auto guard = guard_of(device);
+  return at::detail::empty_strided_generic(
+      size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
+}
+
+at::Tensor zeros(
+    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  return at::zeros(size, dtype, layout, device, pin_memory);
+}
+
+void check_both_usable(const at::Tensor& from, const at::Tensor& to) {
+  for (const auto* tensor : {&from, &to}) {
+    if (tensor->device().type() == kSim) {
+      check_usable(tensor->device().index());
+    } else {
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          tensor->device().is_cpu(), "aten::copy_ between sim and ", tensor->device(),
+          " is not implemented");
+    }
+  }
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+  check_both_usable(from, to);
+  host_view(to).copy_(host_view(from));
+  return to;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  to.resize_(from.sizes());
+  return copy_from(from, to, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  check_usable(self.device().index());
+  return host_view(self).item();
+}
+
+const at::Tensor& resize_(
+    const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  const auto nbytes = at::detail::computeStorageNbytesContiguous(
+      size, self.itemsize(), static_cast<size_t>(self.storage_offset()));
+  if (nbytes > self.storage().nbytes()) {
+    resize_storage(self.storage().unsafeGetStorageImpl(), nbytes);
+  }
+  impl->set_sizes_contiguous(size);
+  if (format) {
+    impl->empty_tensor_restride(*format);
+  }
+  return self;
+}
+
+at::Tensor& set_storage_and_view(
+    at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size,
+    c10::IntArrayRef stride) {
+  TORCH_CHECK(
+      source.device() == self.device(),
+      "Expected all tensors to be on the same device, but found at least two devices, ",
+      self.device(), " and ", source.device(), "!");
+  at::native::checkSetStorage(self, source, offset, size, stride);
+  const auto nbytes = stride.data() == nullptr
+      ? at::detail::computeStorageNbytesContiguous(size, self.itemsize(), offset)
+      : at::detail::computeStorageNbytes(size, stride, self.itemsize(), offset);
+  if (nbytes > source.nbytes()) {
+    resize_storage(source.unsafeGetStorageImpl(), nbytes);
+  }
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(offset);
+  if (stride.data() == nullptr) {
+    impl->set_sizes_contiguous(size);
+  } else {
+    impl->set_sizes_and_strides(size, stride);
+  }
+  return self;
+}
+
+at::Tensor& set_source_storage_offset(
+    at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size,
+    c10::IntArrayRef stride) {
+  return set_storage_and_view(self, std::move(source), offset, size, stride);
+}
+
+at::Tensor& set_source_storage(at::Tensor& self, c10::Storage source) {
+  const auto elements = static_cast<int64_t>(source.nbytes() / self.itemsize());
+  return set_storage_and_view(self, std::move(source), 0, elements, {});
+}
+
+at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
+  return set_storage_and_view(
+      self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+}
+
+at::Tensor& set_to_nothing(at::Tensor& self) {
+  c10::Storage storage(
+      c10::Storage::use_byte_size_t(), 0, allocate_on(self.device().index(), 0), allocator(),
+      /*resizable=*/true);
+  return set_storage_and_view(self, std::move(storage), 0, {0}, {});
+}
+
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  check_usable(self.device().index());
+  TORCH_CHECK(
+      stream.device_type() == kSim, "Expected a stream of a sim device, but got one of ",
+      stream.device());
+}
+
+// Lets module.to() keep its Parameters across CPU and sim, as it does across CPU and CUDA.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto plain = [](const at::Tensor& tensor) {
+    return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
+        (tensor.device().is_cpu() || tensor.device().type() == kSim);
+  };
+  const auto sparse = [](const at::Tensor& tensor) { return tensor.layout() == c10::kSparse; };
+  return (plain(self) && plain(from)) || (sparse(self) && sparse(from));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", &empty);
+  m.impl("empty_strided", &empty_strided);
+  m.impl("_efficientzerotensor", &zeros);
+  m.impl("_copy_from", &copy_from);
+  m.impl("_copy_from_and_resize", &copy_from_and_resize);
+  m.impl("_local_scalar_dense", &local_scalar_dense);
+  m.impl("resize_", &resize_);
+  m.impl("set_.source_Storage", &set_source_storage);
+  m.impl("set_.source_Storage_storage_offset", &set_source_storage_offset);
+  m.impl("set_.source_Tensor", &set_source_tensor);
+  m.impl("set_", &set_to_nothing);
+  m.impl("record_stream", &record_stream);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+  m.impl("as_strided", &at::native::as_strided_tensorimpl);
+  m.impl("view", &at::native::view);
+  m.impl("_reshape_alias", &at::native::_reshape_alias);
+  m.impl("unfold", &at::native::unfold);
+  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_complex", &at::native::view_as_complex);
+}
+
+}  // namespace sim

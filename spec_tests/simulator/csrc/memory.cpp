@@ -1,0 +1,176 @@
+// Memory of the devices: host memory that is counted for one ordinal, and never shared.
+
+#include "sim.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+namespace sim {
+namespace {
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+constexpr size_t kTotalMemory = size_t{16} << 30;
+
+std::mutex stats_mutex;
+std::vector<DeviceStats> all_stats;
+
+DeviceStats& stats_of(c10::DeviceIndex index) {
+  if (all_stats.size() <= static_cast<size_t>(index)) {
+    all_stats.resize(static_cast<size_t>(index) + 1);
+  }
+  return all_stats[static_cast<size_t>(index)];
+}
+
+template <typename F>
+void each_total(DeviceStats& stats, F&& change) {
+  for (auto* total : {&stats.allocation, &stats.active, &stats.segment}) {
+    change((*total)[0], false);
+  }
+  for (auto* total : {&stats.allocated_bytes, &stats.active_bytes, &stats.reserved_bytes,
+                      &stats.requested_bytes}) {
+    change((*total)[0], true);
+  }
+}
+
+// The context of a device pointer: the host memory behind it, and whose counters it fills.
+struct Block {
+  c10::DataPtr host;
+  size_t nbytes;
+  c10::DeviceIndex index;
+};
+
+void release(void* context) {
+  auto* block = static_cast<Block*>(context);
+  {
+    const std::lock_guard<std::mutex> lock(stats_mutex);
+    each_total(stats_of(block->index), [&](auto& stat, bool bytes) {
+      stat.decrease(bytes ? block->nbytes : 1);
+    });
+  }
+  delete block;
+}
+
+class Allocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override {
+    return allocate_on(current_device(), nbytes);
+  }
+
+  void copy_data(void* to, const void* from, size_t nbytes) const override {
+    std::memcpy(to, from, nbytes);
+  }
+
+  bool initialized() override {
+    return true;
+  }
+
+  void emptyCache(c10::MempoolId_t /*pool*/) override {}
+
+  void recordStream(const c10::DataPtr& /*memory*/, c10::Stream /*stream*/) override {}
+
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    check_usable(index);
+    const std::lock_guard<std::mutex> lock(stats_mutex);
+    return stats_of(index);
+  }
+
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    check_usable(index);
+    const std::lock_guard<std::mutex> lock(stats_mutex);
+    each_total(stats_of(index), [](auto& stat, bool) { stat.reset_accumulated(); });
+  }
+
+  void resetPeakStats(c10::DeviceIndex index) override {
+    check_usable(index);
+    const std::lock_guard<std::mutex> lock(stats_mutex);
+    each_total(stats_of(index), [](auto& stat, bool) { stat.reset_peak(); });
+  }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const auto held = getDeviceStats(index).allocated_bytes[0].current;
+    return {kTotalMemory - static_cast<size_t>(held), kTotalMemory};
+  }
+};
+
+std::mutex pinned_mutex;
+std::unordered_set<const void*> pinned;
+
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override {
+    auto* host = new c10::DataPtr(c10::GetCPUAllocator()->allocate(nbytes));
+    auto* data = host->get();
+    const std::lock_guard<std::mutex> lock(pinned_mutex);
+    pinned.insert(data);
+    return {data, host, &PinnedAllocator::unpin, c10::Device(c10::kCPU)};
+  }
+
+  void copy_data(void* to, const void* from, size_t nbytes) const override {
+    std::memcpy(to, from, nbytes);
+  }
+
+ private:
+  static void unpin(void* context) {
+    auto* host = static_cast<c10::DataPtr*>(context);
+    {
+      const std::lock_guard<std::mutex> lock(pinned_mutex);
+      pinned.erase(host->get());
+    }
+    delete host;
+  }
+};
+
+}  // namespace
+
+// Leaked on purpose: tensors that outlive the interpreter still return their memory here.
+c10::DeviceAllocator* allocator() {
+  static auto* instance = new Allocator;
+  return instance;
+}
+
+c10::Allocator* pinned_allocator() {
+  static auto* instance = new PinnedAllocator;
+  return instance;
+}
+
+bool is_pinned(const void* data) {
+  const std::lock_guard<std::mutex> lock(pinned_mutex);
+  return data != nullptr && pinned.count(data) > 0;
+}
+
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
+  check_usable(index);
+  if (nbytes == 0) {
+    return {nullptr, c10::Device(kSim, index)};
+  }
+  return adopt(c10::GetCPUAllocator()->allocate(nbytes), nbytes, index);
+}
+
+c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
+  auto* data = host.get();
+  {
+    const std::lock_guard<std::mutex> lock(stats_mutex);
+    each_total(stats_of(index), [&](auto& stat, bool bytes) { stat.increase(bytes ? nbytes : 1); });
+  }
+  return {data, new Block{std::move(host), nbytes, index}, &release, c10::Device(kSim, index)};
+}
+
+void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
+  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+  auto memory = allocate_on(storage->device().index(), nbytes);
+  const auto kept = std::min(nbytes, storage->nbytes());
+  if (kept > 0) {
+    std::memcpy(memory.get(), storage->data(), kept);
+  }
+  storage->set_data_ptr_noswap(std::move(memory));
+  storage->set_nbytes(nbytes);
+}
+
+REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, allocator());
+
+}  // namespace sim

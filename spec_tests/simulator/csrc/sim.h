@@ -1,0 +1,46 @@
+// What the parts of the simulated accelerator know of each other.
+//
+// A `sim` device is an ordinal. Its memory is host memory that only operators of that ordinal
+// may touch; its streams are numbers, because every operator has finished when it returns.
+
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/TensorBody.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Device.h>
+#include <c10/core/Storage.h>
+
+namespace sim {
+
+constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
+
+// device.cpp: ordinals, forks, the guard and the hooks.
+void start(int device_count);
+int device_count() noexcept;
+c10::DeviceIndex current_device() noexcept;
+bool in_bad_fork() noexcept;
+// Raises in a forked child whose parent used the devices, and for an ordinal that does not exist.
+void check_usable(c10::DeviceIndex index);
+// `sim` without a number means the current device.
+c10::Device with_index(c10::Device device);
+void register_runtime();
+
+// memory.cpp: the allocator, its counters, and host memory that counts as pinned.
+c10::DeviceAllocator* allocator();
+c10::Allocator* pinned_allocator();
+bool is_pinned(const void* data);
+c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
+// Makes memory that a CPU operator has just allocated memory of the device, without a copy.
+c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
+void resize_storage(c10::StorageImpl* storage, size_t nbytes);
+
+// generator.cpp: one generator for each device, driven by a CPU generator of its own.
+at::Generator make_generator(c10::DeviceIndex index);
+const at::Generator& default_generator(c10::DeviceIndex index);
+at::Generator host_generator(const at::Generator& generator);
+
+// fallback.cpp: a CPU tensor over the memory of a `sim` tensor, for use within one kernel.
+at::Tensor host_view(const at::Tensor& tensor);
+
+}  // namespace sim
