@@ -1,10 +1,11 @@
 """The reference: the installed torch.nn.parallel, made to run without CUDA.
 
-torch.nn.parallel's Python layer runs unmodified on any accelerator but for seven primitives that
-only a CUDA build of PyTorch has. ``enable`` supplies those that are missing. They are written from
-the statement of their behaviour, share no code with any implementation under test, and take the
-copy path throughout: what the real ones do over NCCL (no graph, no version bump, fewer dtypes) is
-not imitated. Messages that say ``CUDA tensors`` name the accelerator at hand: ``SIM tensors``.
+torch.nn.parallel's Python layer runs on any accelerator but for one device check, and for seven
+primitives that only a CUDA build of PyTorch has. ``enable`` sees to both. The stand-ins for the
+primitives are written from the statement of their behaviour, share no code with any implementation
+under test, and take the copy path throughout: what the real ones do over NCCL (no graph, no version
+bump, fewer dtypes) is not imitated. Where messages of the real ones say ``CUDA tensors``, these name
+the accelerator at hand: ``SIM tensors``.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import torch
 from ._broadcast import broadcast, broadcast_out
 from ._coalesced import broadcast_coalesced
 from ._gather import gather, gather_out
+from ._ordinals import accept_this_accelerator
 from ._scatter import scatter, scatter_out
 
 __all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
@@ -44,9 +46,16 @@ IGNORED_WARNINGS: tuple[str, ...] = (
 def enable() -> None:
     """Make torch.nn.parallel run on the current accelerator.
 
-    Supplies the primitives that ``torch._C`` lacks and leaves alone those that it has: on a CUDA
-    build nothing changes, and a second call does nothing.
+    Supplies the primitives that ``torch._C`` lacks, and lets parallel_apply take the accelerator's
+    devices. On a CUDA build nothing changes; a second call does nothing.
     """
+    if _is_complete():
+        return
+    accept_this_accelerator()
     for name, stand_in in STAND_INS.items():
         if not hasattr(torch._C, name):
             setattr(torch._C, name, stand_in)
+
+
+def _is_complete() -> bool:
+    return all(hasattr(torch._C, name) for name in STAND_INS)

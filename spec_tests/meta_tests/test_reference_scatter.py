@@ -1,0 +1,217 @@
+"""``torch._C._scatter``: the stand-in, or on a CUDA build the real one."""
+
+import pytest
+import torch
+
+
+def counted(shape=(4, 6), dtype=torch.float32):
+    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+
+
+def ordinals(topology, count):
+    return [device.index for device in topology.take(count)]
+
+
+def scatter(tensor, devices, chunk_sizes=None, dim=0, streams=None):
+    return torch._C._scatter(tensor, devices, chunk_sizes, dim, streams)
+
+
+@pytest.mark.parametrize(
+    ("devices", "chunk_sizes", "dim", "shape", "error", "text"),
+    [
+        ([], None, 0, (6,), RuntimeError, "Expected at least one device to scatter to"),
+        (
+            [0, 0, 0],
+            [1, 2],
+            0,
+            (6,),
+            RuntimeError,
+            "Expected devices and chunk_sizes to be of same length, "
+            "but got len(devices) = 3 and len(chunk_sizes) = 2",
+        ),
+        (
+            [0],
+            None,
+            2,
+            (4, 6),
+            IndexError,
+            "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+        ),
+        (
+            [0],
+            [1],
+            1,
+            (),
+            IndexError,
+            "Dimension out of range (expected to be in range of [-1, 0], but got 1)",
+        ),
+        ([0], None, -1, (), RuntimeError, "chunk expects at least a 1-dimensional tensor"),
+        ([0], [1], 0, (), RuntimeError, "split expects at least a 1-dimensional tensor"),
+        (
+            [0, 0],
+            [-1, 7],
+            0,
+            (6,),
+            RuntimeError,
+            "split_with_sizes expects split_sizes have only non-negative entries, "
+            "but got split_sizes=[-1, 7]",
+        ),
+        (
+            [0, 0],
+            [2, 2],
+            -2,
+            (6, 4),
+            RuntimeError,
+            "split_with_sizes expects split_sizes to sum exactly to 6 "
+            "(input tensor's size at dimension 0), but got split_sizes=[2, 2]",
+        ),
+        ([-1], None, 0, "device", RuntimeError, "Expected non-negative device index, but got -1"),
+    ],
+    ids=[
+        "no-device",
+        "lengths",
+        "dim",
+        "dim-of-scalar",
+        "scalar-chunk",
+        "scalar-split",
+        "negative-size",
+        "wrong-total",
+        "negative-ordinal",
+    ],
+)
+def test_bad_arguments_are_refused(topology, devices, chunk_sizes, dim, shape, error, text):
+    tensor = counted((6,)).to(topology.device(0)) if shape == "device" else counted(shape)
+    with pytest.raises(error) as caught:
+        scatter(tensor, devices, chunk_sizes, dim)
+    assert text in str(caught.value)
+
+
+def test_the_lengths_are_checked_before_the_dimension(topology):
+    with pytest.raises(RuntimeError, match="to be of same length"):
+        scatter(counted(), ordinals(topology, 1), [1, 2], 7)
+
+
+def test_a_stream_of_another_device_is_refused(topology):
+    topology.require(distinct=2)
+    streams = [None, torch.Stream(device=topology.device(0))]
+    with pytest.raises(RuntimeError) as caught:
+        scatter(counted(), ordinals(topology, 2), None, 0, streams)
+    start = "Expected the device associated with the stream at index 1 (was "
+    other = topology.device(1).index
+    end = f") to match the device supplied at that index (expected {other})"
+    assert start in str(caught.value)
+    assert end in str(caught.value)
+
+
+def test_streams_and_ordinals_are_not_checked_for_chunks_that_stay(topology):
+    topology.require(distinct=2)
+    tensor = counted().to(topology.device(0))
+    (chunk,) = scatter(tensor, ordinals(topology, 1), None, 0, [torch.Stream(topology.device(1))])
+    assert chunk.data_ptr() == tensor.data_ptr()
+    (cpu,) = scatter(counted(), [-1], None, 0, None)
+    assert cpu.device == torch.device("cpu")
+
+
+def test_zero_length_chunks_are_allowed(topology):
+    chunks = scatter(counted(), ordinals(topology, 3), [0, 4, 0])
+    assert [tuple(chunk.shape) for chunk in chunks] == [(0, 6), (4, 6), (0, 6)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "lengths"),
+    [(5, [2, 2, 1]), (6, [2, 2, 2]), (3, [1, 1, 1]), (8, [2, 2, 2, 2]), (0, [0, 0, 0, 0])],
+    ids=lambda value: str(value),
+)
+def test_chunks_are_as_long_as_the_ceiling_says(topology, rows, lengths):
+    chunks = scatter(counted((rows, 2)), ordinals(topology, 4))
+    assert [chunk.size(0) for chunk in chunks] == lengths
+    assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), counted((rows, 2)))
+    devices = topology.take(len(lengths))
+    assert [chunk.device for chunk in chunks] == devices
+
+
+def test_surplus_devices_are_not_validated(topology):
+    devices = [*ordinals(topology, 1), topology.device(0).index, -1, -1]
+    assert len(scatter(counted((2, 2)), devices)) == 2
+
+
+def test_a_negative_dim_counts_from_the_last(topology):
+    chunks = scatter(counted(), ordinals(topology, 2), [2, 4], -1)
+    assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks], 1), counted())
+    assert chunks[0].size(1) == 2
+
+
+def test_a_chunk_that_stays_is_a_view_of_the_input(topology):
+    base = counted((6, 4)).to(topology.device(0))
+    tensor = base.t()
+    chunks = scatter(tensor, [topology.device(0).index] * 2)
+    assert [chunk.data_ptr() for chunk in chunks] == [part.data_ptr() for part in tensor.chunk(2)]
+    assert all(chunk.stride() == tensor.stride() for chunk in chunks)
+    chunks[1].zero_()
+    assert base[:, 2:].sum() == 0
+    assert chunks[0]._version == tensor._version == 1
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        counted((6, 4)).t(),
+        counted((4, 6))[:, ::2],
+        counted((1, 6)).expand(4, 6),
+        counted((4, 3, 5, 5)).to(memory_format=torch.channels_last),
+    ],
+    ids=["transposed", "strided", "expanded", "channels-last"],
+)
+def test_a_chunk_that_moves_keeps_the_order_of_its_strides(topology, tensor):
+    chunks = scatter(tensor, ordinals(topology, 2))
+    # `empty_like` infers strides by the rule of the preserved memory format.
+    expected = [torch.empty_like(part).stride() for part in tensor.chunk(2)]
+    assert [chunk.stride() for chunk in chunks] == expected
+    assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensor)
+
+
+def test_strides_seen_upstream(topology):
+    (chunk, _) = scatter(counted((6, 4)).t(), ordinals(topology, 2), [2, 2])
+    assert chunk.stride() == (1, 2)
+    (chunk, _) = scatter(counted((4, 6)).t(), ordinals(topology, 2), [3, 3])
+    assert chunk.stride() == (1, 3)
+    (chunk, _) = scatter(counted((1, 3)).expand(4, 3), ordinals(topology, 2), [2, 2])
+    assert chunk.stride() == (3, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.complex64], ids=str)
+def test_the_dtype_is_kept(topology, dtype):
+    chunks = scatter(counted(dtype=dtype), ordinals(topology, 2))
+    assert [chunk.dtype for chunk in chunks] == [dtype, dtype]
+
+
+def test_chunks_that_move_are_differentiable(topology):
+    tensor = counted((4,)).requires_grad_()
+    chunks = scatter(tensor, ordinals(topology, 2))
+    assert type(chunks[0].grad_fn).__name__ == "ToCopyBackward0"
+    (2 * chunks[0].sum() + 3 * chunks[1].cpu().sum()).cpu().backward()
+    assert tensor.grad.tolist() == [2, 2, 3, 3]
+
+
+def test_chunks_that_stay_are_differentiable_views(topology):
+    tensor = counted((4,)).to(topology.device(0)).requires_grad_()
+    chunks = scatter(tensor, [topology.device(0).index] * 2)
+    assert type(chunks[0].grad_fn).__name__ == "SplitBackward0"
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        chunks[0].mul_(2)
+
+
+def test_sparse_tensors_are_refused(topology):
+    with pytest.raises(NotImplementedError, match="aten::as_strided"):
+        scatter(torch.eye(4).to_sparse(), ordinals(topology, 2))
+
+
+def test_a_list_of_streams_must_be_a_sequence(topology):
+    with pytest.raises(RuntimeError, match="Expected a sequence in THPUtils_PySequence_to_CUDA"):
+        scatter(counted(), ordinals(topology, 1), None, 0, 3)
+
+
+def test_a_list_of_streams_holds_streams_and_none_only(topology):
+    text = rf"Unknown data type found in stream list. Need torch.{topology.accelerator}.Stream"
+    with pytest.raises(RuntimeError, match=text):
+        scatter(counted(), ordinals(topology, 1), None, 0, [3])
