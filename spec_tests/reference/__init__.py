@@ -2,10 +2,10 @@
 
 torch.nn.parallel's Python layer runs on any accelerator but for one device check, and for seven
 primitives that only a CUDA build of PyTorch has. ``enable`` sees to both. The stand-ins for the
-primitives are written from the statement of their behaviour, share no code with any implementation
-under test, and take the copy path throughout: what the real ones do over NCCL (no graph, no version
-bump, fewer dtypes) is not imitated. Where messages of the real ones say ``CUDA tensors``, these name
-the accelerator at hand: ``SIM tensors``.
+primitives are written from the statement of their behaviour and share no code with any
+implementation under test. They take the copy path throughout: what the real ones do over NCCL (no
+graph, no version bump, fewer dtypes) is not imitated. Where messages of the real ones say
+``CUDA tensors``, these name the accelerator at hand: ``SIM tensors``.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,8 +53,7 @@ def enable() -> None:
         return
     accept_this_accelerator()
     for name, stand_in in STAND_INS.items():
-        if not hasattr(torch._C, name):
-            setattr(torch._C, name, stand_in)
+        setattr(torch._C, name, stand_in)
 
 
 def _is_complete() -> bool:
