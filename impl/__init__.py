@@ -1,0 +1,1 @@
+"""Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator."""

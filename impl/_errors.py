@@ -1,0 +1,157 @@
+"""An exception's way from a replica to the caller's thread."""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Never
+
+__all__ = ["Failure", "attempt", "reraise"]
+
+_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class Failure:
+    """What :func:`attempt` returns in place of a result."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def take(self) -> BaseException:
+        """Give the exception away, once: the frames that it comes through must not keep it."""
+        error = self._error
+        del self._error
+        return error
+
+
+class _Readable(str):
+    """A text that stays readable where an exception shows the ``repr`` of its argument."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def attempt(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Call ``function(*args)``.
+
+    Returns:
+        Its result, or a :class:`Failure` that holds the exception. The frames that this
+        exception came through have forgotten their local variables, so that it keeps no
+        tensor alive and belongs to no reference cycle of theirs.
+    """
+    try:
+        return function(*args)
+    except BaseException as error:
+        trace = error.__traceback__
+        failure = Failure(error.with_traceback(trace and trace.tb_next))
+        with suppress(Exception):
+            _forget_locals(error)
+    del function, args, trace  # This frame stays reachable from those of the traceback.
+    return failure
+
+
+def reraise(error: BaseException, where: str) -> Never:
+    """Raise in this thread what a replica raised in its own.
+
+    Args:
+        error: The replica's exception, from :meth:`Failure.take`.
+        where: The replica and its device: ``"in replica 1 on device 1"``.
+
+    Raises:
+        Exception: Of the type of ``error`` if that can be built from a text, else a
+            RuntimeError. Its text holds ``where`` and the original traceback; its cause is
+            ``error``.
+        BaseException: ``error`` itself, with a note that holds ``where``, if it is no
+            Exception.
+    """
+    try:
+        if isinstance(error, Exception):
+            raise _rebuilt(error, _report(error, where)) from error
+        with suppress(Exception):
+            error.add_note(f"Raised {where}.")
+        raise error
+    finally:
+        del error  # Else: exception, traceback, this frame, exception.
+
+
+def _report(error: Exception, where: str) -> str:
+    return f"Caught {type(error).__name__} {where}.\nOriginal {_formatted(error)}"
+
+
+def _formatted(error: BaseException) -> str:
+    """Format ``error`` and its causes, but no cause that its own text already tells.
+
+    The error of a nested ``parallel_apply`` tells its cause; told twice at each level, the
+    text would double with every one.
+    """
+    cause = error.__cause__
+    told = cause is not None and _shows(error, _formatted(cause))
+    return "".join(traceback.format_exception(error, chain=not told))
+
+
+def _rebuilt(error: Exception, text: str) -> Exception:
+    """Make an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
+    argument = _Readable(text) if isinstance(error, KeyError) else text
+    for construct in _constructors(error):
+        with suppress(Exception):
+            candidate = construct(argument)
+            if isinstance(candidate, type(error)) and candidate is not error:
+                if not _shows(candidate, text):
+                    candidate.args = (argument,)
+                if _shows(candidate, text):
+                    return candidate
+    return RuntimeError(text)
+
+
+def _constructors(error: Exception) -> Iterator[Callable[[str], object]]:
+    kind: Any = type(error)
+    if kind is not KeyError and _has_message(kind):
+        yield lambda text: kind(message=text)
+    yield kind
+    if isinstance(error, ExceptionGroup):
+        yield lambda text: kind(text, error.exceptions)
+
+
+def _has_message(kind: type[Exception]) -> bool:
+    with suppress(Exception):
+        return bool(getattr(kind, "message", None))
+    return False
+
+
+def _shows(error: object, text: str) -> bool:
+    with suppress(Exception):
+        return text in str(error)
+    return False
+
+
+def _forget_locals(error: BaseException) -> None:
+    """Clear the finished frames of ``error`` and of the exceptions that it is chained to."""
+    seen, waiting = set[int](), [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        _clear_frames(current)
+        waiting.extend(_linked(current))
+
+
+def _linked(error: BaseException) -> Iterator[BaseException]:
+    if error.__cause__ is not None:
+        yield error.__cause__
+    if error.__context__ is not None:
+        yield error.__context__
+    if isinstance(error, BaseExceptionGroup):
+        yield from error.exceptions
+
+
+def _clear_frames(error: BaseException) -> None:
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        # Clearing the frame of a suspended generator would close the generator.
+        if not frame.f_code.co_flags & _SUSPENDABLE:
+            with suppress(RuntimeError):  # It is still running.
+                frame.clear()

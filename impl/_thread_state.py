@@ -1,0 +1,224 @@
+"""What a replica's thread takes over from the thread that called it."""
+
+import contextvars
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._device import DeviceContext
+
+from ._devices import accelerator_type, current_stream, is_cpu, use_device, use_stream
+
+__all__ = ["ThreadState", "call_in", "is_pristine", "thread_states", "travels_whole"]
+
+
+class _Flags(NamedTuple):
+    """The settings that compare equal when there is nothing to do."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+    autocast_cache: bool
+    default_device: torch.device | None
+
+
+class ThreadState(NamedTuple):
+    """Everything that one replica's thread takes over from the caller's.
+
+    These travel:
+
+    * grad mode and inference mode;
+    * autocast of the accelerator and of the CPU: whether it is on, its dtype, and whether
+      casts are cached;
+    * the default device of ``with torch.device(...)`` and ``torch.set_default_device``, with
+      or without an index, as the caller wrote it;
+    * context variables: each replica has its own copy, so what it sets stays with it;
+    * the caller's current stream of the replica's device;
+    * the number of threads that one operation may use on the CPU.
+
+    The replica's device becomes the current one. Whatever the replica changes in these is put
+    back when it ends, in its own thread and in the caller's.
+
+    These stay behind:
+
+    * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
+      thread that entered them and are not written to be called from several at once;
+    * functorch transforms (``vmap``, ``grad``, ...): their levels are a stack of one thread;
+    * the current streams of other devices than the replica's: a replica that uses another
+      device chooses its stream;
+    * profilers, ``sys.settrace`` and ``threading.local``: made to tell threads apart;
+    * the exception being handled: it is no cause of what goes wrong in a replica;
+    * what the process shares needs no travelling: anomaly mode, deterministic algorithms,
+      the default dtype, the backends' flags.
+    """
+
+    flags: _Flags
+    num_threads: int
+    context: contextvars.Context
+    device: torch.device
+    stream: torch.Stream | None
+
+
+def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
+    """Gather the calling thread's state for a replica on each of ``devices``.
+
+    Raises:
+        RuntimeError: One of ``devices`` does not exist.
+    """
+    flags, num_threads = _read_flags(_autocast_types()), torch.get_num_threads()
+    return [
+        ThreadState(flags, num_threads, contextvars.copy_context(), device, _stream_of(device))
+        for device in devices
+    ]
+
+
+def call_in(
+    state: ThreadState,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Call ``function(*args, **kwargs)`` in ``state``, then put this thread's own state back.
+
+    Call this through ``state.context.run``, which lends it the context variables.
+    """
+    _limit_threads(state.num_threads)
+    with use_device(state.device), _use_stream(state.stream), _UseFlags(state.flags):
+        return function(*args, **kwargs)
+
+
+def travels_whole() -> bool:
+    """Tell whether all of this thread's state travels, so that a replica may run here.
+
+    Where it does not, a replica that ran in this thread would see what the others do not.
+    """
+    return sys.exception() is None and not _has_private_modes() and _are_devices_only()
+
+
+def is_pristine() -> bool:
+    """Tell whether a replica that ended here has left nothing that ``call_in`` cannot undo."""
+    return not (
+        _has_private_modes()
+        or torch._C._len_torch_function_stack()
+        or torch.is_inference_mode_enabled()
+    )
+
+
+def _has_private_modes() -> bool:
+    """Tell whether modes or hooks are active that stay behind."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def _are_devices_only() -> bool:
+    return torch._C._len_torch_function_stack() == (_default_device() is not None)
+
+
+def _autocast_types() -> tuple[str, ...]:
+    kind = accelerator_type()
+    if kind is None or not torch.amp.is_autocast_available(kind):
+        return ("cpu",)
+    return ("cpu", kind)
+
+
+def _read_flags(autocast_types: Sequence[str]) -> _Flags:
+    autocast = tuple(
+        (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        for kind in autocast_types
+    )
+    return _Flags(
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        autocast,
+        torch.is_autocast_cache_enabled(),
+        _default_device(),
+    )
+
+
+def _default_device() -> torch.device | None:
+    # torch.get_default_device() adds the index of the *current* device to a device without
+    # one, which would send the tensors of every replica to the caller's device.
+    if not torch._C._len_torch_function_stack():
+        return None
+    bottom = torch._C._get_function_stack_at(0)  # Where torch keeps it, the only one.
+    return bottom.device if isinstance(bottom, DeviceContext) else None
+
+
+def _stream_of(device: torch.device) -> torch.Stream | None:
+    return None if is_cpu(device) else current_stream(device)
+
+
+def _use_stream(stream: torch.Stream | None) -> AbstractContextManager[object]:
+    return nullcontext() if stream is None else use_stream(stream)
+
+
+def _limit_threads(count: int) -> None:
+    # Never put back: setting it also decides what threads born later begin with.
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
+
+
+class _UseFlags:
+    """Take over the caller's flags inside a ``with`` block."""
+
+    __slots__ = ("_before", "_entered", "_kinds", "_wanted")
+
+    def __init__(self, wanted: _Flags) -> None:
+        self._wanted = wanted
+        self._kinds = [kind for kind, _, _ in wanted.autocast]
+        self._entered: ExitStack | None = None
+
+    def __enter__(self) -> None:
+        self._before = _read_flags(self._kinds)
+        if self._before != self._wanted:
+            self._entered = _enter_contexts(self._before, self._wanted)
+            _write_flags(self._wanted)
+
+    def __exit__(self, *_: object) -> None:
+        now = _read_flags(self._kinds)
+        if now.default_device != self._wanted.default_device:
+            _reset_default_device(self._wanted.default_device)
+        if self._entered is not None:
+            self._entered.close()
+        if now != self._before:
+            _write_flags(self._before)
+
+
+def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
+    """Enter what of ``wanted`` can only be had as a context."""
+    contexts = ExitStack()
+    if wanted.inference != before.inference:
+        contexts.enter_context(torch.inference_mode(wanted.inference))
+    if wanted.default_device is not None and wanted.default_device != before.default_device:
+        contexts.enter_context(wanted.default_device)
+    if any(enabled for _, enabled, _ in wanted.autocast):
+        torch.autocast_increment_nesting()
+        contexts.callback(_leave_autocast)
+    return contexts
+
+
+def _leave_autocast() -> None:
+    # As torch.autocast does: the outermost region of a thread drops the cached casts, which
+    # would keep the replica's weights alive.
+    if torch.autocast_decrement_nesting() == 0:
+        torch.clear_autocast_cache()
+
+
+def _write_flags(flags: _Flags) -> None:
+    torch.set_grad_enabled(flags.grad)
+    torch.set_autocast_cache_enabled(flags.autocast_cache)
+    for kind, enabled, dtype in flags.autocast:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)
+
+
+def _reset_default_device(device: torch.device | None) -> None:
+    """Undo a ``torch.set_default_device`` of the replica."""
+    torch.set_default_device(None)  # Brings back what a surrounding block had entered.
+    if _default_device() != device:
+        torch.set_default_device(device)

@@ -1,0 +1,178 @@
+"""Threads that wait for work, so that a call need not start any.
+
+Every function that is started gets a thread of its own at once, an idle one or a new one:
+functions that wait for each other, or that start others and wait for them, never wait for a
+thread.
+"""
+
+import _thread
+import atexit
+import contextvars
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ._errors import attempt
+from ._thread_state import is_pristine
+
+__all__ = ["MAX_IDLE", "Pending", "start"]
+
+#: Threads that are kept for later calls; those beyond end with their work.
+MAX_IDLE = 64
+
+
+class Pending:
+    """The outcome of a started function, once there is one."""
+
+    __slots__ = ("_done", "_outcome")
+
+    def __init__(self) -> None:
+        self._done = _thread.allocate_lock()
+        self._done.acquire()
+        self._outcome: Any = None
+
+    def run(self, function: Callable[[], Any]) -> None:
+        """Run ``function``, whatever comes of it."""
+        self._outcome = attempt(function)
+
+    def release(self) -> None:
+        """Let :meth:`wait` return."""
+        self._done.release()
+
+    def wait(self) -> Any:
+        """Wait for the function to end and give its outcome away.
+
+        An interrupt ends the waiting, not the function.
+        """
+        self._done.acquire()
+        outcome, self._outcome = self._outcome, None
+        return outcome
+
+
+class _Worker:
+    """A thread that runs what it is handed, one function at a time."""
+
+    __slots__ = ("_handed", "_pool", "_task", "thread")
+
+    def __init__(self, pool: "_Pool") -> None:
+        self._pool = pool
+        self._handed = _thread.allocate_lock()
+        self._handed.acquire()
+        self._task: tuple[Callable[[], Any], Pending] | None = None
+        self.thread = threading.Thread(target=self._serve, name="parallel_apply", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, with none of the starter's context variables to hold on to."""
+        contextvars.Context().run(self.thread.start)
+
+    def hand(self, task: tuple[Callable[[], Any], Pending] | None) -> None:
+        """Wake the thread to run ``task``, or to end if there is none."""
+        self._task = task
+        self._handed.release()
+
+    def _serve(self) -> None:
+        while self._take_turn():
+            pass
+
+    def _take_turn(self) -> bool:
+        """Run one task; tell whether to wait for another.
+
+        Whoever waits for the task may look at once for what it left: by then this thread has
+        let go of it and can be handed the next.
+        """
+        self._handed.acquire()
+        task, self._task = self._task, None
+        if task is None:
+            return False
+        function, pending = task
+        pending.run(function)
+        del task, function
+        again = is_pristine() and self._pool.keep(self)
+        pending.release()
+        return again
+
+
+class _Pool:
+    """The threads that wait for work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._threads = weakref.WeakSet[threading.Thread]()
+        self._closed = False
+
+    def start(self, function: Callable[[], Any]) -> Pending:
+        """Run ``function`` in a thread of its own, now."""
+        pending = Pending()
+        (self._idle_worker() or self._new_worker()).hand((function, pending))
+        return pending
+
+    def keep(self, worker: _Worker) -> bool:
+        """Let ``worker`` wait for work, unless there are enough."""
+        with self._lock:
+            if self._closed or len(self._idle) >= MAX_IDLE:
+                return False
+            self._idle.append(worker)
+            return True
+
+    def close(self) -> None:
+        """Keep no thread any more; end the idle ones and wait for the others to end."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.hand(None)
+        for thread in self._threads:
+            thread.join()
+
+    def abandon(self) -> None:
+        """Keep no thread any more, in a process that has none but the running one."""
+        self._lock = threading.Lock()  # A thread that is gone may have held the other.
+        self._closed = True
+
+    def _idle_worker(self) -> _Worker | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _new_worker(self) -> _Worker:
+        _watch_process()
+        worker = _Worker(self)
+        self._threads.add(worker.thread)
+        worker.start()
+        return worker
+
+
+_pool = _Pool()
+
+
+def start(function: Callable[[], Any]) -> Pending:
+    """Run ``function`` in a thread of its own, beginning at once.
+
+    Returns:
+        What to wait for: the result of ``function``, or a ``Failure`` with its exception.
+
+    Raises:
+        RuntimeError: The system gives no more threads.
+    """
+    return _pool.start(function)
+
+
+@cache
+def _watch_process() -> None:
+    """Mind forks and the end of the process, from the first thread on."""
+    os.register_at_fork(after_in_child=_start_anew)
+    atexit.register(_end)
+
+
+def _start_anew() -> None:
+    global _pool
+    _pool.abandon()
+    _pool = _Pool()
+
+
+def _end() -> None:
+    # A thread that still computes while the interpreter is torn down may crash the process.
+    _pool.close()

@@ -1,0 +1,132 @@
+"""Several modules at once, each on its own device and in its own thread."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._devices import DeviceLike, as_device, as_device_or_current, is_cpu
+from ._errors import Failure, attempt, reraise
+from ._thread_state import call_in, thread_states, travels_whole
+from ._workers import start
+
+__all__ = ["get_a_var", "parallel_apply"]
+
+
+def get_a_var(obj: object) -> Tensor | None:
+    """Find the first tensor in nested tuples, lists and dictionaries.
+
+    Args:
+        obj: Anything. Of a dictionary each key is looked at before its value.
+
+    Returns:
+        The very tensor, or None if there is none.
+    """
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, dict):
+        obj = obj.items()
+    elif not isinstance(obj, (list, tuple)):
+        return None
+    return next((found for found in map(get_a_var, obj) if found is not None), None)
+
+
+def parallel_apply(
+    modules: Sequence[Callable[..., Any]],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
+    devices: Sequence[DeviceLike | None] | None = None,
+) -> list[Any]:
+    """Call ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
+
+    One module runs in the calling thread; the others have a thread each. Every one works in
+    the state of the calling thread (grad mode, autocast, streams, context variables, ...;
+    ``_thread_state.ThreadState`` lists it), and nothing that it changes there comes back.
+
+    Args:
+        modules: ``k`` modules, at least one.
+        inputs: ``k`` inputs. A list or tuple holds the positional arguments; anything else is
+            the one argument.
+        kwargs_tup: ``k`` mappings of keyword arguments; None for no such arguments.
+        devices: ``k`` current devices for the modules. None stands for the device of the
+            module's first tensor among its inputs, then its keyword arguments.
+
+    Returns:
+        The ``k`` results, in the order of ``modules``. It returns when all modules have, but
+        does not wait for the devices.
+
+    Raises:
+        AssertionError: The lengths differ.
+        IndexError: There are no modules.
+        ValueError: A module has neither a device nor a tensor among its arguments.
+        Exception: A module raised one; if several did, that of the first in ``modules``. It
+            has the same type where that can be built from a text, else it is a RuntimeError;
+            it says which replica failed and where, and the original is its cause. It is
+            raised after all modules have ended.
+        BaseException: A module raised one that is no Exception: that very object.
+
+    Note:
+        An interrupt of the calling thread while it only waits for the others is raised at
+        once; the others run to their end, and nobody sees what they return.
+    """
+    _check_lengths(len(modules), inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
+    keywords = kwargs_tup or [{}] * len(modules)
+    places = _places(inputs, keywords, devices or [None] * len(modules))
+    outcomes = _outcomes(
+        [
+            partial(state.context.run, call_in, state, module, _arguments(given), named)
+            for state, module, given, named in zip(
+                thread_states(places), modules, inputs, keywords, strict=True
+            )
+        ]
+    )
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, Failure):
+            outcomes.clear()  # Else: exception, traceback, this frame, outcomes, exception.
+            reraise(outcome.take(), f"in replica {index} on device {_shown(places[index])}")
+    return outcomes
+
+
+def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run ``calls`` at the same time; give a result or Failure for each when all have ended."""
+    here = 1 if len(calls) == 1 or travels_whole() else 0
+    pending = [start(call) for call in calls[here:]]
+    outcomes = [attempt(call) for call in calls[:here]]
+    return outcomes + [other.wait() for other in pending]
+
+
+def _check_lengths(count: int, **others: Sequence[Any] | None) -> None:
+    for name, other in others.items():
+        if other is not None and len(other) != count:
+            raise AssertionError(
+                f"The number of modules {count} is not equal to the number of {name} {len(other)}"
+            )
+
+
+def _arguments(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, (list, tuple)) else (given,)
+
+
+def _places(
+    inputs: Sequence[Any], keywords: Sequence[Any], devices: Sequence[DeviceLike | None]
+) -> list[torch.device]:
+    """Give each module's device."""
+    return [
+        _place_of(index, arguments) if device is None else as_device_or_current(device)
+        for index, (device, *arguments) in enumerate(zip(devices, inputs, keywords, strict=True))
+    ]
+
+
+def _place_of(index: int, arguments: list[Any]) -> torch.device:
+    tensor = get_a_var(arguments)
+    if tensor is None:
+        raise ValueError(
+            f"replica {index} was given no device, and no tensor among its arguments to tell one"
+        )
+    return as_device(tensor.device)
+
+
+def _shown(device: torch.device) -> int | str:
+    return str(device) if is_cpu(device) else device.index
