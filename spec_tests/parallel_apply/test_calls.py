@@ -1,0 +1,114 @@
+"""parallel_apply: what the modules are given, and what comes back."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.running import run
+from spec_tests.parallel_apply.turns import PATIENCE
+from spec_tests.strategies import arguments
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
+
+
+class InThread(nn.Module):
+    """Says which thread it runs in."""
+
+    def forward(self):
+        return threading.current_thread()
+
+
+class Meeting(nn.Module):
+    """Ends when all modules that share its barrier have begun."""
+
+    def __init__(self, barrier):
+        super().__init__()
+        self.barrier = barrier
+
+    def forward(self):
+        return self.barrier.wait() is not None
+
+
+@clause("parallel_apply.order")
+@given(call=echo_calls(inputs=st.integers(), keywords=st.just({})))
+def test_results_stand_in_the_order_of_the_modules(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.arguments")
+@given(call=echo_calls(keywords=st.just({})))
+def test_sequences_are_unpacked_and_all_else_is_one_argument(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.keyword-arguments")
+@given(call=echo_calls(inputs=st.just(())))
+def test_each_module_gets_its_own_keyword_arguments(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.no-keyword-arguments")
+@given(call=echo_calls(keywords=None, inputs=st.integers()))
+def test_none_stands_for_no_keyword_arguments(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.gradients")
+@given(call=apply_calls())
+def test_results_are_as_differentiable_as_the_modules(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("parallel_apply.lengths")
+@given(
+    lengths=st.tuples(*[st.integers(1, 3)] * 3, st.none() | st.integers(1, 3)).filter(
+        lambda lengths: len({*lengths} - {None}) > 1
+    )
+)
+def test_sequences_of_different_lengths_are_refused(target, reference, topology, lengths):
+    modules, inputs, keywords, devices = lengths
+    call = PublicCall(
+        "parallel_apply.parallel_apply",
+        {
+            "modules": [nn.Identity()] * modules,
+            "inputs": [1] * inputs,
+            "kwargs_tup": [{}] * keywords,
+            "devices": devices and ordinals(topology, range(devices)),
+        },
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.no-modules")
+@pytest.mark.parametrize("keywords", [None, []], ids="kwargs_tup={}".format)
+@pytest.mark.parametrize("devices", [None, []], ids="devices={}".format)
+def test_no_modules_are_refused(target, reference, topology, keywords, devices):
+    call = PublicCall(
+        "parallel_apply.parallel_apply",
+        {"modules": [], "inputs": [], "kwargs_tup": keywords, "devices": devices},
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.one-module")
+def test_one_module_runs_in_the_callers_thread(target, topology):
+    assert run(target, topology, [InThread()]) == [threading.current_thread()]
+
+
+@clause("parallel_apply.at-the-same-time")
+@pytest.mark.parametrize("count", [2, 3, 4, 100], ids="modules={}".format)
+def test_modules_run_at_the_same_time(target, topology, count):
+    barrier = threading.Barrier(count, timeout=PATIENCE)
+    assert run(target, topology, [Meeting(barrier) for _ in range(count)]) == [True] * count
+
+
+@clause("parallel_apply.get-a-var")
+@given(value=arguments.values())
+def test_the_first_tensor_in_nested_containers_is_found(target, reference, topology, value):
+    call = PublicCall("parallel_apply.get_a_var", {"obj": value})
+    checks.agree(call, target, reference, topology)

@@ -1,0 +1,162 @@
+"""parallel_apply: how an exception of a replica reaches the caller."""
+
+import pytest
+from hypothesis import given
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.running import run
+from spec_tests.parallel_apply.turns import Turns
+from spec_tests.strategies.exceptions import ExceptionSpec, builtins, generated
+from spec_tests.strategies.failing import Failing, chaining_calls, failing_calls
+from spec_tests.strategies.parallel_apply import Echo, ordinals
+
+#: What neither makes `message` a truthy attribute of the class ...
+NO_MESSAGE = ("absent", "empty", "instance")
+#: ... and what does.
+CLASS_MESSAGE = ("class", "property", "slot")
+
+
+class Outer:
+    """Holds a class whose name is not its qualified name."""
+
+    class InnerError(Exception):
+        pass
+
+
+class Raising(nn.Module):
+    """Raises the exception that it was made with."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def forward(self):
+        raise self.error
+
+
+class Last(nn.Module):
+    """Notes that it has ended."""
+
+    def __init__(self, number, turns, ended):
+        super().__init__()
+        self.echo = Echo(number, turns)
+        self.ended = ended
+
+    def forward(self):
+        self.echo()
+        self.ended.append(self)
+
+
+def fail_while_handling(target, topology, handled):
+    try:
+        raise handled
+    except LookupError:
+        run(target, topology, [Raising(ValueError("failure"))] * 2)
+
+
+@clause("parallel_apply.errors.rewrapped")
+@given(call=failing_calls(builtins()))
+def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.lowest-index")
+@given(call=failing_calls(builtins(), min_failing=2))
+def test_of_several_errors_that_of_the_first_module_is_raised(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.one-module")
+@given(call=failing_calls(builtins(), max_modules=1))
+def test_the_error_of_a_single_module_is_rewrapped_too(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.class-name")
+@given(call=failing_calls(builtins([Outer.InnerError])))
+def test_the_text_gives_the_plain_name_of_the_class(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.key-error")
+@given(call=failing_calls(builtins([KeyError])))
+def test_the_text_of_a_key_error_has_real_newlines(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.stop-iteration")
+@given(call=failing_calls(builtins([StopIteration])))
+def test_a_stop_iteration_stays_one(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.message-keyword")
+@given(call=failing_calls(generated(constructors=("message",), messages=CLASS_MESSAGE)))
+def test_a_class_with_a_message_attribute_is_rebuilt_by_keyword(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.text-alone")
+@given(call=failing_calls(generated(constructors=("inherited",), messages=NO_MESSAGE)))
+def test_a_class_is_rebuilt_from_the_text_alone(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.refusing-constructor")
+@given(
+    call=failing_calls(
+        builtins([UnicodeDecodeError])
+        | generated(constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE)
+    )
+)
+def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.exiting-constructor")
+@given(call=failing_calls(generated(constructors=("exiting",), messages=("absent",))))
+def test_a_constructor_that_ends_the_program_does_so(target, topology, call):
+    with pytest.raises(SystemExit):
+        call.apply(target, ordinals(topology, call.slots))
+
+
+@clause("parallel_apply.errors.chained")
+@given(call=chaining_calls())
+def test_the_text_tells_causes_and_contexts(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.errors.traceback")
+@given(call=failing_calls(builtins([ValueError])))
+def test_the_text_shows_the_line_that_failed(target, topology, call):
+    with pytest.raises(ValueError) as caught:
+        call.apply(target, ordinals(topology, call.slots))
+    assert "raise self.error.make(" in str(caught.value)
+
+
+@clause("parallel_apply.errors.base-exception-of-one-module")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+def test_a_single_module_ends_the_program_as_itself(target, topology, kind):
+    original = kind("failure")
+    with pytest.raises(kind) as caught:
+        run(target, topology, [Raising(original)])
+    assert caught.value is original
+
+
+@clause("parallel_apply.errors.after-all-have-ended")
+def test_an_error_is_raised_when_all_modules_have_ended(target, topology):
+    turns, ended = Turns(range(4)), []
+    failing = Failing(0, turns, ExceptionSpec(ValueError))
+    modules = [failing, *(Last(number, turns, ended) for number in range(1, 4))]
+    with pytest.raises(ValueError):
+        run(target, topology, modules)
+    assert ended == modules[1:]
+
+
+@clause("parallel_apply.errors.context")
+def test_an_error_raised_in_a_handler_has_its_context(target, topology):
+    with pytest.raises(ValueError) as caught:
+        fail_while_handling(target, topology, LookupError("handled"))
+    assert repr(caught.value.__context__) == "LookupError('handled')"

@@ -1,0 +1,46 @@
+"""What a caller may hand to one module: tensors, containers, and things of any other kind."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.strategies.tensors import tensor_specs
+
+
+@dataclass(frozen=True, eq=False)
+class Unhashable:
+    """An argument that is no container and cannot be a key."""
+
+    name: str
+
+    __hash__ = None  # type: ignore[assignment]  # that is its point
+
+
+def leaves() -> st.SearchStrategy[Any]:
+    """Single arguments. Shrinks to a tensor of one element."""
+    shapes = st.sampled_from([(1,), (2, 3), (), (0,)])
+    specs = tensor_specs(
+        shape=shapes, dtypes=(torch.float32, torch.int64), layouts=("contiguous",)
+    )
+    others = st.sampled_from([None, 7, "text", b"bytes", 1.5, Unhashable("object")])
+    return specs | others
+
+
+def values() -> st.SearchStrategy[Any]:
+    """Arguments of any kind, nested. Shrinks to a tensor of one element."""
+    return st.recursive(
+        leaves(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.lists(inner, max_size=3).map(tuple)
+            | st.dictionaries(st.sampled_from(["a", "b", 3]), inner, max_size=2)
+        ),
+        max_leaves=4,
+    )
+
+
+def keywords() -> st.SearchStrategy[dict[str, Any]]:
+    """Keyword arguments of one module. Shrinks to none."""
+    return st.dictionaries(st.sampled_from(["x", "flag"]), values(), max_size=2)

@@ -1,0 +1,166 @@
+"""Exception classes of every build, and calls of parallel_apply in which some are raised."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+#: Builtin and torch exceptions that are made from one text.
+TEXTUAL = (
+    ValueError,
+    KeyError,
+    RuntimeError,
+    OSError,
+    FileNotFoundError,
+    AttributeError,
+    AssertionError,
+    StopIteration,
+    NotImplementedError,
+    torch.OutOfMemoryError,
+    Exception,
+)
+#: How a generated class takes its arguments.
+CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
+#: What a generated class has under the name ``message``.
+MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
+
+
+@dataclass(frozen=True)
+class ExceptionSpec:
+    """How to make one exception.
+
+    Args:
+        base: Its class, or the base of a generated one.
+        constructor: One of `CONSTRUCTORS`; ``builtin`` stands for ``base`` itself.
+        message: One of `MESSAGES`.
+        slots: Whether the class has ``__slots__``.
+        printable: Whether ``str`` works; it raises otherwise.
+    """
+
+    base: type[BaseException] = ValueError
+    constructor: str = "builtin"
+    message: str = "absent"
+    slots: bool = False
+    printable: bool = True
+
+    def make(self, text: str) -> BaseException:
+        """A new exception that says ``text``; its class is new, too, unless it is builtin."""
+        if self.constructor == "builtin":
+            return _make_builtin(self.base, text)
+        error = _MAKE[self.constructor](self._kind(text), text)
+        if self.message == "instance":
+            error.message = text  # type: ignore[attr-defined]
+        return error
+
+    def _kind(self, text: str) -> Any:
+        names: dict[str, Any] = {"__module__": "generated", **_BUILD[self.constructor]}
+        names.update(_MESSAGE[self.message](text))
+        if self.slots:
+            names["__slots__"] = (*names.get("__slots__", ()), "detail")
+        if not self.printable:
+            names["__str__"] = _refuse_to_print
+        return type("Generated", (self.base,), names)
+
+
+def _make_builtin(kind: type[BaseException], text: str) -> BaseException:
+    if issubclass(kind, BaseExceptionGroup):
+        return kind(text, [ValueError("inside")])
+    if issubclass(kind, OSError):
+        return kind(2, text)
+    if issubclass(kind, UnicodeDecodeError):
+        return kind("utf-8", b"bytes", 0, 1, text)
+    return kind(text)
+
+
+def _refuse_to_print(_: BaseException) -> str:
+    raise RuntimeError("this exception cannot be printed")
+
+
+def _init_two(self: Any, text: str, code: int) -> None:
+    BaseException.__init__(self, text)
+    self.code = code
+
+
+def _init_keyword(self: Any, *, text: str) -> None:
+    BaseException.__init__(self, text)
+
+
+def _init_nothing(self: Any) -> None:
+    BaseException.__init__(self, "nothing was asked")
+
+
+def _init_picky(self: Any, text: str) -> None:
+    if text.startswith("Caught"):
+        raise LookupError("this class takes no text of that kind")
+    BaseException.__init__(self, text)
+
+
+def _init_ignoring(self: Any, text: str) -> None:
+    BaseException.__init__(self, "always these words")
+
+
+def _init_message(self: Any, message: str) -> None:
+    BaseException.__init__(self, message)
+
+
+def _init_exiting(self: Any, text: str) -> None:
+    if text.startswith("Caught"):
+        raise SystemExit("this class ends the program")
+    BaseException.__init__(self, text)
+
+
+_BUILD: dict[str, dict[str, Any]] = {
+    "inherited": {},
+    "two": {"__init__": _init_two},
+    "keyword": {"__init__": _init_keyword},
+    "nothing": {"__init__": _init_nothing},
+    "picky": {"__init__": _init_picky},
+    "ignoring": {"__init__": _init_ignoring},
+    "message": {"__init__": _init_message},
+    "exiting": {"__init__": _init_exiting},
+}
+
+_MAKE: dict[str, Callable[[Any, str], BaseException]] = {
+    "inherited": lambda kind, text: kind(text),
+    "two": lambda kind, text: kind(text, 7),
+    "keyword": lambda kind, text: kind(text=text),
+    "nothing": lambda kind, text: kind(),
+    "picky": lambda kind, text: kind(text),
+    "ignoring": lambda kind, text: kind(text),
+    "message": lambda kind, text: kind(text),
+    "exiting": lambda kind, text: kind(text),
+}
+
+_MESSAGE: dict[str, Callable[[str], dict[str, Any]]] = {
+    "absent": lambda text: {},
+    "empty": lambda text: {"message": ""},
+    "instance": lambda text: {},
+    "class": lambda text: {"message": text},
+    "property": lambda text: {"message": property(lambda self: text)},
+    "slot": lambda text: {"__slots__": ("message",)},
+}
+
+
+def builtins(kinds: Sequence[type[BaseException]] = TEXTUAL) -> st.SearchStrategy[ExceptionSpec]:
+    """Exceptions of existing classes. Shrinks to the first of ``kinds``."""
+    return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
+
+
+def generated(
+    *,
+    bases: Sequence[type[BaseException]] = (Exception, ValueError, OSError, StopIteration),
+    constructors: Sequence[str] = CONSTRUCTORS,
+    messages: Sequence[str] = MESSAGES,
+    printable: Sequence[bool] = (True,),
+) -> st.SearchStrategy[ExceptionSpec]:
+    """Exceptions of generated classes. Shrinks to the first of each choice."""
+    return st.builds(
+        ExceptionSpec,
+        base=st.sampled_from(bases),
+        constructor=st.sampled_from(constructors),
+        message=st.sampled_from(messages),
+        slots=st.booleans(),
+        printable=st.sampled_from(printable),
+    )
