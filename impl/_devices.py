@@ -38,8 +38,16 @@ def accelerator_type() -> str | None:
     Returns:
         A device type such as ``"cuda"``, or None where no accelerator is available.
     """
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return None if accelerator is None else accelerator.type
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or not _is_available(accelerator.type):
+        return None
+    return accelerator.type
+
+
+@cache
+def _is_available(kind: str) -> bool:
+    """Tell whether an accelerator of this kind can be used; the driver is asked only once."""
+    return torch.get_device_module(kind).is_available()
 
 
 def is_cpu(device: DeviceLike | None) -> bool:
@@ -123,9 +131,12 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     """
     if isinstance(device, str):
         device = torch.device(device)
-    if device is None or (isinstance(device, torch.device) and device.index is None):
-        return CPU if is_cpu(device) else current_device()
-    return as_device(device)
+    if isinstance(device, int):
+        return device_at(device)
+    if is_cpu(device):
+        return CPU
+    index = device.index if isinstance(device, torch.device) else None
+    return current_device() if index is None else device_at(index)
 
 
 def current_device() -> torch.device:
@@ -159,7 +170,7 @@ def use_stream(stream: torch.Stream) -> AbstractContextManager[object]:
 
 def current_stream(device: torch.device) -> torch.Stream:
     """Give the current stream of ``device``, a device of the accelerator."""
-    return torch.accelerator.current_stream(device)
+    return torch.accelerator.current_stream(device.index)
 
 
 @cache

@@ -1,0 +1,56 @@
+"""Groups of tensors that travel together, so that many small ones cost one transfer."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["DEFAULT_BUFFER_SIZE", "buckets", "pack", "size_in_bytes", "unpack"]
+
+#: Bytes that travel together unless the caller says otherwise.
+DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
+
+
+def buckets(tensors: Sequence[Tensor], buffer_size: int) -> list[list[int]]:
+    """Group the positions of ``tensors`` by dtype and layout, in order.
+
+    Args:
+        tensors: Dense or sparse COO.
+        buffer_size: Bytes per bucket. A tensor that would exceed them opens the next bucket, so
+            only a tensor that is larger by itself makes a larger bucket.
+
+    Returns:
+        Disjoint lists of positions, ascending, that cover ``tensors``.
+    """
+    closed: list[list[int]] = []
+    filling: dict[tuple[torch.dtype, torch.layout], tuple[list[int], int]] = {}
+    for position, tensor in enumerate(tensors):
+        kind = tensor.dtype, tensor.layout
+        size = size_in_bytes(tensor)
+        bucket, filled = filling.get(kind, ([], 0))
+        if filled > 0 and filled + size > buffer_size:
+            closed.append(bucket)
+            bucket, filled = [], 0
+        bucket.append(position)
+        filling[kind] = bucket, filled + size
+    return closed + [bucket for bucket, _ in filling.values()]
+
+
+def size_in_bytes(tensor: Tensor) -> int:
+    """Give the bytes of the elements that ``tensor`` holds, with their indices if sparse."""
+    if tensor.layout is torch.sparse_coo:
+        return size_in_bytes(tensor._indices()) + size_in_bytes(tensor._values())
+    return tensor.numel() * tensor.element_size()
+
+
+def pack(tensors: Sequence[Tensor]) -> Tensor:
+    """Join dense tensors into one flat one; a single contiguous tensor is viewed, not copied."""
+    return torch._C._nn.flatten_dense_tensors(list(tensors))
+
+
+def unpack(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Cut ``flat`` into row-major views with the shapes of ``tensors``, in order.
+
+    An empty tensor gets memory of its own.
+    """
+    return list(torch._C._nn.unflatten_dense_tensors(flat, list(tensors)))

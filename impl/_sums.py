@@ -1,0 +1,145 @@
+"""Sums of tensors over devices, in an order that does not depend on timing.
+
+``k`` is the number of addends.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ._buckets import buckets, pack, unpack
+from ._transfers import send, send_bucket
+
+__all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
+
+
+def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
+    """Add ``k`` tensors on the accelerator's device ``ordinal``, differentiably.
+
+    Args:
+        tensors: Equal in shape, dense or sparse COO, at least one of them on that device.
+        ordinal: Where the sum is wanted.
+
+    Returns:
+        A new tensor: the last addend that is there plus the others in order; a single tensor
+        itself.
+
+    Raises:
+        ValueError: There are no tensors, or two shapes differ.
+        AssertionError: A tensor is on the CPU.
+        RuntimeError: No tensor is on that device.
+    """
+    if not tensors:
+        raise ValueError("Expected at least one tensor to add")
+    for index, tensor in enumerate(tensors):
+        _check_addend(tensors[0], tensor, index)
+    root, *others = _root_first(tensors, ordinal)
+    if not others:
+        return root
+    total = torch.add(root, send(others[0], root.device))
+    for other in others[1:]:
+        total.add_(send(other, root.device))
+    return total
+
+
+def reduce_lists(
+    lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
+) -> list[Tensor]:
+    """Add ``k`` lists of dense tensors position by position, bucket by bucket.
+
+    Args:
+        lists: One list per device, alike in length.
+        ordinal: Where the sums are wanted.
+        buffer_size: Bytes per bucket.
+
+    Returns:
+        Row-major sums in the order of :func:`reduce_tensors`, without history, with version
+        counters of their own. With one list, a bucket's only sum shares its addend's memory.
+
+    Raises:
+        ValueError: Two buckets differ in their numbers of elements.
+        AssertionError: A tensor is on the CPU.
+        RuntimeError: No list is on that device.
+    """
+    sums: dict[int, Tensor] = {}
+    with torch.no_grad():
+        for places in zip(*_plans(lists, buffer_size), strict=True):
+            chunks = [
+                [tensors[place] for place in chunk]
+                for tensors, chunk in zip(lists, places, strict=True)
+            ]
+            sums.update(zip(places[0], _reduce_bucket(chunks, ordinal), strict=True))
+    return [sums[place] for place in range(len(lists[0]))]
+
+
+def add_buckets(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
+    """Add lists of dense tensors position by position, in the order given, differentiably.
+
+    Args:
+        lists: Two or more buckets with the same shapes, each on one device.
+        device: Where the sums are wanted.
+
+    Returns:
+        New tensors. What is on ``device`` already is added without a flat copy.
+    """
+    first, second, *others = lists
+    totals = torch._foreach_add(send_bucket(first, device), send_bucket(second, device))
+    for other in others:
+        torch._foreach_add_(totals, send_bucket(other, device))
+    return list(totals)
+
+
+def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
+    """Cut each list into buckets; alike lists alike, others each by its own dtypes and sizes."""
+    first, *others = lists
+    plan = buckets(first, buffer_size)
+    kinds = [(tensor.dtype, tensor.shape) for tensor in first]
+    return [plan] + [
+        plan
+        if [(tensor.dtype, tensor.shape) for tensor in other] == kinds
+        else buckets(other, buffer_size)
+        for other in others
+    ]
+
+
+def _reduce_bucket(lists: Sequence[Sequence[Tensor]], ordinal: int) -> list[Tensor]:
+    if _is_local(lists, ordinal):
+        *others, root = lists
+        totals = add_buckets([root, *others], root[0].device)
+    else:
+        flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
+        totals = unpack(flat, lists[0])
+    # `.data` gives each its own version counter, see pytorch/pytorch#13594.
+    return [total.data for total in totals]
+
+
+def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
+    if tensor.device.type == "cpu":
+        raise AssertionError(
+            f"reduce_add expects all inputs to be on GPUs, but input {index} is on CPU"
+        )
+    if tensor.shape != first.shape:
+        got, expected = ("x".join(map(str, each.shape)) for each in (tensor, first))
+        raise ValueError(f"input {index} has invalid size: got {got}, but expected {expected}")
+
+
+def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
+    for root in reversed(range(len(tensors))):
+        if tensors[root].get_device() == ordinal:
+            return [tensors[root], *tensors[:root], *tensors[root + 1 :]]
+    raise RuntimeError(
+        "reduce_add expects destination to be on the same GPU with one of the tensors"
+    )
+
+
+def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
+    """Tell whether two or more lists can be added where they are, row-major as they are."""
+    kinds = {tuple(map(_kind, tensors)) for tensors in lists}
+    if len(lists) == 1 or len(kinds) > 1:
+        return False
+    return all(device == ordinal and contiguous for device, contiguous, _, _ in kinds.pop())
+
+
+def _kind(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
+    return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

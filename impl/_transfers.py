@@ -1,0 +1,131 @@
+"""Copies from device to device: of one tensor, and of a bucket of tensors at once.
+
+The small dense members of a bucket are packed into one flat buffer for the journey. A large one
+travels alone, which spares the packing.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ._buckets import buckets, pack, size_in_bytes, unpack
+
+__all__ = ["copy_bucket", "copy_lists", "row_major_copy", "send", "send_bucket"]
+
+#: Bytes from which packing a tensor costs more than a transfer of its own.
+_LARGE = 1024 * 1024
+
+
+def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+    """Move ``tensor`` to ``device``, differentiably.
+
+    Args:
+        tensor: Any dtype, layout and device.
+        device: The target.
+        copy: Whether to copy a tensor that is there already.
+
+    Returns:
+        The same values on ``device``, dense strides kept; ``tensor`` itself if it is there and
+        ``copy`` is False. The host waits only for a copy to the CPU, where nothing else would
+        keep a reader from memory that is still being written.
+    """
+    return tensor.to(device, non_blocking=device.type != "cpu", copy=copy)
+
+
+def send_bucket(bucket: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Move one bucket to ``device``, differentiably.
+
+    Args:
+        bucket: Tensors of one device, dtype and layout.
+        device: The target.
+
+    Returns:
+        The tensors themselves where they are there already, else copies.
+    """
+    small = [] if bucket[0].device == device else _small(bucket)
+    members = [bucket[position] for position in small]
+    arrived = unpack(send(pack(members), device), members) if small else []
+    there = dict(zip(small, arrived, strict=True))
+    return [
+        there[position] if position in there else send(tensor, device)
+        for position, tensor in enumerate(bucket)
+    ]
+
+
+def copy_lists(
+    tensors: Sequence[Tensor], devices: Sequence[torch.device], buffer_size: int
+) -> list[list[Tensor]]:
+    """Copy ``tensors`` to each of ``devices``, bucket by bucket.
+
+    Args:
+        tensors: Tensors of one device, dense or sparse COO.
+        devices: Targets; a device that appears twice gets two copies.
+        buffer_size: Bytes per bucket.
+
+    Returns:
+        For each device a list as of :func:`copy_bucket`.
+    """
+    rows: list[dict[int, Tensor]] = [{} for _ in devices]
+    for bucket in buckets(tensors, buffer_size):
+        copies = copy_bucket([tensors[position] for position in bucket], devices)
+        for row, copied in zip(rows, copies, strict=True):
+            row.update(zip(bucket, copied, strict=True))
+    return [[row[position] for position in range(len(tensors))] for row in rows]
+
+
+def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
+    """Copy one bucket to each of ``devices``.
+
+    Args:
+        bucket: Tensors of one device, dtype and layout.
+        devices: Targets; a device that appears twice gets two copies.
+
+    Returns:
+        For each device a list of plain tensors without history, in the bucket's order:
+        row-major, with version counters of their own, sharing no memory with the bucket nor
+        with another device's list. Members of one list may share one storage.
+    """
+    with torch.no_grad():
+        small = _small(bucket)
+        members = [bucket[position] for position in small]
+        flats = _flat_copies(members, devices)
+        copies = [dict(zip(small, _unpacked(flat, members), strict=True)) for flat in flats]
+        for copy, device in zip(copies, devices, strict=True):
+            for position, tensor in enumerate(bucket):
+                if position not in copy:
+                    copy[position] = row_major_copy(tensor, device)
+    # `.data` gives each its own version counter: an in-place change of one must not look like a
+    # change of its neighbours in the buffer.
+    return [[copy[position].data for position in range(len(bucket))] for copy in copies]
+
+
+def _small(bucket: Sequence[Tensor]) -> list[int]:
+    """Positions worth packing: none if there is only one, which packing would not copy."""
+    if bucket[0].layout is not torch.strided:
+        return []
+    small = [position for position, tensor in enumerate(bucket) if size_in_bytes(tensor) < _LARGE]
+    return small if len(small) > 1 else []
+
+
+def _flat_copies(
+    members: Sequence[Tensor], devices: Sequence[torch.device]
+) -> list[Tensor | None]:
+    if not members:
+        return [None for _ in devices]
+    flat = pack(members)
+    copies: list[Tensor | None] = []
+    for device in devices:
+        taken = any(copy is flat for copy in copies)
+        copies.append(send(flat, device, copy=taken))
+    return copies
+
+
+def _unpacked(flat: Tensor | None, members: Sequence[Tensor]) -> list[Tensor]:
+    return [] if flat is None else unpack(flat, members)
+
+
+def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy one tensor, dense or sparse COO, to ``device``; dense copies are row-major."""
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
+    return copy.copy_(tensor, non_blocking=device.type != "cpu")

@@ -1,0 +1,291 @@
+"""Moving tensors between devices: copy, split, join and sum, without modules or replicas.
+
+Every function accepts any dtype and, where it says so, sparse COO tensors. Work is queued on the
+devices' current streams; the host waits only for copies to the CPU. A device is an ordinal of the
+accelerator, or a device (as a string or not) that carries one.
+
+Letters used in this file: ``N`` is the extent of a tensor along ``dim``, ``k`` the number of
+devices, ``n`` the number of tensors per device.
+"""
+
+import warnings
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from . import _checks
+from ._buckets import DEFAULT_BUFFER_SIZE
+from ._devices import (
+    CPU,
+    DeviceLike,
+    as_device_or_current,
+    device_at,
+    device_index,
+    is_cpu,
+    use_device,
+)
+from ._slices import copy_into_slices, cut, join, joined_shape
+from ._streams import Streams, check_streams, copy_chunks, send_chunks
+from ._sums import reduce_lists, reduce_tensors
+from ._transfers import copy_lists, row_major_copy
+
+__all__ = [
+    "broadcast",
+    "broadcast_coalesced",
+    "gather",
+    "reduce_add",
+    "reduce_add_coalesced",
+    "scatter",
+]
+
+
+def broadcast(
+    tensor: Tensor,
+    devices: Iterable[DeviceLike] | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> list[Tensor]:
+    """Copy ``tensor`` to each of ``devices``, or into each tensor of ``out``.
+
+    Args:
+        tensor: Any shape, on any device, dense or sparse COO.
+        devices: ``k`` targets in output order. The same device may appear twice.
+        out: ``k`` tensors of the accelerator with the shape of ``tensor``, in place of
+            ``devices``; values are converted to their dtypes.
+
+    Returns:
+        ``k`` tensors. Without ``out``: row-major, with the dtype of ``tensor``; for each device
+        that holds ``tensor`` already it is ``tensor`` itself. With ``out``: its members.
+
+    Raises:
+        RuntimeError: Both or neither of ``devices`` and ``out`` are given; an ordinal is
+            negative; a member of ``out`` is off the accelerator or has another shape.
+        ValueError: A device carries no index or is the CPU.
+    """
+    if (devices is None) == (out is None):
+        raise RuntimeError(
+            "Exactly one of 'devices' and 'out' must be specified, "
+            f"but got devices={devices} and out={out}"
+        )
+    if out is not None:
+        _checks.check_broadcast_outputs(tensor, out)
+        return [output.copy_(tensor, non_blocking=True) for output in out]
+    targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
+    return [_broadcast_one(tensor, target) for target in targets]
+
+
+def broadcast_coalesced(
+    tensors: Sequence[Tensor],
+    devices: Iterable[DeviceLike],
+    buffer_size: int = DEFAULT_BUFFER_SIZE,
+) -> list[list[Tensor]]:
+    """Copy many tensors to each of ``devices``, small ones together.
+
+    Args:
+        tensors: ``n`` tensors on ``devices[0]``, dense or sparse COO.
+        devices: ``k`` targets in output order. The same device may appear twice.
+        buffer_size: Bytes of small tensors that travel together.
+
+    Returns:
+        ``k`` lists of ``n`` tensors. The first list holds the very tensors given. The others
+        hold copies, also on a device listed before: plain, row-major, without history, with
+        version counters of their own; those of one list may share one storage.
+
+    Raises:
+        ValueError: ``devices`` is empty, or one carries no index or is the CPU.
+        RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
+    """
+    tensors = list(tensors)
+    ordinals = [device_index(device) for device in devices]
+    if not ordinals:
+        raise ValueError("Expected at least one device to broadcast to")
+    if any(tensor.get_device() != ordinals[0] for tensor in tensors):
+        raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
+    source, *targets = [device_at(ordinal) for ordinal in ordinals]
+    with use_device(source):
+        return [tensors, *copy_lists(tensors, targets, buffer_size)]
+
+
+def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) -> Tensor:
+    """Add tensors of several devices on one of them.
+
+    Args:
+        inputs: ``k`` tensors of one shape on devices of the accelerator, dense or sparse COO.
+        destination: Where the sum is wanted, a device of one of ``inputs``; by default the
+            current device.
+
+    Returns:
+        The sum on ``destination``. The last input there is added to first, then the others in
+        order, so rounding does not depend on timing. A single input is returned itself.
+
+    Raises:
+        ValueError: ``inputs`` is empty; two shapes differ; ``destination`` is the CPU.
+        AssertionError: An input is on the CPU.
+        RuntimeError: No input is on ``destination``.
+    """
+    return reduce_tensors(inputs, _ordinal_or_current(destination))
+
+
+def reduce_add_coalesced(
+    inputs: Sequence[Sequence[Tensor]],
+    destination: DeviceLike | None = None,
+    buffer_size: int = DEFAULT_BUFFER_SIZE,
+) -> tuple[Tensor, ...]:
+    """Add lists of tensors position by position, small ones together.
+
+    Args:
+        inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. A
+            position that is sparse in every list stays sparse; one that is sparse in some is
+            made dense.
+        destination: Where the sums are wanted, the device of one list; by default the current
+            device.
+        buffer_size: Bytes of tensors that are added together.
+
+    Returns:
+        ``n`` sums on ``destination``, in the order of :func:`reduce_add`. Dense ones are
+        row-major, without history, with version counters of their own, and may share one
+        storage. With a single list a sum may share the memory of its one addend.
+
+    Raises:
+        ValueError: The lists differ in length, or the tensors of a position in size.
+        AssertionError: An input is on the CPU.
+        RuntimeError: No list is on ``destination``.
+    """
+    positions = list(zip(*inputs, strict=True))
+    if not positions:
+        return ()
+    ordinal = _ordinal_or_current(destination)
+    sums = {
+        place: reduce_tensors(addends, ordinal)
+        for place, addends in enumerate(positions)
+        if all(tensor.is_sparse for tensor in addends)
+    }
+    rest = [place for place in range(len(positions)) if place not in sums]
+    columns = zip(*positions, strict=True)
+    lists = [[_as_dense(tensors[place]) for place in rest] for tensors in columns]
+    sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
+    return tuple(sums[place] for place in range(len(positions)))
+
+
+def scatter(
+    tensor: Tensor,
+    devices: Iterable[DeviceLike] | None = None,
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Streams = None,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, ...]:
+    """Split ``tensor`` along ``dim`` over ``devices``, or into the tensors of ``out``.
+
+    Args:
+        tensor: Shape ``(*, N, *)`` with ``N`` at ``dim``, dense, on any device.
+        devices: ``k`` targets in output order. The same device may appear twice.
+        chunk_sizes: ``k`` non-negative extents that sum to ``N``; by default equal ones but for
+            the last, so that there may be fewer chunks than devices.
+        dim: The dimension to split. Negative values count from the last one.
+        streams: For each device the stream to copy on, or None. A stream stays current for the
+            following chunks until another one is given; the caller synchronises.
+        out: Tensors of the accelerator to fill, in place of ``devices`` and ``chunk_sizes``;
+            values are converted to their dtypes.
+
+    Returns:
+        The chunks, at most ``k``, or ``out`` as a tuple. A chunk whose device holds ``tensor``
+        already is a view of it; another is a copy that keeps dense strides.
+
+    Raises:
+        ValueError: ``devices`` is empty; a device carries no index or is the CPU; ``tensor`` and
+            ``out`` are 0-dim.
+        TypeError: Neither ``devices`` nor ``out`` is given.
+        IndexError: ``tensor`` has no dimension ``dim``.
+        RuntimeError: ``out`` comes with ``devices`` or ``chunk_sizes``, is empty, off the
+            accelerator or of another shape; ``chunk_sizes`` has not ``k`` entries, has a
+            negative one, or does not sum to ``N``; ``tensor`` is 0-dim; the ordinal of a chunk
+            to copy is negative; a stream is none, or of another device than its chunk.
+    """
+    check_streams(streams)
+    if out is not None:
+        _refuse_with_out(devices=devices, chunk_sizes=chunk_sizes)
+        dim = _checks.check_scatter_outputs(tensor, out, dim)
+        chunks = cut(tensor, len(out), [output.size(dim) for output in out], dim)
+        return copy_chunks(chunks, out, streams)
+    if devices is None:
+        raise TypeError("'NoneType' object is not iterable")
+    ordinals = [device_index(device) for device in devices]
+    _checks.check_chunk_count(chunk_sizes, len(ordinals))
+    return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
+
+
+def gather(
+    tensors: Sequence[Tensor],
+    dim: int = 0,
+    destination: DeviceLike | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Join tensors of several devices along ``dim`` on one device, or in ``out``.
+
+    Args:
+        tensors: ``k`` dense tensors of the accelerator, equal in shape but for ``dim``.
+        dim: The dimension to join along. Negative values count from the last one.
+        destination: Any device, the CPU included (-1, too, which is deprecated); by default,
+            and for an accelerator without index, the current device.
+        out: A tensor to fill, on any device, in place of ``destination``; values are converted
+            to its dtype.
+
+    Returns:
+        A new tensor with the first one's dtype, or ``out``. Row-major, or channels-last where
+        all inputs are. The host waits for it only on the CPU.
+
+    Raises:
+        ValueError: A tensor is 0-dim.
+        IndexError: The first tensor has no dimension ``dim``.
+        RuntimeError: ``tensors`` is empty; a tensor is off the accelerator or differs in shape
+            elsewhere than at ``dim``; ``out`` comes with ``destination`` or has another shape
+            than the result; an input requires grad while grad mode is on.
+    """
+    tensors = list(tensors)
+    if out is None:
+        device = _destination(destination)
+        dim = _checks.check_gather_inputs(tensors, dim)
+        return join(tensors, dim, device)
+    _refuse_with_out(destination=destination)
+    dim = _checks.check_gather_inputs(tensors, dim, quoted=True)
+    _checks.check_gather_output(out, joined_shape(tensors, dim))
+    return copy_into_slices(out, tensors, dim)
+
+
+def _broadcast_one(tensor: Tensor, target: torch.device) -> Tensor:
+    return tensor if tensor.device == target else row_major_copy(tensor, target)
+
+
+def _as_dense(tensor: Tensor) -> Tensor:
+    return tensor.to_dense() if tensor.is_sparse else tensor
+
+
+def _ordinal_or_current(device: DeviceLike | None) -> int:
+    """Give the ordinal of ``device``; of the current device where it names none."""
+    if is_cpu(device):
+        raise ValueError(f"Expected a non cpu device, but got: {device}")
+    return as_device_or_current(device).index
+
+
+def _refuse_with_out(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            raise RuntimeError(
+                f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"
+            )
+
+
+def _destination(device: DeviceLike | None) -> torch.device:
+    if device != -1:
+        return as_device_or_current(device)
+    warnings.warn(
+        "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
+        'instead, e.g., "cpu".',
+        FutureWarning,
+        stacklevel=3,
+    )
+    return CPU
