@@ -12,6 +12,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include <cstring>
@@ -243,6 +244,8 @@ class Call {
   static at::Tensor make_sparse(
       const at::Tensor& like, const at::Tensor& indices, const at::Tensor& values,
       DispatchKey key) {
+    // The constructor allocates, and the device of what it allocates is the tensor's for good.
+    const c10::OptionalDeviceGuard guard(values.device());
     auto tensor =
         at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
     copy_sparse(like, indices, values, tensor);
@@ -286,6 +289,8 @@ class Call {
       impl->set_sizes_and_strides(
           view.host.sizes(), view.host.strides(), view.host.storage_offset());
     }
+    impl->_set_conj(view.host.is_conj());
+    impl->_set_neg(view.host.is_neg());
   }
 
   void pass_on_sparse(const View& view) {
@@ -441,9 +446,11 @@ TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_sparse_on_host>());
 }
 
-// Composite kernels of these would ask for operators that only CUDA has.
+// These have composite kernels as well, which ask for operators that only CUDA has, or round
+// otherwise than the CPU's.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : {"convolution", "_convolution", "convolution_backward"}) {
+  for (const char* name : {"convolution", "_convolution", "convolution_backward",
+                           "native_layer_norm", "native_group_norm"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
   }
 }
