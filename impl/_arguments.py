@@ -1,0 +1,181 @@
+"""What nested arguments hold: tensors to split, tensors to copy whole, and the rest.
+
+``N`` is the extent of a tensor along the dimension it is split at, ``k`` the number of devices.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ._markers import SplitAlong, Whole
+from ._nested import (
+    FieldsBranch,
+    Leaf,
+    ListBranch,
+    MappingBranch,
+    NamedTupleBranch,
+    Node,
+    Same,
+    Trail,
+    TupleBranch,
+    field_names,
+    is_dataclass_instance,
+    is_named_tuple,
+)
+from ._packed import PackedBranch, sequence_count
+
+__all__ = ["Copied", "Split", "Survey"]
+
+
+class Copied(Leaf):
+    """A tensor that every replica gets whole."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        self.tensor = tensor
+
+
+class Split(Leaf):
+    """A tensor, or a packed sequence, whose ``N`` rows or sequences are shared out."""
+
+    __slots__ = ("dim", "extent", "trail", "value")
+
+    def __init__(self, value: Any, dim: int, extent: int, trail: Trail) -> None:
+        super().__init__()
+        self.value = value
+        self.dim = dim
+        self.extent = extent
+        self.trail = trail
+
+
+class Survey:
+    """The leaves of nested arguments that are more than references.
+
+    Attributes:
+        splits: What is to be split.
+        copied: What is to be copied whole.
+    """
+
+    __slots__ = ("_marks", "_open", "copied", "splits")
+
+    def __init__(self) -> None:
+        self.splits: list[Split] = []
+        self.copied: list[Copied] = []
+        self._marks = 0
+        self._open: list[int] = []
+
+    def take(self, value: Any, dim: int | None, trail: Trail) -> Node:
+        """Take ``value`` apart.
+
+        Args:
+            value: Anything.
+            dim: The dimension to split tensors at, None to copy them whole. A tensor without
+                dimensions is copied whole in any case.
+            trail: How the caller wrote ``value``.
+
+        Raises:
+            IndexError: A tensor has no dimension ``dim``.
+        """
+        take = _TAKE.get(type(value)) or _take_like(value)
+        return take(self, value, dim, trail)
+
+    def _same(self, value: Any, dim: int | None, trail: Trail) -> Node:
+        return Same(value)
+
+    def _tensor(self, value: Tensor, dim: int | None, trail: Trail) -> Node:
+        if dim is None or value.dim() == 0:
+            return self._copy(value)
+        split = Split(value, dim, value.size(dim), trail)
+        self.splits.append(split)
+        return split
+
+    def _copy(self, tensor: Tensor) -> Node:
+        copied = Copied(tensor)
+        self.copied.append(copied)
+        return copied
+
+    def _tuple(self, value: tuple[Any, ...], dim: int | None, trail: Trail) -> Node:
+        return TupleBranch(value, self._items(value, dim, trail)) if value else Same(value)
+
+    def _list(self, value: list[Any], dim: int | None, trail: Trail) -> Node:
+        return ListBranch(value, self._items(value, dim, trail)) if value else Same(value)
+
+    def _items(self, value: Any, dim: int | None, trail: Trail) -> list[Node]:
+        spelling = TupleBranch.spelling
+        return [self.take(part, dim, (trail, spelling, at)) for at, part in enumerate(value)]
+
+    def _mapping(self, value: dict[Any, Any], dim: int | None, trail: Trail) -> Node:
+        if not value:
+            return Same(value)
+        spelling = MappingBranch.spelling
+        parts = [self.take(part, dim, (trail, spelling, key)) for key, part in value.items()]
+        return MappingBranch(value, parts)
+
+    def _named_tuple(self, value: Any, dim: int | None, trail: Trail) -> Node:
+        spelling = NamedTupleBranch.spelling
+        pairs = zip(value._fields, value, strict=True)
+        parts = [self.take(part, dim, (trail, spelling, name)) for name, part in pairs]
+        return NamedTupleBranch(value, parts) if parts else Same(value)
+
+    def _fields(self, value: Any, dim: int | None, trail: Trail) -> Node:
+        """Take a dataclass apart if there is anything in it to split, copy or unwrap."""
+        if id(value) in self._open:
+            # It holds itself: what was a reference before stays one.
+            return Same(value)
+        self._open.append(id(value))
+        before = self._found()
+        parts = [
+            self.take(getattr(value, name), dim, (trail, FieldsBranch.spelling, name))
+            for name in field_names(value)
+        ]
+        self._open.pop()
+        return Same(value) if self._found() == before else FieldsBranch(value, parts)
+
+    def _found(self) -> int:
+        return len(self.splits) + len(self.copied) + self._marks
+
+    def _packed(self, value: PackedSequence, dim: int | None, trail: Trail) -> Node:
+        if dim is None:
+            return PackedBranch(value, [self._copy(value.data)])
+        # Whatever `dim` is, sequences are what a packed sequence is a batch of.
+        split = Split(value, 0, sequence_count(value), trail)
+        self.splits.append(split)
+        return split
+
+    def _whole(self, value: Whole[Any], dim: int | None, trail: Trail) -> Node:
+        self._marks += 1
+        return self.take(value.value, None, trail)
+
+    def _split_along(self, value: SplitAlong[Any], dim: int | None, trail: Trail) -> Node:
+        self._marks += 1
+        return self.take(value.value, value.dim, trail)
+
+
+_Take = Callable[[Survey, Any, int | None, Trail], Node]
+
+#: By exact type, since a chain of `isinstance` for every leaf is what costs most.
+_TAKE: dict[type, _Take] = {
+    Tensor: Survey._tensor,
+    nn.Parameter: Survey._tensor,
+    PackedSequence: Survey._packed,
+    tuple: Survey._tuple,
+    list: Survey._list,
+    dict: Survey._mapping,
+    Whole: Survey._whole,
+    SplitAlong: Survey._split_along,
+    **dict.fromkeys([bool, int, float, complex, str, bytes, type(None)], Survey._same),
+}
+
+
+def _take_like(value: object) -> _Take:
+    for kind, take in _TAKE.items():
+        if isinstance(value, kind):
+            is_named = kind is tuple and is_named_tuple(value)
+            return Survey._named_tuple if is_named else take
+    if is_dataclass_instance(value) and not isinstance(value, nn.Module):
+        return Survey._fields
+    return Survey._same

@@ -1,0 +1,213 @@
+"""Splitting nested arguments over devices, and joining what the replicas return.
+
+Letters: ``N`` is the extent of a tensor along the dimension it is split or joined at, ``k`` the
+number of devices.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._arguments import Copied, Split, Survey
+from ._chunks import check_weights, chunk_lengths
+from ._copies import copies, detached_copies
+from ._devices import DeviceLike, as_device
+from ._nested import write_trail
+from ._outputs import Joined, Outputs
+from ._packed import cut_packed, join_packed
+from .functions import Gather, Scatter
+
+__all__ = ["gather", "scatter", "scatter_kwargs"]
+
+
+def scatter(
+    inputs: Any,
+    target_gpus: Iterable[DeviceLike],
+    dim: int = 0,
+    *,
+    chunk_sizes: Sequence[float] | None = None,
+) -> Sequence[Any]:
+    """Split every tensor in a nested value, one chunk for each device.
+
+    Tuples, lists, dictionaries, named tuples and dataclasses are built anew for each device with
+    the chunks of their tensors; a dataclass without a tensor, an empty container and any other
+    object go to each device by reference. A packed sequence is split by sequence, whatever
+    ``dim`` is. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device.
+
+    Args:
+        inputs: Any nested value; ``SplitAlong`` gives a part of it a ``dim`` of its own.
+        target_gpus: ``k`` devices in output order. The same device may appear twice.
+        dim: The dimension to split. Negative values count from the last one.
+        chunk_sizes: ``k`` sizes, or shares of any sum: ``N`` rows are dealt out in proportion.
+            By default every chunk but the last has ``ceil(N / k)`` rows.
+
+    Returns:
+        One value for each chunk, at most ``k``; a tuple for a bare tensor, else a list. Where
+        nothing is split there are ``k``. A chunk whose device holds its tensor already is a
+        view of it, a copied tensor is that tensor or a view; others are copies that keep dense
+        strides. Gradients flow back to the tensors; those of a copied tensor are summed.
+
+    Raises:
+        ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
+            entries, has a negative one, or only zeros; a device carries no index; a tensor is
+            given and no device.
+        IndexError: A tensor has no dimension ``dim``.
+    """
+    (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
+    return tuple(column) if isinstance(inputs, Tensor) else column
+
+
+def scatter_kwargs(
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    target_gpus: Iterable[DeviceLike],
+    dim: int = 0,
+    *,
+    chunk_sizes: Sequence[float] | None = None,
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """Split positional and keyword arguments together, as :func:`scatter` splits one value.
+
+    Args:
+        inputs: The positional arguments.
+        kwargs: The keyword arguments; None for none.
+        target_gpus: As for :func:`scatter`.
+        dim: As for :func:`scatter`.
+        chunk_sizes: As for :func:`scatter`.
+
+    Returns:
+        The positional and the keyword arguments of each replica, two tuples of one length: the
+        number of chunks, ``k`` where nothing is split, 0 where there are no arguments at all.
+
+    Raises:
+        ValueError: As for :func:`scatter`.
+        IndexError: As for :func:`scatter`.
+    """
+    roots = [(inputs, "args"), (kwargs, "kwargs")]
+    given = [root for root in roots if root[0]]
+    columns = iter(_scattered(given, target_gpus, dim, chunk_sizes))
+    positional = next(columns) if inputs else []
+    named = next(columns) if kwargs else []
+    positional += [() for _ in named[len(positional) :]]
+    named += [{} for _ in positional[len(named) :]]
+    return tuple(positional), tuple(named)
+
+
+def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
+    """Join the nested outputs of replicas, tensor by tensor, on one device.
+
+    Containers are built anew in the first output's likeness: a tuple or list subclass or any
+    other iterable by calling its class with one iterable, a mapping and a dataclass with all
+    they hold beside. Packed sequences become the one that holds their sequences in the order
+    given. Any other value stays beside its like in a list, in the order of the replicas.
+
+    Args:
+        outputs: What each replica returned, at least one.
+        target_device: Where the result is wanted; the CPU, too.
+        dim: The dimension to join along. Scalars become a vector, with a warning.
+
+    Returns:
+        One value. Its tensors are new and live on ``target_device``, or on the CPU where all
+        the replicas' tensors did. Gradients flow back to the replicas' tensors.
+
+    Raises:
+        IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
+        ValueError: In one place some replicas returned None, or a tensor, and others did not;
+            dictionaries or sequences differ in length.
+        KeyError: A dictionary lacks a key that the first replica's has.
+        RuntimeError: Tensors differ in shape elsewhere than at ``dim``.
+    """
+    found = Outputs()
+    root = found.take(outputs, "output")
+    for leaf in found.joined:
+        leaf.pieces = [_joined(leaf, target_device, dim)]
+    return root.columns(1)[0]
+
+
+def _scattered(
+    roots: Sequence[tuple[Any, str]],
+    devices: Iterable[DeviceLike],
+    dim: int,
+    weights: Sequence[float] | None,
+) -> list[list[Any]]:
+    """Split several values together; for each a list with what each replica gets."""
+    targets = list(devices)
+    if weights is not None:
+        check_weights(weights, len(targets))
+    survey = Survey()
+    nodes = [survey.take(value, dim, name) for value, name in roots]
+    count = _distribute(survey, targets, weights)
+    return [node.columns(count) for node in nodes]
+
+
+def _distribute(
+    survey: Survey, devices: Sequence[DeviceLike], weights: Sequence[float] | None
+) -> int:
+    """Move every leaf's tensor, and say how many replicas there are work for."""
+    if not (survey.splits or survey.copied):
+        return len(devices)
+    if not devices:
+        raise ValueError("Expected at least one device to scatter to")
+    targets = [as_device(device) for device in devices]
+    shares = _shares(survey.splits, len(targets), weights)
+    count = len(shares[0]) if shares else len(targets)
+    for split, lengths in zip(survey.splits, shares, strict=True):
+        split.pieces = _cut(split, targets, lengths)
+    _copy_whole(survey.copied, targets[:count])
+    return count
+
+
+def _shares(
+    splits: Sequence[Split], count: int, weights: Sequence[float] | None
+) -> list[list[int]]:
+    """Share out each leaf's rows; as many chunks of one as of any other."""
+    lengths = {
+        extent: chunk_lengths(extent, count, weights)
+        for extent in {split.extent for split in splits}
+    }
+    for split in splits:
+        if len(lengths[split.extent]) != len(lengths[splits[0].extent]):
+            raise ValueError(_mismatch(splits[0], split, count, lengths))
+    return [lengths[split.extent] for split in splits]
+
+
+def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list[int]]) -> str:
+    described = [
+        f"{write_trail(split.trail)} has size {split.extent} along dim {split.dim} "
+        f"({len(lengths[split.extent])} chunks)"
+        for split in (first, other)
+    ]
+    return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
+
+
+def _cut(split: Split, devices: Sequence[torch.device], lengths: Sequence[int]) -> Sequence[Any]:
+    """Split one leaf: its chunks, each on its device."""
+    if isinstance(split.value, Tensor):
+        return _chunks(split.value, devices, lengths, split.dim)
+    rows, row_counts, parts = cut_packed(split.value, lengths)
+    chunks = _chunks(rows, devices, row_counts, 0)
+    return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
+
+
+def _chunks(
+    tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
+) -> Sequence[Tensor]:
+    return Scatter.apply(devices[: len(lengths)], lengths, dim, tensor)
+
+
+def _copy_whole(copied: Sequence[Copied], devices: Sequence[torch.device]) -> None:
+    """Copy leaves to every device, those that gradients flow through and the others apart."""
+    with_grad = [leaf for leaf in copied if leaf.tensor.requires_grad]
+    without = [leaf for leaf in copied if not leaf.tensor.requires_grad]
+    for leaves, copy in ((with_grad, copies), (without, detached_copies)):
+        rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
+        for leaf, pieces in zip(leaves, zip(*rows, strict=True), strict=True):
+            leaf.pieces = pieces
+
+
+def _joined(leaf: Joined, device: DeviceLike, dim: int) -> Any:
+    """Join one leaf's tensors, or its packed sequences."""
+    if not leaf.packed:
+        return Gather.apply(device, dim, *leaf.tensors)
+    return join_packed(leaf.packed, Gather.apply(device, 0, *leaf.tensors))
