@@ -1,0 +1,122 @@
+"""parallel_apply: what of the caller's thread reaches the modules, and what comes back."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.modules import CHANGES, Meddling, lookers
+from spec_tests.parallel_apply.running import run
+from spec_tests.strategies.thread_state import (
+    Autocast,
+    ThreadState,
+    grad_modes,
+    placements,
+    sights,
+    thread_states,
+)
+from spec_tests.topology import not_run
+
+COUNTS = st.integers(1, 4)
+SEVERAL = st.integers(2, 4)
+ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
+
+
+class Flags(nn.Module):
+    """Tells the settings that all threads share."""
+
+    def forward(self):
+        return (
+            torch.get_default_dtype(),
+            torch.is_anomaly_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+        )
+
+
+@contextmanager
+def shared_settings():
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+@clause("parallel_apply.state.grad-mode")
+@given(state=grad_modes(), count=COUNTS)
+def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
+    with state.entered(topology):
+        expected = sights(topology.take(count))
+        assert run(target, topology, lookers(topology, count)) == expected
+
+
+@clause("parallel_apply.state.current-device")
+@given(state=placements(), count=COUNTS)
+def test_each_module_has_its_device_as_the_current_one(target, topology, state, count):
+    with state.entered(topology):
+        found = run(target, topology, lookers(topology, count))
+    devices = topology.take(count)
+    assert [each["current device"] for each in found] == [device.index for device in devices]
+
+
+@clause("parallel_apply.state.current-stream")
+@given(state=placements(), count=COUNTS)
+def test_modules_run_on_the_callers_streams(target, topology, state, count):
+    with state.entered(topology):
+        expected = sights(topology.take(count))
+        assert run(target, topology, lookers(topology, count)) == expected
+
+
+@clause("parallel_apply.state.autocast-switch")
+@given(count=COUNTS)
+def test_autocast_is_on_in_modules_where_it_is_in_the_caller(target, topology, count):
+    if topology.accelerator != "cuda":
+        not_run("torch.nn.parallel hands on the autocast of CUDA alone; see divergence PA-1")
+    with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
+        found = run(target, topology, lookers(topology, count))
+    assert [each["autocast"] for each in found] == [(True, torch.float16)] * count
+
+
+@clause("parallel_apply.state.shared-settings")
+@given(count=COUNTS)
+def test_settings_of_the_process_hold_in_modules(target, topology, count):
+    with shared_settings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
+        found = run(target, topology, [Flags()] * count)
+    assert found == [(torch.float64, True, True)] * count
+
+
+@clause("parallel_apply.state.caller-keeps-its-own")
+@given(state=thread_states(), count=COUNTS)
+def test_a_call_leaves_the_callers_state_as_it_was(target, topology, state, count):
+    with state.entered(topology):
+        before = sights(topology.devices)
+        run(target, topology, lookers(topology, count))
+        assert sights(topology.devices) == before
+
+
+@clause("parallel_apply.state.stays-in-the-module")
+@given(changes=ANY_CHANGES, count=SEVERAL)
+def test_what_a_module_changes_is_seen_by_no_other(target, topology, changes, count):
+    before = sights(topology.devices)
+    plain = run(target, topology, lookers(topology, count))
+    run(target, topology, [Meddling(changes, topology.device(1))] * count)
+    assert sights(topology.devices) == before
+    assert run(target, topology, lookers(topology, count)) == plain
+
+
+@clause("parallel_apply.state.stays-in-the-module")
+@given(changes=ANY_CHANGES, count=SEVERAL)
+def test_what_a_failing_module_changes_is_seen_by_no_other(target, topology, changes, count):
+    before = sights(topology.devices)
+    plain = run(target, topology, lookers(topology, count))
+    failing = Meddling(changes, topology.device(1), ValueError("failure"))
+    with pytest.raises(ValueError):
+        run(target, topology, [failing] * count)
+    assert sights(topology.devices) == before
+    assert run(target, topology, lookers(topology, count)) == plain

@@ -1,0 +1,160 @@
+"""What a thread carries with it besides its data: modes, autocast, devices, streams, context."""
+
+import contextvars
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.topology import Topology
+
+#: A context variable of the caller.
+WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
+#: A default device without index: the current one.
+CURRENT = -1
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """One ``torch.autocast``."""
+
+    dtype: torch.dtype = torch.bfloat16
+    enabled: bool = True
+    cache: bool = True
+
+    def entered(self, kind: str) -> torch.autocast:
+        """The context, for devices of type ``kind``."""
+        return torch.autocast(
+            kind, dtype=self.dtype, enabled=self.enabled, cache_enabled=self.cache
+        )
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """The state of a calling thread; the defaults change nothing.
+
+    Args:
+        grad: Grad mode.
+        inference: Inference mode.
+        autocast: Autocast of the accelerator.
+        cpu_autocast: Autocast of the CPU.
+        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT`.
+        word: A value of the context variable `WORD`.
+        current_slot: The current device.
+        stream_slots: The devices whose current stream is a new one.
+    """
+
+    grad: bool = True
+    inference: bool = False
+    autocast: Autocast | None = None
+    cpu_autocast: Autocast | None = None
+    default_slot: int | None = None
+    word: str | None = None
+    current_slot: int = 0
+    stream_slots: tuple[int, ...] = ()
+
+    @contextmanager
+    def entered(self, topology: Topology) -> Iterator[None]:
+        """A block in which the thread has this state."""
+        with ExitStack() as stack:
+            for context in self._contexts(topology):
+                stack.enter_context(context)
+            token = None if self.word is None else WORD.set(self.word)
+            try:
+                yield
+            finally:
+                if token is not None:
+                    WORD.reset(token)
+
+    def _contexts(self, topology: Topology) -> Iterator[Any]:
+        # Streams first: a stream makes its device current, too.
+        yield from (torch.Stream(topology.device(slot)) for slot in self.stream_slots)
+        yield torch.accelerator.device_index(topology.device(self.current_slot).index)
+        yield torch.set_grad_enabled(self.grad)
+        if self.inference:
+            yield torch.inference_mode()
+        if self.autocast is not None:
+            yield self.autocast.entered(topology.accelerator)
+        if self.cpu_autocast is not None:
+            yield self.cpu_autocast.entered("cpu")
+        if self.default_slot is not None:
+            yield _default_device(topology, self.default_slot)
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        )
+        return f"ThreadState({', '.join(changed)})"
+
+
+def _default_device(topology: Topology, slot: int) -> torch.device:
+    return torch.device(topology.accelerator) if slot == CURRENT else topology.device(slot)
+
+
+def sight(device: torch.device) -> dict[str, object]:
+    """What the calling thread sees of its state when it works on ``device``."""
+    kind = device.type
+    return {
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)),
+        "CPU autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "autocast cache": torch.is_autocast_cache_enabled(),
+        "default device": torch.empty(0).device,
+        "context variable": WORD.get(),
+        "current device": torch.accelerator.current_device_index(),
+        "current stream": torch.accelerator.current_stream(device).stream_id,
+    }
+
+
+def sights(devices: Sequence[torch.device]) -> list[dict[str, object]]:
+    """What the calling thread sees with each of ``devices`` made current."""
+    found = []
+    for device in devices:
+        with torch.accelerator.device_index(device.index):
+            found.append(sight(device))
+    return found
+
+
+AUTOCASTS = st.none() | st.builds(
+    Autocast,
+    dtype=st.sampled_from([torch.bfloat16, torch.float16]),
+    enabled=st.sampled_from([True, False]),
+    cache=st.booleans(),
+)
+
+
+def grad_modes() -> st.SearchStrategy[ThreadState]:
+    """States that differ in grad mode. Shrinks to no difference."""
+    return st.builds(ThreadState, grad=st.sampled_from([True, False]))
+
+
+def placements() -> st.SearchStrategy[ThreadState]:
+    """States that differ in current device and streams. Shrinks to no difference."""
+    slots = st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple)
+    return st.builds(ThreadState, current_slot=st.integers(0, 3), stream_slots=slots)
+
+
+def autocasts() -> st.SearchStrategy[ThreadState]:
+    """States that differ in autocast. Shrinks to no difference."""
+    return st.builds(ThreadState, autocast=AUTOCASTS, cpu_autocast=AUTOCASTS)
+
+
+def thread_states() -> st.SearchStrategy[ThreadState]:
+    """Any combination. Shrinks to no difference."""
+    return st.builds(
+        ThreadState,
+        grad=st.sampled_from([True, False]),
+        inference=st.booleans(),
+        autocast=AUTOCASTS,
+        cpu_autocast=AUTOCASTS,
+        default_slot=st.none() | st.integers(CURRENT, 3),
+        word=st.none() | st.just("set"),
+        current_slot=st.integers(0, 3),
+        stream_slots=st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple),
+    )
