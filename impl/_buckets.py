@@ -12,7 +12,7 @@ DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 
 
 def buckets(tensors: Sequence[Tensor], buffer_size: int) -> list[list[int]]:
-    """Group the positions of ``tensors`` by dtype and layout, in order.
+    """Group the positions of ``tensors`` by what must be alike to travel together, in order.
 
     Args:
         tensors: Dense or sparse COO.
@@ -20,12 +20,13 @@ def buckets(tensors: Sequence[Tensor], buffer_size: int) -> list[list[int]]:
             only a tensor that is larger by itself makes a larger bucket.
 
     Returns:
-        Disjoint lists of positions, ascending, that cover ``tensors``.
+        Disjoint lists of positions, ascending, that cover ``tensors``. Those of one list are
+        alike in dtype, layout, device and in whether they require grad.
     """
     closed: list[list[int]] = []
-    filling: dict[tuple[torch.dtype, torch.layout], tuple[list[int], int]] = {}
+    filling: dict[tuple[object, ...], tuple[list[int], int]] = {}
     for position, tensor in enumerate(tensors):
-        kind = tensor.dtype, tensor.layout
+        kind = tensor.dtype, tensor.layout, tensor.device, tensor.requires_grad
         size = size_in_bytes(tensor)
         bucket, filled = filling.get(kind, ([], 0))
         if filled > 0 and filled + size > buffer_size:

@@ -47,7 +47,7 @@ def accelerator_type() -> str | None:
 @cache
 def _is_available(kind: str) -> bool:
     """Tell whether an accelerator of this kind can be used; the driver is asked only once."""
-    return torch.get_device_module(kind).is_available()
+    return bool(torch.get_device_module(kind).is_available())
 
 
 def is_cpu(device: DeviceLike | None) -> bool:

@@ -1,0 +1,189 @@
+"""Copies of many tensors on many devices, through which gradients flow back as sums.
+
+    t ──► [CopiedBucket] ──► row of the source's device: t itself, viewed
+      ◄── sum of rows    ──► row of another device: copies
+                         ──► …
+
+There is one autograd node per bucket, so a sum is made, and the gradients of its replicas are
+freed, as soon as backward has passed that bucket's tensors in every replica.
+
+``k`` is the number of devices, ``n`` the number of tensors.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+from torch.autograd.function import Function
+
+from ._buckets import DEFAULT_BUFFER_SIZE, buckets
+from ._sums import add_buckets
+from ._transfers import copy_bucket, send
+
+__all__ = ["copies", "detached_copies"]
+
+_Rows = list[list[Tensor]]
+
+
+def copies(
+    tensors: Sequence[Tensor],
+    devices: Sequence[torch.device],
+    *,
+    buffer_size: int = DEFAULT_BUFFER_SIZE,
+) -> _Rows:
+    """Copy ``tensors`` to each of ``devices``, differentiably.
+
+    Args:
+        tensors: ``n`` tensors on any devices, dense or sparse COO.
+        devices: ``k`` targets in output order. The same device may appear twice.
+        buffer_size: Bytes per bucket, that is, per transfer and per sum of gradients.
+
+    Returns:
+        ``k`` lists of ``n`` tensors, which require grad where the source does. The first one on
+        a source's own device is a view of the source; under ``no_grad`` it may be changed in
+        place, which writes through. All others are row-major copies without shared memory,
+        though those of one list may share one storage. Backward adds the gradients on the
+        source's device, that of its own device first, then in the order of ``devices``; a
+        tensor of which no copy was used gets no gradient.
+    """
+    return _by_bucket(_attached_rows, tensors, devices, buffer_size)
+
+
+def detached_copies(
+    tensors: Sequence[Tensor],
+    devices: Sequence[torch.device],
+    *,
+    buffer_size: int = DEFAULT_BUFFER_SIZE,
+) -> _Rows:
+    """Copy ``tensors`` to each of ``devices``, without history.
+
+    Args:
+        tensors: ``n`` tensors on any devices, dense or sparse COO.
+        devices: ``k`` targets in output order. The same device may appear twice.
+        buffer_size: Bytes per transfer.
+
+    Returns:
+        ``k`` lists of ``n`` tensors. The first one on a source's own device is the source, the
+        very object. All others are row-major copies that require no grad and share no memory
+        with it, though those of one list may share one storage.
+    """
+    return _by_bucket(_detached_rows, tensors, devices, buffer_size)
+
+
+def _by_bucket(
+    copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
+    tensors: Sequence[Tensor],
+    devices: Sequence[torch.device],
+    buffer_size: int,
+) -> _Rows:
+    rows: list[dict[int, Tensor]] = [{} for _ in devices]
+    for places in buckets(tensors, buffer_size):
+        copied = copy_rows([tensors[place] for place in places], devices)
+        for row, members in zip(rows, copied, strict=True):
+            row.update(zip(places, members, strict=True))
+    return [[row[place] for place in range(len(tensors))] for row in rows]
+
+
+def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    home = _home(bucket, devices)
+    rows = copy_bucket(bucket, _without(devices, home))
+    return rows if home is None else [*rows[:home], list(bucket), *rows[home:]]
+
+
+def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    home = _home(bucket, devices)
+    others = _without(devices, home)
+    if others and bucket[0].requires_grad and torch.is_grad_enabled():
+        rows = _node_rows(bucket, others, is_at_home=home is not None)
+    else:
+        rows = [_views(bucket)] if home is not None else []
+        rows += copy_bucket(bucket, others)
+    if home is not None:
+        rows.insert(home, rows.pop(0))
+    return rows
+
+
+def _node_rows(
+    bucket: Sequence[Tensor], others: Sequence[torch.device], *, is_at_home: bool
+) -> _Rows:
+    """Give the views of ``bucket``, if wanted, then its copies on ``others``, all of one node."""
+    outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
+    if is_at_home:
+        for view in rows[0]:
+            # Autograd takes them for views made by one function out of several tensors, of which
+            # a later in-place change, even under no_grad, is an error (pytorch/pytorch#37246).
+            # Each is a plain view of one tensor.
+            torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
+    return rows
+
+
+class CopiedBucket(Function):
+    """One bucket's tensors as they are, if wanted, followed by its copies per device."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, others: Sequence[torch.device], is_at_home: bool, *bucket: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Copy ``bucket`` to ``others``; a view of it comes first if ``is_at_home``.
+
+        Autograd runs a node on the device of its first output: the source's, where the
+        gradients are added, so that they always arrive in the same order.
+        """
+        ctx.set_materialize_grads(False)
+        ctx.device = bucket[0].device
+        ctx.bucket = range(len(bucket))
+        return tuple(chain(bucket if is_at_home else (), *copy_bucket(bucket, others)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Add the gradients of each tensor; None where no copy of it was used."""
+        rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]
+        return None, None, *_sums(rows, ctx.device)
+
+
+def _sums(rows: Sequence[Sequence[Tensor | None]], device: torch.device) -> list[Tensor | None]:
+    columns = list(zip(*rows, strict=True))
+    dense = {place: column for place, column in enumerate(columns) if _is_dense(column)}
+    sums: dict[int, Tensor | None] = {}
+    if len(rows) > 1 and dense:
+        totals = add_buckets(list(zip(*dense.values(), strict=True)), device)
+        sums.update(zip(dense, totals, strict=True))
+    return [
+        sums[place] if place in sums else _sum(column, device)
+        for place, column in enumerate(columns)
+    ]
+
+
+def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
+    return all(grad is not None and grad.layout is torch.strided for grad in column)
+
+
+def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
+    grads = [send(grad, device) for grad in column if grad is not None]
+    if not all(grad.is_sparse for grad in grads):
+        grads = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+    total = None
+    for grad in grads:
+        total = grad if total is None else torch.add(total, grad)
+    return total
+
+
+def _views(bucket: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.view_as(tensor) for tensor in bucket]
+
+
+def _home(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+    """Give the first slot on the bucket's own device."""
+    device = bucket[0].device
+    return devices.index(device) if device in devices else None
+
+
+def _without(devices: Sequence[torch.device], home: int | None) -> list[torch.device]:
+    return [device for slot, device in enumerate(devices) if slot != home]
+
+
+def _starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
+    return range(0, len(flat), len(bucket))
