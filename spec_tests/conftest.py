@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import clauses, register
+from spec_tests import reference as reference_package
 from spec_tests.options import add_device_options, add_suite_options
 from spec_tests.target import Target
 from spec_tests.topology import Topology, make_topology
@@ -45,6 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and the collector of verdicts."""
     config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
+    for ignored in reference_package.IGNORED_WARNINGS:
+        config.addinivalue_line("filterwarnings", ignored)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Verdicts(config.getoption("--verdicts")), "verdicts")
 
@@ -89,7 +92,7 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
 def _is_whole(config: pytest.Config) -> bool:
     # A selection by path, keyword or marker cannot tell whether a clause lacks a test.
     selections = ("keyword", "markexpr", "lf", "deselect")
-    narrowed = any(config.getoption(selection) for selection in selections)
+    narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
     return not narrowed and (HERE in roots or HERE.parent in roots)
 
