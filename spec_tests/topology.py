@@ -50,6 +50,11 @@ class Topology:
         if self.distinct < distinct:
             not_run(f"needs {distinct} different devices, the topology has {self.distinct}")
 
+    def require_copies(self) -> None:
+        """End the test as not-run where the reference moves data by collectives, not copies."""
+        if self.accelerator == "cuda" and self.distinct > 1:
+            not_run("between several CUDA devices the reference may take NCCL")
+
     def synchronize(self) -> None:
         """Wait until every device is idle."""
         for device in set(self.devices):

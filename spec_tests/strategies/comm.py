@@ -1,49 +1,179 @@
-"""Calls of the functions of comm."""
+"""Calls of scatter, broadcast and gather.
 
-from dataclasses import dataclass
-from typing import Any
+Complex tensors are left out: the reference returns real views of them (divergences CO-1, CO-2).
+"""
 
+from collections.abc import Sequence
+
+import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.tensors import TensorSpec, tensor_specs
-from spec_tests.target import Target
-from spec_tests.topology import Topology
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.sparse import SparseSpec, sparse_specs
+from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
+
+REAL = (*FLOATS, *INTEGERS, torch.bool)
+#: An expanded tensor cannot be written to.
+WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
+SPELLINGS = ("device", "ordinal", "text")
 
 
-@dataclass(frozen=True)
-class ScatterCall:
-    """One ``comm.scatter`` to the devices at ``slots``."""
-
-    tensor: TensorSpec
-    slots: tuple[int, ...]
-    chunk_sizes: tuple[int, ...] | None
-    dim: int
-
-    def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The tensor to split."""
-        return {"tensor": self.tensor.build(topology), "devices": topology.take(self.slots)}
-
-    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The chunks."""
-        return target.comm.scatter(
-            inputs["tensor"], inputs["devices"], self.chunk_sizes, dim=self.dim
-        )
-
-    def __repr__(self) -> str:
-        devices = ", ".join(f"devices[{slot}]" for slot in self.slots)
-        return f"comm.scatter({self.tensor!r}, [{devices}], {self.chunk_sizes}, dim={self.dim})"
+def places(count: int) -> st.SearchStrategy[list[At]]:
+    """``count`` devices in any spelling, repeats allowed. Shrinks to the first device."""
+    place = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
+    return st.lists(place, min_size=count, max_size=count)
 
 
 @st.composite
-def scatter_calls(draw: st.DrawFn) -> ScatterCall:
-    """Calls that the documentation allows. Shrinks to one chunk of one element."""
+def splits(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Extents before the split dimension, of the chunks, after it. Shrinks to one chunk."""
     # Zero comes last: empty chunks are reachable, but not what a failure shrinks to.
-    sizes = st.sampled_from([1, 2, 3, 0])
-    chunk_sizes = tuple(draw(st.lists(sizes, min_size=1, max_size=4)))
+    chunks = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
-    shape = (*before, sum(chunk_sizes), *after)
-    spec = draw(tensor_specs(shape=st.just(shape), slots=(0, 1, None)))
-    slots = tuple(draw(st.integers(0, 3)) for _ in chunk_sizes)
-    dim = draw(st.sampled_from([len(before), len(before) - len(shape)]))
-    return ScatterCall(spec, slots, draw(st.sampled_from([chunk_sizes, None])), dim)
+    return tuple(before), tuple(chunks), tuple(after)
+
+
+@st.composite
+def scatter_calls(
+    draw: st.DrawFn,
+    *,
+    layouts: Sequence[str] = LAYOUTS,
+    grads: Sequence[bool] = (False, True),
+    slots: Sequence[int | None] = (0, 1, None),
+) -> PublicCall:
+    """Calls with devices that the documentation allows. Shrinks to one chunk of one element."""
+    before, chunks, after = draw(splits())
+    shape = (*before, sum(chunks), *after)
+    arguments = {
+        "tensor": draw(
+            tensor_specs(
+                shape=st.just(shape), dtypes=REAL, layouts=layouts, slots=slots, grads=grads
+            )
+        ),
+        "devices": draw(places(len(chunks))),
+        "chunk_sizes": draw(st.sampled_from([list(chunks), None])),
+        "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
+    }
+    return PublicCall("comm.scatter", arguments)
+
+
+@st.composite
+def scatter_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> PublicCall:
+    """Calls with outputs of any dtype and layout. Shrinks to one output of one element."""
+    before, chunks, after = draw(splits())
+    shape = (*before, sum(chunks), *after)
+    outs = [
+        draw(
+            tensor_specs(
+                shape=st.just((*before, chunk, *after)),
+                dtypes=REAL,
+                layouts=WRITABLE,
+                slots=range(4),
+                grads=(False,),
+            )
+        )
+        for chunk in chunks
+    ]
+    source = tensor_specs(shape=st.just(shape), dtypes=REAL, slots=(0, 1, None), grads=grads)
+    arguments = {
+        "tensor": draw(source),
+        "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
+        "out": outs,
+    }
+    return PublicCall("comm.scatter", arguments)
+
+
+@st.composite
+def broadcast_calls(
+    draw: st.DrawFn, *, layouts: Sequence[str] = LAYOUTS, grads: Sequence[bool] = (False,)
+) -> PublicCall:
+    """Dense tensors to any devices. Shrinks to one device; none is drawn last."""
+    count = draw(st.sampled_from([1, 2, 3, 4, 0]))
+    source = tensor_specs(dtypes=REAL, layouts=layouts, slots=(0, 1, None), grads=grads)
+    return PublicCall("comm.broadcast", {"tensor": draw(source), "devices": draw(places(count))})
+
+
+@st.composite
+def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
+    """Sparse tensors to any devices. Shrinks to one device."""
+    source = draw(sparse_specs(slots=(0, 1, None)))
+    return PublicCall("comm.broadcast", {"tensor": source, "devices": draw(places(3))})
+
+
+@st.composite
+def broadcast_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> PublicCall:
+    """Outputs of any dtype and layout, or none. Shrinks to one output."""
+    source = draw(tensor_specs(dtypes=REAL, slots=(0, 1, None), grads=grads))
+    count = draw(st.sampled_from([1, 2, 3, 0]))
+    out = tensor_specs(
+        shape=st.just(source.shape),
+        dtypes=REAL,
+        layouts=WRITABLE,
+        slots=range(4),
+        grads=(False,),
+    )
+    outs = draw(st.lists(out, min_size=count, max_size=count))
+    return PublicCall("comm.broadcast", {"tensor": source, "out": outs})
+
+
+@st.composite
+def chunk_lists(
+    draw: st.DrawFn,
+    *,
+    layouts: Sequence[str] = LAYOUTS,
+    dtypes: Sequence[torch.dtype] = REAL,
+) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
+    """Chunks that fit together, their dimension, the joined shape. Shrinks to one chunk of one."""
+    before, chunks, after = draw(splits())
+    specs = [
+        draw(
+            tensor_specs(
+                shape=st.just((*before, chunk, *after)),
+                dtypes=dtypes,
+                layouts=layouts,
+                slots=range(4),
+                grads=(False,),
+            )
+        )
+        for chunk in chunks
+    ]
+    shape = (*before, sum(chunks), *after)
+    return specs, draw(st.sampled_from([len(before), len(before) - len(shape)])), shape
+
+
+@st.composite
+def gather_calls(
+    draw: st.DrawFn,
+    *,
+    layouts: Sequence[str] = LAYOUTS,
+    dtypes: Sequence[torch.dtype] = REAL,
+) -> PublicCall:
+    """Chunks on any devices to any destination. Shrinks to one chunk of one element."""
+    specs, dim, _ = draw(chunk_lists(layouts=layouts, dtypes=dtypes))
+    place = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
+    arguments: dict[str, object] = {"tensors": specs, "dim": dim}
+    destination = draw(st.one_of(place, st.sampled_from([None, "cpu", torch.device("cpu")])))
+    return PublicCall("comm.gather", {**arguments, "destination": destination})
+
+
+@st.composite
+def gather_out_calls(draw: st.DrawFn) -> PublicCall:
+    """Outputs on any device, of any dtype and layout. Shrinks to one chunk of one element."""
+    specs, dim, shape = draw(chunk_lists())
+    out = tensor_specs(
+        shape=st.just(shape),
+        dtypes=REAL,
+        layouts=WRITABLE,
+        slots=(0, 1, None),
+        grads=(False,),
+    )
+    return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
+
+
+def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **rest: object) -> TensorSpec:
+    """A float32 matrix, or what ``rest`` changes of it."""
+    return TensorSpec(shape, slot=slot, **rest)  # type: ignore[arg-type]  # checked by the class
+
+
+SPARSE = SparseSpec()

@@ -1,0 +1,89 @@
+"""comm.broadcast: copies of one tensor on many devices."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import overlaps, spans
+from spec_tests.comm.refusals import refused
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
+from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
+
+
+@clause("comm.broadcast.copies")
+@given(call=broadcast_calls())
+def test_every_device_gets_the_tensor(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast.copies")
+def test_no_device_gets_nothing(target, topology):
+    tensor = counting((4, 2), torch.float32, topology.device(0))
+    assert target.comm.broadcast(tensor, []) == []
+
+
+@clause("comm.broadcast.own-device-is-the-input")
+def test_on_its_own_device_the_input_is_returned_itself(target, topology):
+    tensor = counting((4, 2), torch.float32, topology.device(0))
+    first, second = target.comm.broadcast(tensor, [topology.device(0)] * 2)
+    assert first is tensor
+    assert second is tensor
+
+
+@clause("comm.broadcast.copies-are-independent")
+@pytest.mark.parametrize("source", [None, 1], ids=["from-cpu", "from-device"])
+def test_two_copies_on_one_device_share_no_memory(target, topology, source):
+    topology.require(distinct=2)
+    tensor = counting((4, 2), torch.float32, topology.device(source))
+    copies = target.comm.broadcast(tensor, [topology.device(0)] * 2)
+    assert overlaps(spans([tensor, *copies])) == []
+
+
+@clause("comm.broadcast.row-major-copies")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_are_row_major(target, topology, layout):
+    tensor = TensorSpec((2, 3, 2, 2), layout=layout, slot=None).build(topology)
+    (copy,) = target.comm.broadcast(tensor, topology.take(1))
+    assert copy.stride() == (12, 4, 2, 1)
+
+
+@clause("comm.broadcast.sparse")
+@given(call=sparse_broadcast_calls())
+def test_sparse_tensors_stay_sparse(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast.returns-list")
+@given(call=broadcast_calls())
+def test_the_copies_come_in_a_list(target, topology, call):
+    assert type(call.run(target, call.inputs(topology))) is list
+
+
+@clause("comm.broadcast.differentiable")
+@given(call=broadcast_calls(grads=(True,)))
+def test_gradients_of_the_copies_reach_the_input(target, reference, topology, call):
+    topology.require_copies()
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast.refuses-negative-ordinal")
+def test_a_negative_ordinal_is_refused(target, topology):
+    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [At(0), -1]})
+    text = "Expected non-negative device index, but got -1"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("comm.broadcast.refuses-both-or-neither")
+@pytest.mark.parametrize(
+    "rest", [{}, {"devices": [0], "out": []}, {"devices": [], "out": []}], ids=str
+)
+def test_exactly_one_of_devices_and_outputs_is_asked_for(target, topology, rest):
+    call = PublicCall("comm.broadcast", {"tensor": dense(), **rest})
+    text = (
+        "Exactly one of 'devices' and 'out' must be specified, "
+        f"but got devices={rest.get('devices')} and out={rest.get('out')}"
+    )
+    refused(call, target, topology, RuntimeError, text)

@@ -1,0 +1,136 @@
+"""comm.broadcast_coalesced: copies of many tensors in few transfers."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import overlaps, spans, versions_after_each_write
+from spec_tests.comm.refusals import refused
+from spec_tests.portrait import portrait
+from spec_tests.strategies.calls import At, PublicCall, Unlike
+from spec_tests.strategies.coalesced import BUFFER_SIZES, broadcast_coalesced_calls
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.tensors import counting
+
+DIFFERENT = Unlike((0, 1, 2))
+coalesced_calls = broadcast_coalesced_calls
+
+
+def _broadcast(tensors, devices=DIFFERENT, **rest):
+    arguments = {"tensors": tensors, "devices": devices, **rest}
+    return PublicCall("comm.broadcast_coalesced", arguments)
+
+
+def _copies(call, target, topology):
+    """What each device but the first gets."""
+    return call.run(target, call.inputs(topology))[1:]
+
+
+@clause("comm.broadcast-coalesced.copies")
+@given(call=coalesced_calls())
+def test_every_device_gets_every_tensor_in_order(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast-coalesced.first-is-the-input")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_the_first_device_keeps_the_very_tensors(target, topology, buffer_size):
+    parameter = nn.Parameter(torch.ones((2, 3), device=topology.device(0)))
+    buffers = [counting((3,), dtype, topology.device(0)) for dtype in (torch.int64, torch.bool)]
+    given = [parameter, parameter * 2, *buffers]
+    first, *_ = target.comm.broadcast_coalesced(given, topology.take(2), buffer_size)
+    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in given]
+
+
+@clause("comm.broadcast-coalesced.detached-copies")
+@given(call=coalesced_calls(grads=(True,)))
+def test_copies_are_plain_leaves_without_gradient(target, topology, call):
+    found = {
+        (type(copy), copy.requires_grad, copy.is_leaf, copy._is_view())
+        for copies in _copies(call, target, topology)
+        for copy in copies
+    }
+    assert found <= {(torch.Tensor, False, True, False)}
+
+
+@clause("comm.broadcast-coalesced.parameters-become-tensors")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_parameters_arrive_as_plain_tensors(target, topology, buffer_size):
+    parameters = [nn.Parameter(torch.ones((2, 3), device=topology.device(0))) for _ in range(2)]
+    _, copies = target.comm.broadcast_coalesced(parameters, topology.take(2), buffer_size)
+    assert {(type(copy), copy.requires_grad) for copy in copies} == {(torch.Tensor, False)}
+
+
+@clause("comm.broadcast-coalesced.own-versions")
+@given(call=coalesced_calls(sparse=False))
+def test_copies_have_version_counters_of_their_own(target, topology, call):
+    copies = [copy for row in _copies(call, target, topology) for copy in row]
+    assert versions_after_each_write(copies).tolist() == np.tri(len(copies)).tolist()
+
+
+@clause("comm.broadcast-coalesced.no-overlap")
+@given(call=coalesced_calls(sparse=False))
+def test_copies_overlap_neither_each_other_nor_the_inputs(target, topology, call):
+    inputs = call.inputs(topology)
+    copies = spans(call.run(target, inputs)[1:])
+    # Inputs may be views with holes, which only look as if they overlapped each other.
+    held = [pair for span in spans(inputs["tensors"]) for pair in overlaps([span, *copies])]
+    assert overlaps(copies) == held == []
+
+
+@clause("comm.broadcast-coalesced.row-major")
+@given(call=coalesced_calls())
+def test_dense_copies_are_row_major(target, topology, call):
+    copies = [copy for row in _copies(call, target, topology) for copy in row]
+    assert all(copy.is_contiguous() for copy in copies if not copy.is_sparse)
+
+
+@clause("comm.broadcast-coalesced.empty-tensors")
+@pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_empty_tensors_keep_their_shape(target, reference, topology, shape, buffer_size):
+    call = _broadcast([dense(), dense(shape), dense()], buffer_size=buffer_size)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast-coalesced.no-tensors")
+def test_no_tensors_give_every_device_an_empty_list(target, topology):
+    assert target.comm.broadcast_coalesced([], topology.take(3)) == [[], [], []]
+
+
+@clause("comm.broadcast-coalesced.buffer-size")
+@given(
+    call=coalesced_calls(grads=(False,)), limits=st.tuples(*[st.sampled_from(BUFFER_SIZES)] * 2)
+)
+def test_the_buffer_size_does_not_change_the_copies(target, topology, call, limits):
+    inputs = call.inputs(topology)
+    one, other = (call.run(target, {**inputs, "buffer_size": limit}) for limit in limits)
+    checks.same(portrait(one, inputs), portrait(other, inputs), call)
+
+
+@clause("comm.broadcast-coalesced.returns-lists")
+def test_a_list_of_lists_is_returned(target, topology):
+    tensors = (counting((2, 2), torch.float32, topology.device(0)),)
+    results = target.comm.broadcast_coalesced(tensors, tuple(topology.take(2)))
+    assert (type(results), {type(row) for row in results}) == (list, {list})
+
+
+@clause("comm.broadcast-coalesced.refuses-other-devices")
+@pytest.mark.parametrize("slot", [None, 1], ids=["cpu", "second-device"])
+def test_a_tensor_that_is_not_on_the_first_device_is_refused(target, topology, slot):
+    topology.require(distinct=2)
+    call = _broadcast([dense(), dense(slot=slot)])
+    text = "All tensors must be on devices[0]: {ordinals[0]}"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("comm.broadcast-coalesced.refuses-other-devices")
+def test_a_tensor_on_the_cpu_is_refused(target, topology):
+    call = _broadcast([dense(slot=None)], devices=[At(0)])
+    text = "All tensors must be on devices[0]: {ordinals[0]}"
+    refused(call, target, topology, RuntimeError, text)

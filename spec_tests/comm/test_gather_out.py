@@ -1,0 +1,103 @@
+"""comm.gather with ``out``: joining into a tensor that the caller provides."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.refusals import refused
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.comm import dense, gather_out_calls
+from spec_tests.strategies.tensors import counting
+
+
+def _gather(*tensors, out=None, **rest):
+    out = dense((8, 3)) if out is None else out
+    return PublicCall("comm.gather", {"tensors": list(tensors), "out": out, **rest})
+
+
+@clause("comm.gather.out-filled")
+@given(call=gather_out_calls())
+def test_the_output_is_filled_and_returned(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.gather.out-versions")
+@pytest.mark.parametrize("count", [1, 2, 3], ids="chunks={}".format)
+def test_the_output_counts_one_write_a_chunk(target, topology, count):
+    chunks = [counting((2, 3), torch.float32, device) for device in topology.take(count)]
+    out = torch.empty((2 * count, 3), device=topology.device(0))
+    version = out._version
+    target.comm.gather(chunks, out=out)
+    assert out._version == version + count
+
+
+@clause("comm.gather.out-refuses-destination")
+@pytest.mark.parametrize("destination", ["cpu", 0, -1, torch.device("cpu")], ids=repr)
+def test_destination_and_output_exclude_each_other(target, topology, destination):
+    call = _gather(dense(), dense(), destination=destination)
+    text = (
+        "'destination' must not be specified when 'out' is specified, "
+        f"but got destination={destination}"
+    )
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("comm.gather.out-refuses-none")
+def test_no_chunk_at_all_is_refused(target, topology):
+    text = "Expected at least one tensor to gather from"
+    refused(_gather(dim=7), target, topology, RuntimeError, text)
+
+
+@clause("comm.gather.out-refuses-missing-dimension")
+def test_a_dimension_that_the_first_chunk_lacks_is_refused(target, topology):
+    text = "Dimension out of range (expected to be in range of [-2, 1], but got 2)"
+    refused(_gather(dense(), dense(), dim=2), target, topology, IndexError, text)
+
+
+@clause("comm.gather.out-refuses-cpu-chunks")
+@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
+def test_a_chunk_on_the_cpu_is_refused(target, topology, place):
+    chunks = [dense(), dense()]
+    chunks[place] = dense(slot=None)
+    text = (
+        "Expected all input tensors to be {{KIND}} tensors, "
+        "but tensor at index {} has device 'cpu'"
+    )
+    refused(_gather(*chunks), target, topology, RuntimeError, text.format(place))
+
+
+@clause("comm.gather.out-refuses-other-chunks")
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (
+            (4, 3, 1),
+            "Expected all input tensors to have the same number of dimensions, "
+            "but tensor at index 1 has 3 dimensions, (expected 2)",
+        ),
+        ((4, 2), "Input tensor at index 1 has invalid shape [4, 2], but expected [4, 3]"),
+    ],
+    ids=["dimensions", "shape"],
+)
+def test_a_chunk_of_another_shape_is_refused(target, topology, shape, text):
+    refused(_gather(dense(), dense(shape)), target, topology, RuntimeError, text)
+
+
+@clause("comm.gather.out-refuses-other-shapes")
+@pytest.mark.parametrize("shape", [(7, 3), (8, 1), (24,), (1, 8, 3)], ids=str)
+def test_an_output_of_another_shape_is_refused(target, topology, shape):
+    call = _gather(dense(), dense(), out=dense(shape))
+    text = f"Expected out tensor to have shape [8, 3], but got {list(shape)}"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("comm.gather.out-refuses-gradients")
+@pytest.mark.parametrize("where", ["chunk", "out"])
+def test_gradients_are_refused_in_grad_mode(target, reference, topology, where):
+    chunk = dense(requires_grad=where == "chunk")
+    call = _gather(chunk, dense(), out=dense((8, 3), requires_grad=where == "out"))
+    checks.agree(call, target, reference, topology)
+    with pytest.raises(RuntimeError):
+        call.run(target, call.inputs(topology))

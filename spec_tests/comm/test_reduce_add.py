@@ -1,0 +1,125 @@
+"""comm.reduce_add: the sum of one tensor a device."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import dense as as_array
+from spec_tests.comm.oracles import dense_sum
+from spec_tests.comm.refusals import refused
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.coalesced import reduce_add_calls
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.sparse import sparse_specs
+from spec_tests.strategies.tensors import counting
+
+#: 1 is lost beside it in float32: the sum tells the order of the additions.
+LARGE = 2.0**24
+
+
+def _reduce(*inputs, **rest):
+    return PublicCall("comm.reduce_add", {"inputs": list(inputs), **rest})
+
+
+@clause("comm.reduce-add.sum")
+@given(call=reduce_add_calls())
+def test_the_sum_is_on_the_destination(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.reduce-add.sum")
+@pytest.mark.parametrize("count", range(2, 6), ids="inputs={}".format)
+def test_every_input_counts_once(target, topology, count):
+    inputs = [counting((3, 2), torch.float64, device) + 1 for device in topology.take(count)]
+    total = target.comm.reduce_add(inputs, inputs[0].device)
+    np.testing.assert_array_equal(as_array(total), dense_sum(inputs))
+
+
+@clause("comm.reduce-add.single-input")
+def test_a_single_input_is_returned_itself(target, topology):
+    tensor = counting((3, 2), torch.float32, topology.device(0))
+    assert target.comm.reduce_add([tensor], topology.device(0)) is tensor
+
+
+@clause("comm.reduce-add.inputs-kept")
+@given(call=reduce_add_calls())
+def test_the_inputs_are_as_before(target, topology, call):
+    inputs = call.inputs(topology)
+    versions = [tensor._version for tensor in inputs["inputs"]]
+    call.run(target, inputs)
+    assert [tensor._version for tensor in inputs["inputs"]] == versions
+
+
+@clause("comm.reduce-add.order")
+@pytest.mark.parametrize("root", range(3), ids="root={}".format)
+def test_the_last_input_on_the_destination_comes_first(target, reference, topology, root):
+    topology.require_copies()
+    values = [1.0, LARGE, -LARGE, 1.0]
+    devices = topology.take([0, 1, 2, 0])
+    inputs = [torch.tensor([v], device=d) for v, d in zip(values, devices, strict=True)]
+    sums = [part.comm.reduce_add(inputs, devices[root]).item() for part in (target, reference)]
+    assert sums[0] == sums[1]
+
+
+@clause("comm.reduce-add.current-device")
+@pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
+def test_the_destination_is_the_current_device_unless_given(target, topology, slot):
+    inputs = [counting((3, 2), torch.float32, device) for device in topology.take(2)]
+    with torch.accelerator.device_index(topology.device(slot).index):
+        total = target.comm.reduce_add(inputs)
+    assert total.device == topology.device(slot)
+
+
+@clause("comm.reduce-add.sparse")
+@given(data=st.data())
+def test_sparse_inputs_add_up_to_a_sparse_sum(target, topology, data):
+    specs = [data.draw(sparse_specs(shape=(3, 2), slots=[slot])) for slot in range(3)]
+    inputs = [spec.build(topology).to(torch.float64) for spec in specs]
+    total = target.comm.reduce_add(inputs, topology.device(0))
+    assert total.layout is torch.sparse_coo
+    np.testing.assert_array_equal(as_array(total), dense_sum(inputs))
+
+
+@clause("comm.reduce-add.differentiable")
+@given(call=reduce_add_calls(dtypes=(torch.float32, torch.float64), grads=(True,)))
+def test_gradients_of_the_sum_reach_every_input(target, reference, topology, call):
+    topology.require_copies()
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.reduce-add.refuses-cpu")
+@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
+def test_an_input_on_the_cpu_is_refused(target, topology, place):
+    inputs = [dense(), dense()]
+    inputs[place] = dense(slot=None)
+    text = f"reduce_add expects all inputs to be on GPUs, but input {place} is on CPU"
+    refused(_reduce(*inputs, destination=At(0)), target, topology, AssertionError, text)
+
+
+@clause("comm.reduce-add.refuses-other-shapes")
+@pytest.mark.parametrize(
+    ("shape", "words"), [((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3")], ids=str
+)
+def test_an_input_of_another_shape_is_refused(target, topology, shape, words):
+    text = f"input 1 has invalid size: got {words}, but expected 4x3"
+    call = _reduce(dense(), dense(shape), destination=At(0))
+    refused(call, target, topology, ValueError, text)
+
+
+@clause("comm.reduce-add.refuses-other-destination")
+def test_a_destination_that_holds_no_input_is_refused(target, topology):
+    topology.require(distinct=2)
+    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
+    call = _reduce(dense(), dense(), destination=At(1))
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("comm.reduce-add.refuses-other-destination")
+def test_a_destination_elsewhere_is_refused_for_a_single_input_too(target, topology):
+    topology.require(distinct=2)
+    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
+    refused(_reduce(dense(), destination=At(1)), target, topology, RuntimeError, text)

@@ -1,0 +1,156 @@
+"""comm.reduce_add_coalesced: sums of many tensors at once, position by position."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import dense as as_array
+from spec_tests.comm.oracles import dense_sum, overlaps, spans, versions_after_each_write
+from spec_tests.comm.refusals import refused
+from spec_tests.portrait import portrait
+from spec_tests.strategies.calls import At, PublicCall, build
+from spec_tests.strategies.coalesced import (
+    BUFFER_SIZES,
+    mixed_rows,
+    reduce_add_coalesced_calls,
+)
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
+
+
+def _reduce(*rows, **rest):
+    return PublicCall("comm.reduce_add_coalesced", {"inputs": list(rows), **rest})
+
+
+@clause("comm.reduce-add-coalesced.sums")
+@given(call=reduce_add_coalesced_calls())
+def test_each_position_is_summed_on_the_destination(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.reduce-add-coalesced.mixed-sparse")
+@given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
+def test_positions_sparse_on_some_devices_only_become_dense(target, topology, rows, buffer_size):
+    inputs = build(rows, topology)
+    sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
+    layouts = [{tensor.layout for tensor in position} for position in zip(*inputs, strict=True)]
+    expected = [kinds.pop() if len(kinds) == 1 else torch.strided for kinds in layouts]
+    assert [total.layout for total in sums] == expected
+
+
+@clause("comm.reduce-add-coalesced.input-order")
+@given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
+def test_sums_of_sparse_and_dense_positions_keep_their_order(target, topology, rows, buffer_size):
+    inputs = build(rows, topology)
+    sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
+    for total, addends in zip(sums, zip(*inputs, strict=True), strict=True):
+        np.testing.assert_array_equal(as_array(total), dense_sum(addends))
+
+
+@clause("comm.reduce-add-coalesced.order")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_each_sum_rounds_as_reduce_add_does(target, topology, buffer_size):
+    devices = topology.take([1, 0, 1, 2])
+    values = [1.0, 2.0**24, -(2.0**24), 1.0]
+    rows = [
+        [torch.tensor([value], device=device), torch.tensor([value, 1.0], device=device)]
+        for value, device in zip(values, devices, strict=True)
+    ]
+    sums = target.comm.reduce_add_coalesced(rows, devices[0], buffer_size)
+    alone = [target.comm.reduce_add(list(each), devices[0]) for each in zip(*rows, strict=True)]
+    assert [total.tolist() for total in sums] == [total.tolist() for total in alone]
+
+
+@clause("comm.reduce-add-coalesced.detached")
+def test_the_sums_require_no_gradient(target, topology):
+    rows = [
+        [torch.ones((2, 2), device=device, requires_grad=True) for _ in range(2)]
+        for device in topology.take(2)
+    ]
+    sums = target.comm.reduce_add_coalesced(rows, topology.device(0))
+    assert [(total.requires_grad, total.is_leaf) for total in sums] == [(False, True)] * 2
+
+
+@clause("comm.reduce-add-coalesced.own-versions")
+@given(call=reduce_add_coalesced_calls())
+def test_sums_have_version_counters_of_their_own(target, topology, call):
+    sums = call.run(target, call.inputs(topology))
+    assert versions_after_each_write(sums).tolist() == np.tri(len(sums)).tolist()
+
+
+@clause("comm.reduce-add-coalesced.no-overlap")
+@given(call=reduce_add_coalesced_calls())
+def test_sums_overlap_neither_each_other_nor_the_inputs(target, topology, call):
+    inputs = call.inputs(topology)
+    sums = spans(call.run(target, inputs))
+    held = [pair for span in spans(inputs["inputs"]) for pair in overlaps([span, *sums])]
+    assert overlaps(sums) == held == []
+
+
+@clause("comm.reduce-add-coalesced.row-major")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
+def test_dense_sums_are_row_major(target, topology, layout, count):
+    specs = [[TensorSpec((2, 3, 2, 2), layout=layout, slot=slot)] * count for slot in (0, 1)]
+    sums = target.comm.reduce_add_coalesced(build(specs, topology), topology.device(0))
+    assert [total.stride() for total in sums] == [(12, 4, 2, 1)] * count
+
+
+@clause("comm.reduce-add-coalesced.inputs-kept")
+@given(call=reduce_add_coalesced_calls())
+def test_the_inputs_are_as_before(target, topology, call):
+    inputs = call.inputs(topology)
+    before = portrait(inputs, inputs)
+    call.run(target, inputs)
+    checks.same(portrait(inputs, inputs), before, call)
+
+
+@clause("comm.reduce-add-coalesced.single-list")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_the_sums_of_a_single_list_are_its_members(target, topology, buffer_size):
+    row = [counting((2, size), torch.float32, topology.device(0)) for size in (1, 2, 3)]
+    sums = target.comm.reduce_add_coalesced([row], topology.device(0), buffer_size)
+    assert [total.tolist() for total in sums] == [tensor.tolist() for tensor in row]
+
+
+@clause("comm.reduce-add-coalesced.empty-tensors")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_empty_tensors_keep_their_shape(target, reference, topology, buffer_size):
+    rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
+    call = _reduce(*rows, destination=At(0), buffer_size=buffer_size)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.reduce-add-coalesced.no-tensors")
+@pytest.mark.parametrize("rows", [[], [[], []]], ids=str)
+def test_nothing_to_sum_gives_an_empty_tuple(target, topology, rows):
+    assert target.comm.reduce_add_coalesced(rows) == ()
+
+
+@clause("comm.reduce-add-coalesced.returns-tuple")
+def test_the_sums_come_in_a_tuple(target, topology):
+    rows = [[counting((2, 2), torch.float32, device)] for device in topology.take(2)]
+    assert type(target.comm.reduce_add_coalesced(rows, topology.device(0))) is tuple
+
+
+@clause("comm.reduce-add-coalesced.refuses-ragged-lists")
+@pytest.mark.parametrize(("lengths", "word"), [((1, 2), "longer"), ((2, 1), "shorter")], ids=str)
+def test_lists_of_different_lengths_are_refused(target, topology, lengths, word):
+    rows = [[dense()] * length for length in lengths]
+    text = f"zip() argument 2 is {word} than argument 1"
+    refused(_reduce(*rows, destination=At(0)), target, topology, ValueError, text)
+
+
+@clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
+@pytest.mark.parametrize(
+    "rest", [{"destination": At(1)}, {"destination": At(1), "buffer_size": 0}]
+)
+def test_a_destination_that_holds_no_list_is_refused(target, topology, rest):
+    topology.require(distinct=2)
+    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
+    call = _reduce([dense()] * 2, [dense()] * 2, **rest)
+    refused(call, target, topology, RuntimeError, text)

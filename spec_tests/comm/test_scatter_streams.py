@@ -1,0 +1,137 @@
+"""comm.scatter with ``streams``: on which stream each chunk is copied."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.copy_log import streams_of
+from spec_tests.comm.refusals import refused
+from spec_tests.outcome import observe
+from spec_tests.strategies.calls import At, PublicCall, StreamAt
+from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
+from spec_tests.strategies.tensors import counting
+
+#: What follows is an ordinal that the reference prints as a control character.
+MISMATCH = "Expected the device associated with the stream at index {} (was "
+
+
+@clause("comm.scatter.streams-same-chunks")
+@given(call=scatter_calls(grads=(False,)), data=st.data())
+def test_streams_do_not_change_the_chunks(target, reference, topology, call, data):
+    streams = [data.draw(st.sampled_from([None, _stream(place)])) for place in _places(call)]
+    arguments = {**call.arguments, "streams": streams[: data.draw(st.integers(0, 4))]}
+    checks.agree(PublicCall(call.function, arguments), target, reference, topology)
+
+
+@clause("comm.scatter.streams-same-chunks")
+@given(call=scatter_out_calls(), extra=st.booleans())
+def test_streams_do_not_change_the_outputs(target, reference, topology, call, extra):
+    streams = [StreamAt(out.slot) for out in call.arguments["out"]] + [None] * extra
+    arguments = {**call.arguments, "streams": streams}
+    checks.agree(PublicCall(call.function, arguments), target, reference, topology)
+
+
+def _places(call):
+    return call.arguments["devices"]
+
+
+def _stream(place):
+    return StreamAt(place.slot)
+
+
+@clause("comm.scatter.streams-carry-the-copies")
+def test_each_chunk_is_copied_on_its_stream(target, topology):
+    tensor = counting((6, 2), torch.float32, torch.device("cpu"))
+    devices = topology.take(3)
+    streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
+    assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
+
+
+@clause("comm.scatter.streams-carry-the-copies")
+def test_each_output_is_filled_on_its_stream(target, topology):
+    tensor = counting((6, 2), torch.float32, topology.device(0))
+    outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
+    streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    used = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
+    assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
+
+
+@clause("comm.scatter.streams-last")
+def test_a_stream_serves_until_the_next_one_given(target, topology):
+    tensor = counting((3, 2), torch.float32, torch.device("cpu"))
+    devices = [topology.device(0)] * 3
+    stream, other = StreamAt(0).build(topology), StreamAt(0).build(topology)
+    given = [stream, None, other]
+    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=given))
+    expected = [stream, stream, other]
+    assert [each.stream_id for each in used] == [each.stream_id for each in expected]
+
+
+@clause("comm.scatter.streams-restored")
+@pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
+def test_device_and_streams_are_restored_afterwards(target, topology, source):
+    tensor = counting((6, 2), torch.float32, topology.device(source))
+    streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    before = _current(topology)
+    target.comm.scatter(tensor, topology.take(3), streams=streams)
+    outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
+    target.comm.scatter(tensor, out=outs, streams=streams)
+    assert _current(topology) == before
+
+
+def _current(topology):
+    streams = [torch.accelerator.current_stream(device) for device in topology.devices]
+    ids = [stream.stream_id for stream in streams]
+    return torch.accelerator.current_device_index(), ids
+
+
+@clause("comm.scatter.refuses-streams-of-other-devices")
+@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
+def test_a_stream_of_another_device_is_refused(target, topology, place):
+    topology.require(distinct=2)
+    streams = [None, None]
+    streams[place] = StreamAt(1)
+    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    text = _text(PublicCall("comm.scatter", arguments), target, topology)
+    assert text.startswith(MISMATCH.format(place))
+
+
+@clause("comm.scatter.refuses-streams-of-other-devices")
+def test_an_output_with_a_stream_of_another_device_is_refused(target, topology):
+    topology.require(distinct=2)
+    # The first output is on the device of the tensor: it is held to its stream all the same.
+    outs = [dense((2, 2)), dense((2, 2))]
+    arguments = {"tensor": dense((4, 2)), "out": outs, "streams": [StreamAt(1)]}
+    text = _text(PublicCall("comm.scatter", arguments), target, topology)
+    assert text.startswith(MISMATCH.format(0))
+
+
+def _text(call, target, topology):
+    return observe(call, target, topology).result.text
+
+
+@clause("comm.scatter.streams-of-views-ignored")
+def test_the_stream_of_a_chunk_that_stays_is_not_looked_at(target, reference, topology):
+    topology.require(distinct=2)
+    arguments = {"tensor": dense((4, 2)), "devices": [At(0)] * 2, "streams": [StreamAt(1)] * 2}
+    checks.agree(PublicCall("comm.scatter", arguments), target, reference, topology)
+
+
+@clause("comm.scatter.refuses-what-is-no-stream")
+@pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
+def test_an_entry_that_is_no_stream_is_refused(target, reference, topology, streams):
+    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    call = PublicCall("comm.scatter", arguments)
+    checks.agree(call, target, reference, topology)
+    assert _text(call, target, topology).startswith("Unknown data type found in stream list.")
+
+
+@clause("comm.scatter.refuses-what-is-no-stream")
+def test_streams_that_are_no_sequence_are_refused(target, topology):
+    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": 7}
+    text = "Expected a sequence in THPUtils_PySequence_to_CUDAStreamList"
+    refused(PublicCall("comm.scatter", arguments), target, topology, RuntimeError, text)
