@@ -1,4 +1,4 @@
-"""Building the extension once, and finding it again.
+"""Building an extension once, and finding it again.
 
 The library lies where ``torch.utils.cpp_extension`` keeps what it builds, in a folder whose name
 is derived from the sources and from the versions they were built with.
@@ -14,15 +14,51 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-__all__ = ["load"]
+__all__ = ["Extension", "load"]
 
-SOURCES = Path(__file__).parent / "csrc"
-FLAGS = ["-O1", "-std=c++20"]
+
+@dataclass(frozen=True)
+class Extension:
+    """What to build.
+
+    Args:
+        name: The first part of its name.
+        folder: Its ``*.cpp`` files are compiled; the folder is where they find their headers.
+        flags: Options of the compiler, beside the C++ version.
+    """
+
+    name: str
+    folder: Path
+    flags: tuple[str, ...] = ("-O1",)
+
+    @property
+    def order(self) -> dict[str, object]:
+        """The arguments of ``torch.utils.cpp_extension.load``, but for the names."""
+        return {
+            "sources": [str(path) for path in sorted(self.folder.glob("*.cpp"))],
+            "extra_cflags": [*self.flags, "-std=c++20"],
+            "extra_include_paths": [str(self.folder)],
+        }
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that the library depends on."""
+        digest = hashlib.sha256()
+        for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
+            digest.update(f"{part}\n".encode())
+        for source in sorted(self.folder.rglob("*")):
+            if source.suffix in (".cpp", ".h"):
+                digest.update(source.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+SIM = Extension("sim", Path(__file__).parent / "csrc")
 
 _COMPILE = """
 import json, sys
@@ -31,30 +67,21 @@ cpp_extension.load(**json.loads(sys.argv[1]))
 """
 
 
-def load() -> ModuleType:
-    """Import the extension, after building it if no process has done so before.
+def load(extension: Extension = SIM) -> ModuleType:
+    """Import ``extension``, after building it if no process has done so before.
 
     Raises:
         RuntimeError: The extension cannot be compiled, for example for want of a compiler.
     """
-    name = f"sim_{_key()}"
+    name = f"{extension.name}_{extension.key}"
     folder = _root() / name
     library = folder / f"{name}.so"
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with _sole(folder / "lock"):
             if not library.exists():
-                _build(name, folder)
+                _build(name, folder, extension)
     return _import(name, library)
-
-
-def _key() -> str:
-    digest = hashlib.sha256()
-    for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *FLAGS):
-        digest.update(f"{part}\n".encode())
-    for source in sorted(SOURCES.iterdir()):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _root() -> Path:
@@ -73,18 +100,13 @@ def _sole(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(name: str, folder: Path) -> None:
+def _build(name: str, folder: Path, extension: Extension) -> None:
     import json
 
     workshop = folder / "build"
     workshop.mkdir(exist_ok=True)
     (workshop / "lock").unlink(missing_ok=True)  # left by a build that was killed
-    order = {
-        "name": name,
-        "sources": [str(path) for path in sorted(SOURCES.glob("*.cpp"))],
-        "extra_cflags": FLAGS,
-        "build_directory": str(workshop),
-    }
+    order = {**extension.order, "name": name, "build_directory": str(workshop)}
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     command = [sys.executable, "-c", _COMPILE, json.dumps(order)]
     done = subprocess.run(

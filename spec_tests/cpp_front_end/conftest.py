@@ -1,0 +1,14 @@
+"""The C++ front end as a fixture."""
+
+from types import ModuleType
+
+import pytest
+
+from spec_tests.cpp_front_end import loader
+from spec_tests.topology import Topology
+
+
+@pytest.fixture(scope="session")
+def front_end(topology: Topology) -> ModuleType:
+    """``torch::nn::parallel`` with the modules of front_end.cpp; the first use compiles it."""
+    return loader.load()

@@ -1,0 +1,110 @@
+"""Modules that exist on both sides: in front_end.cpp by kind, and here as their Python twins.
+
+Twins have the same tensors under the same names, so that weights, gradients and updates compare.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+
+class Sequence(nn.Module):
+    """Layers, one after the other."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layers applied."""
+        result: Tensor = self.body(x)
+        return result
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, which has a name in the child and one in the parent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.again = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The weight applied twice."""
+        return F.linear(torch.tanh(self.first(x)), self.again)
+
+
+class Scaled(nn.Module):
+    """A layer times a buffer that requires a gradient."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 4)
+        self.register_buffer("scale", torch.ones(4).requires_grad_())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scaled output of the layer."""
+        result: Tensor = self.first(x) * self.scale
+        return result
+
+
+def _layers() -> nn.Module:
+    convolution = nn.Conv2d(2, 3, 3)
+    return Sequence(
+        convolution, nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 2 * 2, 5)
+    )
+
+
+#: The modules that compute, and the shape of one row of their input.
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: Sequence(nn.Linear(6, 4)), (6,)),
+    "conv": (lambda: Sequence(nn.Conv2d(2, 3, 3)), (2, 4, 4)),
+    "batch_norm": (lambda: Sequence(nn.BatchNorm2d(2)), (2, 4, 4)),
+    "layers": (_layers, (2, 4, 4)),
+    "tied": (Tied, (6,)),
+    "scaled": (Scaled, (6,)),
+}
+
+
+def tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by name; a tied one under each of its names."""
+    named = [
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ]
+    return dict(named)
+
+
+def python_twin(kind: str, seed: int, device: torch.device) -> nn.Module:
+    """The module of ``kind`` with the weights that ``seed`` draws, on ``device``."""
+    build, _ = KINDS[kind]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build().to(device)
+    for child in module.modules():
+        for name, buffer in child._buffers.items():
+            # `Module.to` records a copy of a buffer that requires a gradient.
+            if buffer is not None and not buffer.is_leaf:
+                child._buffers[name] = buffer.detach().requires_grad_()
+    return module
+
+
+def cpp_twin(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
+    """The C++ module of ``kind`` with the weights of its Python twin, on ``device``."""
+    module = front_end.Model(kind)
+    module.to(device)
+    given = tensors(python_twin(kind, seed, device))
+    with torch.no_grad():
+        for name, tensor in cpp_tensors(module).items():
+            tensor.copy_(given[name])
+    return module
+
+
+def cpp_tensors(module: Any) -> dict[str, Tensor]:
+    """Every parameter and buffer of a C++ module by name."""
+    return {**module.parameters(), **module.buffers()}
