@@ -1,0 +1,153 @@
+"""scatter_gather.scatter: splitting tensors over devices.
+
+Letters used in this file: ``k`` the number of devices.
+"""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.lifetimes import left_over
+from spec_tests.portrait import portrait
+from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.scatter_gather import (
+    bare_scatter_calls,
+    refused_scatter_calls,
+    replicated_calls,
+    scatter_calls,
+)
+from spec_tests.strategies.tensors import device_slots
+
+FEW = effort.part(3)
+
+
+@clause("scatter_gather.scatter.tensor")
+@given(call=bare_scatter_calls())
+def test_a_tensor_is_split_along_dim(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("scatter_gather.scatter.nested")
+@given(call=scatter_calls())
+def test_every_tensor_in_nested_containers_is_split(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("scatter_gather.scatter.chunk-rule")
+@given(rows=st.integers(0, 70), count=st.integers(1, 8))
+@example(rows=9, count=4)
+@example(rows=5, count=4)
+@example(rows=34, count=8)
+@example(rows=0, count=8)
+def test_rows_are_dealt_by_ceiling_division(target, topology, rows, count):
+    tensor = torch.arange(rows, device=topology.device(0))
+    chunks = target.scatter_gather.scatter(tensor, topology.take(count))
+    checks.same([len(chunk) for chunk in chunks], pieces(rows, count), f"{rows} rows over {count}")
+
+
+@clause("scatter_gather.scatter.count")
+@given(rows=st.integers(0, 9), count=st.integers(1, 6))
+def test_there_are_as_many_results_as_chunks(target, topology, rows, count):
+    tensor = torch.arange(rows, device=topology.device(0))
+    found = target.scatter_gather.scatter(["text", {"x": tensor}], topology.take(count))
+    checks.same(len(found), len(pieces(rows, count)), f"{rows} rows over {count}")
+
+
+@clause("scatter_gather.scatter.without-tensors")
+@given(call=replicated_calls())
+def test_without_tensors_every_device_gets_all(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("scatter_gather.scatter.result-class")
+@given(call=bare_scatter_calls())
+def test_a_bare_tensor_gives_a_tuple_of_chunks(target, topology, call):
+    checks.same(type(call.run(target, call.inputs(topology))), tuple, call)
+
+
+@clause("scatter_gather.scatter.result-class")
+@given(call=replicated_calls())
+def test_anything_else_gives_a_list(target, topology, call):
+    checks.same(type(call.run(target, call.inputs(topology))), list, call)
+
+
+@clause("scatter_gather.scatter.devices-in-order")
+@given(slots=device_slots())
+def test_chunk_and_device_have_the_same_position(target, topology, slots):
+    tensor = torch.arange(len(slots), device=topology.device(1))
+    found = target.scatter_gather.scatter([tensor], topology.take(slots))
+    checks.same([chunk.device for [chunk] in found], topology.take(slots), slots)
+
+
+@clause("scatter_gather.scatter.device-spellings")
+@pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
+@given(slots=device_slots())
+def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
+    devices = [At(slot, spelling).build(topology) for slot in slots]
+    tensor = torch.arange(len(slots), device=topology.device(0))
+    found = target.scatter_gather.scatter((tensor,), devices)
+    checks.same([chunk.device for (chunk,) in found], topology.take(slots), slots)
+
+
+@clause("scatter_gather.scatter.no-devices")
+@given(call=replicated_calls())
+def test_no_device_gives_no_result(target, topology, call):
+    inputs = {**call.inputs(topology), "target_gpus": []}
+    checks.same(call.run(target, inputs), [], call)
+
+
+@clause("scatter_gather.scatter.surplus-devices")
+@given(rows=st.integers(1, 3), surplus=st.integers(1, 3))
+def test_devices_without_a_chunk_need_not_exist(target, reference, topology, rows, surplus):
+    tensor = torch.arange(rows, device=topology.device(0))
+    devices = [*topology.take(rows), *[99] * surplus]
+    call = PublicCall("scatter_gather.scatter", {"inputs": [tensor], "target_gpus": devices})
+    checks.agree(call, target, reference, topology)
+
+
+@clause("scatter_gather.scatter.dim-out-of-range")
+@given(call=refused_scatter_calls())
+def test_a_dimension_that_a_tensor_lacks_is_refused(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("scatter_gather.scatter.inputs-unchanged")
+@given(call=scatter_calls())
+def test_the_arguments_stay_as_they_were(target, topology, call):
+    inputs = call.inputs(topology)
+    before = portrait(inputs, inputs)
+    call.run(target, inputs)
+    checks.same(portrait(inputs, inputs), before, call)
+
+
+@clause("scatter_gather.scatter.leaves-nothing")
+@FEW
+@given(call=scatter_calls())
+def test_nothing_outlives_the_call(target, topology, call):
+    checks.same(left_over(call, target, topology), [], call)
+
+
+@clause("scatter_gather.scatter.leaves-nothing")
+@FEW
+@given(call=refused_scatter_calls())
+def test_nothing_outlives_a_refused_call(target, topology, call):
+    checks.same(left_over(call, target, topology), [], call)
+
+
+@clause("scatter_gather.scatter.differentiable-twice")
+@FEW
+@given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
+def test_gradients_flow_through_twice(target, topology, rows, slots, source):
+    where = topology.device(source)
+    tensor = torch.rand(rows, 2, dtype=torch.float64).to(where).requires_grad_()
+
+    def chunks(x):
+        found = target.scatter_gather.scatter([x], topology.take(slots))
+        return tuple(chunk.to(where) for [chunk] in found)
+
+    assert torch.autograd.gradcheck(chunks, [tensor])
+    assert torch.autograd.gradgradcheck(chunks, [tensor])

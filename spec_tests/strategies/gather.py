@@ -1,0 +1,138 @@
+"""Calls of gather: outputs of one structure, a tensor in it cut over the replicas.
+
+What the register of differences is about is left out; see `spec_tests.strategies.scatter_gather`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.containers import EMPTY, Container, Fresh
+from spec_tests.strategies.scatter_gather import DIMS, SPLIT, dtypes_along, frames, nested
+from spec_tests.strategies.tensors import FLOATS, LAYOUTS, TensorSpec
+
+#: Containers that gather looks into.
+JOINED = (*SPLIT, "Cache", "max")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tensor that every replica returns a part of: its extents around the cut dimension.
+
+    Without extents the parts have no dimension at all.
+    """
+
+    before: tuple[int, ...] | None
+    after: tuple[int, ...] | None
+    dtype: torch.dtype = torch.float32
+    layout: str = "contiguous"
+    requires_grad: bool = False
+
+    def part(self, extent: int, slot: int | None) -> TensorSpec:
+        """The part of one replica."""
+        bare = self.before is None or self.after is None
+        shape = () if bare else (*(self.before or ()), extent, *(self.after or ()))
+        return TensorSpec(shape, self.dtype, self.layout, self.requires_grad, slot)
+
+
+def output(template: object, extent: int, slot: int | None) -> object:
+    """What one replica returns: ``template`` with the replica's part of every tensor."""
+    if isinstance(template, Cut):
+        return template.part(extent, slot)
+    if isinstance(template, Container):
+        members = tuple(output(member, extent, slot) for member in template.members)
+        return Container(template.kind, members)
+    return template
+
+
+@st.composite
+def cuts(draw: st.DrawFn, dim: int) -> Cut:
+    """Tensors of any dtype and layout. Shrinks to one dimension."""
+    before, after = draw(frames(dim))
+    dtype = draw(st.sampled_from(dtypes_along(dim)))
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    layout = draw(st.sampled_from(LAYOUTS))
+    return Cut(before, after, dtype, layout, differentiable and draw(st.booleans()))
+
+
+def targets() -> st.SearchStrategy[object]:
+    """Where to gather: a device in any spelling, or the CPU. Shrinks to the first device."""
+    spelling = st.sampled_from(["device", "ordinal", "text"])
+    return st.builds(At, st.integers(0, 3), spelling) | st.just("cpu")
+
+
+@st.composite
+def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCall:
+    """``gather`` of any structure of containers of ``kinds``. Shrinks to one replica."""
+    dim = draw(st.sampled_from(DIMS))
+    others = st.sampled_from([None, *map(Fresh, EMPTY)])
+    return _gather(draw, draw(nested(cuts(dim) | others, kinds)), dim)
+
+
+@st.composite
+def bare_gather_calls(draw: st.DrawFn) -> PublicCall:
+    """``gather`` of one tensor a replica. Shrinks to one replica."""
+    dim = draw(st.sampled_from(DIMS))
+    return _gather(draw, draw(cuts(dim)), dim)
+
+
+def _gather(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
+    # Zero comes last: empty parts are reachable, but not what a failure shrinks to.
+    replicas = st.tuples(st.sampled_from([1, 2, 3, 0]), st.integers(0, 3))
+    parts = draw(st.lists(replicas, min_size=1, max_size=4))
+    return _call([output(template, *part) for part in parts], draw(targets()), dim)
+
+
+def _call(outputs: Sequence[object], target: object, dim: int) -> PublicCall:
+    arguments = {"outputs": list(outputs), "target_device": target, "dim": dim}
+    return PublicCall("scatter_gather.gather", arguments)
+
+
+@st.composite
+def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
+    """``gather`` of tensors without dimensions. Shrinks to one replica."""
+    dtypes = st.sampled_from(FLOATS)
+    leaf = st.builds(Cut, st.none(), st.none(), dtypes, requires_grad=st.booleans())
+    template = draw(nested(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
+    return _gather(draw, template, draw(st.sampled_from(dims)))
+
+
+@st.composite
+def mismatched_calls(draw: st.DrawFn) -> PublicCall:
+    """``gather`` of tensors that differ in another dimension than ``dim``, or in their number.
+
+    Shrinks to two replicas.
+    """
+    shapes = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+    found = draw(st.lists(shapes, min_size=2, max_size=4, unique_by=lambda shape: shape[1:]))
+    outputs = [[TensorSpec(shape, slot=slot)] for slot, shape in enumerate(found)]
+    return _call(outputs, draw(targets()), 0)
+
+
+@st.composite
+def keyed_calls(draw: st.DrawFn) -> PublicCall:
+    """``gather`` of dictionaries whose keys may differ or be ordered otherwise.
+
+    Shrinks to two replicas.
+    """
+    names = st.lists(st.sampled_from(["b", "a", 3]), unique=True, max_size=3)
+    replicas = draw(st.lists(names, min_size=2, max_size=3))
+    outputs = [
+        {name: TensorSpec((2,), slot=slot) for name in keys} for slot, keys in enumerate(replicas)
+    ]
+    return _call(outputs, draw(targets()), 0)
+
+
+@st.composite
+def ragged_calls(draw: st.DrawFn) -> PublicCall:
+    """``gather`` of sequences of several lengths and classes. Shrinks to two replicas."""
+    kinds = st.sampled_from(["list", "tuple", "Rows", "Columns"])
+    replicas = draw(st.lists(st.tuples(kinds, st.integers(0, 3)), min_size=2, max_size=4))
+    outputs = [
+        Container(kind, (TensorSpec((2,), slot=slot),) * length)
+        for slot, (kind, length) in enumerate(replicas)
+    ]
+    return _call(outputs, draw(targets()), 0)
