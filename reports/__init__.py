@@ -1,0 +1,1 @@
+"""Published results, and the program that publishes them."""
