@@ -2,6 +2,8 @@
 
 A record turns the failure of the tests that it names into the verdict *known*; a test that passes
 all the same fails the run, so that a repair is noticed and the record removed.
+
+``python -m spec_tests.register`` prints the register of torch.nn.parallel as the README's table.
 """
 
 import tomllib
@@ -104,3 +106,26 @@ def mark(items: Iterable[pytest.Item], records: list[Divergence], *, whole: bool
 def _names(test: str, nodeid: str) -> bool:
     plain = nodeid.removeprefix("spec_tests/")
     return plain == test or plain.split("[", 1)[0] == test
+
+
+def as_markdown(records: Iterable[Divergence]) -> str:
+    """The README's table: what torch.nn.parallel does, and what impl does in its place."""
+    lines = ["| id | kind | torch.nn.parallel | impl | threads |", "|---|---|---|---|---|"]
+    for each in records:
+        threads = ", ".join(f"[{_short(thread)}]({thread})" for thread in each.threads) or "none"
+        row = (each.id, each.kind, _cell(each.observed), _cell(each.specified), threads)
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _short(thread: str) -> str:
+    owner, repository, _, number = thread.rstrip("/").split("/")[-4:]
+    return number if owner == "pytorch" else f"{owner}/{repository} {number}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(as_markdown(load(FOLDER / "torch.nn.parallel.toml")))
