@@ -109,7 +109,7 @@ def _node_rows(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, is_at_home: bool
 ) -> _Rows:
     """Give the views of ``bucket``, if wanted, then its copies on ``others``, all of one node."""
-    outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # torch leaves it untyped
+    outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # in torch
     rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
     if is_at_home:
         for view in rows[0]:

@@ -3,6 +3,7 @@
 ``N`` is the extent of a tensor along ``dim``, ``k`` the number of slices.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -62,12 +63,12 @@ def join(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
         device: Where the result is wanted.
 
     Returns:
-        A tensor with the first one's dtype and layout; channels-last where all inputs are, else
-        row-major. Only a copy to the CPU is waited for.
+        A tensor with the first one's dtype and layout, but complex if any input is;
+        channels-last where all inputs are, else row-major. Only a copy to the CPU is waited for.
     """
     out = torch.empty(
         joined_shape(tensors, dim),
-        dtype=tensors[0].dtype,
+        dtype=_joined_dtype(tensors),
         layout=tensors[0].layout,
         device=device,
         memory_format=_common_memory_format(tensors),
@@ -91,6 +92,15 @@ def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor
     for piece, tensor in zip(slices, tensors, strict=True):
         piece.copy_(tensor, non_blocking=out.device.type != "cpu")
     return out
+
+
+def _joined_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
+    dtypes = [tensor.dtype for tensor in tensors]
+    complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
+    if not complex_dtypes or dtypes[0].is_complex:
+        return dtypes[0]
+    # In a real tensor the imaginary parts would be lost.
+    return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
 
 
 def _common_memory_format(tensors: Iterable[Tensor]) -> torch.memory_format:

@@ -235,8 +235,8 @@ def gather(
             to its dtype.
 
     Returns:
-        A new tensor with the first one's dtype, or ``out``. Row-major, or channels-last where
-        all inputs are. The host waits for it only on the CPU.
+        A new tensor with the first one's dtype, but complex if any input is, or ``out``.
+        Row-major, or channels-last where all inputs are. The host waits for it only on the CPU.
 
     Raises:
         ValueError: A tensor is 0-dim.

@@ -71,7 +71,7 @@ class Broadcast(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
-        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums
 
 
@@ -151,7 +151,11 @@ class Scatter(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
-        grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        if any(grad.device.type == "cpu" for grad in grads):
+            # Gather leaves on the CPU what is there, and refuses a mix.
+            grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
+        else:
+            grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, None, None, grad
 
 
@@ -171,8 +175,8 @@ class Gather(Function):
                 ``dim`` is 0 they are taken for vectors of one element, with a warning.
 
         Returns:
-            A new tensor with the first one's dtype; channels-last where all inputs are, else
-            row-major. The host waits for it only on the CPU.
+            A new tensor with the first one's dtype, but complex if any input is; channels-last
+            where all inputs are, else row-major. The host waits for it only on the CPU.
 
         Raises:
             AssertionError: Some inputs, but not all, are on the CPU.
@@ -185,6 +189,7 @@ class Gather(Function):
         target = CPU if any(on_cpu) else _gather_target(target_device)
         ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
+        ctx.complex = [tensor.is_complex() for tensor in inputs]
         if ctx.scalars:
             _warn_of_scalars()
             inputs = tuple(tensor.view(1) for tensor in inputs)
@@ -195,8 +200,11 @@ class Gather(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
-        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # torch leaves it untyped
-        return None, None, *(chunk[0] if ctx.scalars else chunk for chunk in chunks)
+        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # in torch
+        if ctx.scalars:
+            chunks = [chunk[0] for chunk in chunks]
+        # A real input that complex ones have made complex has a real gradient.
+        return None, None, *map(_of_kind, chunks, ctx.complex)
 
 
 def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
@@ -212,6 +220,10 @@ def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
     #    is done with it.
     sent.record_stream(current)
     return sent
+
+
+def _of_kind(grad: Tensor, is_complex: bool) -> Tensor:
+    return grad.real if grad.is_complex() and not is_complex else grad
 
 
 def _gather_target(device: DeviceLike | None) -> torch.device:
