@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from ._arguments import Copied, Split, Survey
+from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths
 from ._copies import copies, detached_copies
-from ._devices import DeviceLike, as_device
+from ._devices import DeviceLike, as_device_or_current
 from ._nested import write_trail
 from ._outputs import Joined, Outputs
 from ._packed import cut_packed, join_packed
+from ._slices import cut, join
+from ._transfers import send
 from .functions import Gather, Scatter
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
@@ -149,7 +152,7 @@ def _distribute(
         return len(devices)
     if not devices:
         raise ValueError("Expected at least one device to scatter to")
-    targets = [as_device(device) for device in devices]
+    targets = [as_device_or_current(device) for device in devices]
     shares = _shares(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     for split, lengths in zip(survey.splits, shares, strict=True):
@@ -193,7 +196,13 @@ def _cut(split: Split, devices: Sequence[torch.device], lengths: Sequence[int]) 
 def _chunks(
     tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
 ) -> Sequence[Tensor]:
-    return Scatter.apply(devices[: len(lengths)], lengths, dim, tensor)
+    targets = devices[: len(lengths)]
+    if _needs_node([tensor]) or tensor.device.type == "cpu":
+        chunks: Sequence[Tensor] = Scatter.apply(targets, lengths, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        return chunks
+    with torch.no_grad():
+        pairs = zip(cut(tensor, len(targets), lengths, dim), targets, strict=True)
+        return [send(chunk, target) for chunk, target in pairs]
 
 
 def _copy_whole(copied: Sequence[Copied], devices: Sequence[torch.device]) -> None:
@@ -209,5 +218,24 @@ def _copy_whole(copied: Sequence[Copied], devices: Sequence[torch.device]) -> No
 def _joined(leaf: Joined, device: DeviceLike, dim: int) -> Any:
     """Join one leaf's tensors, or its packed sequences."""
     if not leaf.packed:
-        return Gather.apply(device, dim, *leaf.tensors)
-    return join_packed(leaf.packed, Gather.apply(device, 0, *leaf.tensors))
+        return _whole(leaf.tensors, device, dim)
+    return join_packed(leaf.packed, _whole(leaf.tensors, device, 0))
+
+
+def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+    # What wants a node, a warning, a refusal or the CPU is left to the Function.
+    if device == -1 or _needs_node(tensors) or any(map(_is_special, tensors)):
+        whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        return whole
+    dim = check_gather_inputs(tensors, dim, anywhere=True)
+    with torch.no_grad():
+        return join(tensors, dim, as_device_or_current(device))
+
+
+def _is_special(tensor: Tensor) -> bool:
+    return tensor.dim() == 0 or tensor.device.type == "cpu"
+
+
+def _needs_node(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether gradients are to flow; without, an autograd node only costs time."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
