@@ -39,15 +39,14 @@ def accelerator_type() -> str | None:
         A device type such as ``"cuda"``, or None where no accelerator is available.
     """
     accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None or not _is_available(accelerator.type):
-        return None
-    return accelerator.type
+    return None if accelerator is None else _usable_type(accelerator)
 
 
 @cache
-def _is_available(kind: str) -> bool:
-    """Tell whether an accelerator of this kind can be used; the driver is asked only once."""
-    return bool(torch.get_device_module(kind).is_available())
+def _usable_type(accelerator: torch.device) -> str | None:
+    """Give the type of ``accelerator`` if it can be used; its driver is asked only once."""
+    usable = torch.get_device_module(accelerator).is_available()
+    return accelerator.type if usable else None
 
 
 def is_cpu(device: DeviceLike | None) -> bool:
