@@ -157,7 +157,7 @@ def all_devices() -> list[torch.device]:
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:
     """Make ``device`` current inside a ``with`` block; for the CPU, change nothing."""
-    if device.type == "cpu":
+    if device == CPU:
         return nullcontext()
     return torch.accelerator.device_index(device.index)
 

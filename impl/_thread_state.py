@@ -1,25 +1,28 @@
 """What a replica's thread takes over from the thread that called it."""
 
-import contextvars
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextvars import Context, copy_context
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._device import DeviceContext
 
-from ._devices import accelerator_type, current_stream, is_cpu, use_device, use_stream
+from ._devices import CPU, accelerator_type, current_stream, use_device, use_stream
 
 __all__ = ["ThreadState", "call_in", "is_pristine", "thread_states", "travels_whole"]
 
 
 class _Flags(NamedTuple):
-    """The settings that compare equal when there is nothing to do."""
+    """The settings of one thread; they compare equal when there is nothing to do."""
 
     grad: bool
     inference: bool
-    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+    autocast: list[bool]  # One for each of the autocast types, as are the dtypes.
+    autocast_dtypes: list[torch.dtype]
     autocast_cache: bool
     default_device: torch.device | None
 
@@ -55,8 +58,10 @@ class ThreadState(NamedTuple):
     """
 
     flags: _Flags
+    autocast_types: tuple[str, ...]
     num_threads: int
-    context: contextvars.Context
+    thread: int
+    context: Context
     device: torch.device
     stream: torch.Stream | None
 
@@ -67,11 +72,9 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     Raises:
         RuntimeError: One of ``devices`` does not exist.
     """
-    flags, num_threads = _read_flags(_autocast_types()), torch.get_num_threads()
-    return [
-        ThreadState(flags, num_threads, contextvars.copy_context(), device, _stream_of(device))
-        for device in devices
-    ]
+    types = _autocast_types()
+    shared = (_read_flags(types), types, torch.get_num_threads(), get_ident())
+    return [ThreadState(*shared, copy_context(), device, _stream_of(device)) for device in devices]
 
 
 def call_in(
@@ -85,7 +88,7 @@ def call_in(
     Call this through ``state.context.run``, which lends it the context variables.
     """
     _limit_threads(state.num_threads)
-    with use_device(state.device), _use_stream(state.stream), _UseFlags(state.flags):
+    with use_device(state.device), _use_stream(state.stream), _UseFlags(state):
         return function(*args, **kwargs)
 
 
@@ -127,17 +130,24 @@ def _autocast_types() -> tuple[str, ...]:
 
 
 def _read_flags(autocast_types: Sequence[str]) -> _Flags:
-    autocast = tuple(
-        (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-        for kind in autocast_types
-    )
     return _Flags(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        autocast,
+        [torch.is_autocast_enabled(kind) for kind in autocast_types],
+        [torch.get_autocast_dtype(kind) for kind in autocast_types],
         torch.is_autocast_cache_enabled(),
         _default_device(),
     )
+
+
+def _write_flags(flags: _Flags, autocast_types: Sequence[str]) -> None:
+    """Set what can be set; inference mode and the default device are contexts."""
+    torch.set_grad_enabled(flags.grad)
+    torch.set_autocast_cache_enabled(flags.autocast_cache)
+    settings = zip(autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
+    for kind, enabled, dtype in settings:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)
 
 
 def _default_device() -> torch.device | None:
@@ -150,7 +160,7 @@ def _default_device() -> torch.device | None:
 
 
 def _stream_of(device: torch.device) -> torch.Stream | None:
-    return None if is_cpu(device) else current_stream(device)
+    return None if device == CPU else current_stream(device)
 
 
 def _use_stream(stream: torch.Stream | None) -> AbstractContextManager[object]:
@@ -163,30 +173,48 @@ def _limit_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
+class _AtRest(threading.local):
+    """What a worker thread has between two replicas: what it was born with."""
+
+    types: tuple[str, ...] = ()
+    flags: _Flags
+
+
+_at_rest = _AtRest()
+
+
+def _flags_at_rest(autocast_types: tuple[str, ...]) -> _Flags:
+    if _at_rest.types != autocast_types:
+        _at_rest.types, _at_rest.flags = autocast_types, _read_flags(autocast_types)
+    return _at_rest.flags
+
+
 class _UseFlags:
     """Take over the caller's flags inside a ``with`` block."""
 
-    __slots__ = ("_before", "_entered", "_kinds", "_wanted")
+    __slots__ = ("_before", "_entered", "_types", "_wanted")
 
-    def __init__(self, wanted: _Flags) -> None:
-        self._wanted = wanted
-        self._kinds = [kind for kind, _, _ in wanted.autocast]
+    def __init__(self, state: ThreadState) -> None:
+        self._wanted, self._types = state.flags, state.autocast_types
+        # In the caller's own thread they were read a moment ago.
+        here = state.thread == get_ident()
+        self._before = self._wanted if here else _flags_at_rest(self._types)
         self._entered: ExitStack | None = None
 
     def __enter__(self) -> None:
-        self._before = _read_flags(self._kinds)
         if self._before != self._wanted:
             self._entered = _enter_contexts(self._before, self._wanted)
-            _write_flags(self._wanted)
+            _write_flags(self._wanted, self._types)
 
     def __exit__(self, *_: object) -> None:
-        now = _read_flags(self._kinds)
+        now = _read_flags(self._types)
+        if now == self._before and self._entered is None:
+            return
         if now.default_device != self._wanted.default_device:
             _reset_default_device(self._wanted.default_device)
         if self._entered is not None:
             self._entered.close()
-        if now != self._before:
-            _write_flags(self._before)
+        _write_flags(self._before, self._types)
 
 
 def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
@@ -196,7 +224,7 @@ def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
         contexts.enter_context(torch.inference_mode(wanted.inference))
     if wanted.default_device is not None and wanted.default_device != before.default_device:
         contexts.enter_context(wanted.default_device)
-    if any(enabled for _, enabled, _ in wanted.autocast):
+    if any(wanted.autocast):
         torch.autocast_increment_nesting()
         contexts.callback(_leave_autocast)
     return contexts
@@ -207,14 +235,6 @@ def _leave_autocast() -> None:
     # would keep the replica's weights alive.
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
-
-
-def _write_flags(flags: _Flags) -> None:
-    torch.set_grad_enabled(flags.grad)
-    torch.set_autocast_cache_enabled(flags.autocast_cache)
-    for kind, enabled, dtype in flags.autocast:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
 
 
 def _reset_default_device(device: torch.device | None) -> None:

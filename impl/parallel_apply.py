@@ -71,9 +71,14 @@ def parallel_apply(
         An interrupt of the calling thread while it only waits for the others is raised at
         once; the others run to their end, and nobody sees what they return.
     """
-    _check_lengths(len(modules), inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
-    keywords = kwargs_tup or [{}] * len(modules)
-    places = _places(inputs, keywords, devices or [None] * len(modules))
+    _check_length(modules, "inputs", inputs)
+    if kwargs_tup is not None:
+        _check_length(modules, "kwargs_tup", kwargs_tup)
+    if devices is not None:
+        _check_length(modules, "devices", devices)
+    _ = modules[0]  # No module: the container's own IndexError.
+    keywords = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
+    places = _places(inputs, keywords, devices)
     outcomes = _outcomes(
         [
             partial(state.context.run, call_in, state, module, _arguments(given), named)
@@ -97,12 +102,12 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return outcomes + [other.wait() for other in pending]
 
 
-def _check_lengths(count: int, **others: Sequence[Any] | None) -> None:
-    for name, other in others.items():
-        if other is not None and len(other) != count:
-            raise AssertionError(
-                f"The number of modules {count} is not equal to the number of {name} {len(other)}"
-            )
+def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:
+    if len(modules) != len(values):
+        raise AssertionError(
+            f"The number of modules {len(modules)} is not equal to "
+            f"the number of {name} {len(values)}"
+        )
 
 
 def _arguments(given: Any) -> Sequence[Any]:
@@ -110,16 +115,20 @@ def _arguments(given: Any) -> Sequence[Any]:
 
 
 def _places(
-    inputs: Sequence[Any], keywords: Sequence[Any], devices: Sequence[DeviceLike | None]
+    inputs: Sequence[Any],
+    keywords: Sequence[Any],
+    devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
     """Give each module's device."""
     return [
-        _place_of(index, arguments) if device is None else as_device_or_current(device)
-        for index, (device, *arguments) in enumerate(zip(devices, inputs, keywords, strict=True))
+        as_device_or_current(device)
+        if device is not None
+        else _place_of(index, inputs[index], keywords[index])
+        for index, device in enumerate(devices or [None] * len(inputs))
     ]
 
 
-def _place_of(index: int, arguments: list[Any]) -> torch.device:
+def _place_of(index: int, *arguments: Any) -> torch.device:
     tensor = get_a_var(arguments)
     if tensor is None:
         raise ValueError(
