@@ -41,12 +41,13 @@ def copies(
         buffer_size: Bytes per bucket, that is, per transfer and per sum of gradients.
 
     Returns:
-        ``k`` lists of ``n`` tensors, which require grad where the source does. The first one on
-        a source's own device is a view of the source; under ``no_grad`` it may be changed in
-        place, which writes through. All others are row-major copies without shared memory,
-        though those of one list may share one storage. Backward adds the gradients on the
-        source's device, that of its own device first, then in the order of ``devices``; a
-        tensor of which no copy was used gets no gradient.
+        ``k`` lists of ``n`` tensors, which require grad where the source does and grad mode is
+        on. The first one on a source's own device shares its memory; under ``no_grad`` it may be
+        changed in place, which writes through. All others are row-major copies that share no
+        memory with it, though those of one list may share one storage.
+
+        Backward adds the gradients on the source's device, that of its own device first, then
+        in the order of ``devices``; a tensor of which no copy was used gets no gradient.
     """
     return _by_bucket(_attached_rows, tensors, devices, buffer_size)
 
@@ -149,7 +150,7 @@ def _sums(rows: Sequence[Sequence[Tensor | None]], device: torch.device) -> list
     dense = {place: column for place, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
     if len(rows) > 1 and dense:
-        totals = add_buckets(list(zip(*dense.values(), strict=True)), device)
+        totals = add_buckets(list(map(list, zip(*dense.values(), strict=True))), device)
         sums.update(zip(dense, totals, strict=True))
     return [
         sums[place] if place in sums else _sum(column, device)
@@ -172,7 +173,10 @@ def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None
 
 
 def _views(bucket: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.view_as(tensor) for tensor in bucket]
+    if torch.is_grad_enabled():
+        return [tensor.view_as(tensor) for tensor in bucket]
+    # A view of a leaf says that it requires grad even where none is recorded.
+    return [tensor.detach() for tensor in bucket]
 
 
 def _home(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:

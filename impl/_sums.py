@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._buckets import buckets, pack, unpack
-from ._transfers import send, send_bucket
+from ._transfers import send, small_and_large
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
 
@@ -65,15 +65,13 @@ def reduce_lists(
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
         for places in zip(*_plans(lists, buffer_size), strict=True):
-            chunks = [
-                [tensors[place] for place in chunk]
-                for tensors, chunk in zip(lists, places, strict=True)
-            ]
+            members = zip(lists, places, strict=True)
+            chunks = [[tensors[place] for place in chunk] for tensors, chunk in members]
             sums.update(zip(places[0], _reduce_bucket(chunks, ordinal), strict=True))
     return [sums[place] for place in range(len(lists[0]))]
 
 
-def add_buckets(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
+def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
     """Add lists of dense tensors position by position, in the order given, differentiably.
 
     Args:
@@ -81,13 +79,39 @@ def add_buckets(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
         device: Where the sums are wanted.
 
     Returns:
-        New tensors. What is on ``device`` already is added without a flat copy.
+        New tensors. What is on ``device`` already in every list is added without a flat copy;
+        where something must travel, the small tensors of a list are added as they arrive, packed.
     """
+    if all(tensors[0].device == device for tensors in lists):
+        return _add_in_place(lists)
+    small, large = small_and_large(lists[0])
+    totals: dict[int, Tensor] = {}
+    if small:
+        totals.update(zip(small, _add_packed(_picked(lists, small), device), strict=True))
+    if large:
+        moved = [[send(tensor, device) for tensor in row] for row in _picked(lists, large)]
+        totals.update(zip(large, _add_in_place(moved), strict=True))
+    return [totals[place] for place in range(len(lists[0]))]
+
+
+def _add_in_place(lists: Sequence[list[Tensor]]) -> list[Tensor]:
     first, second, *others = lists
-    totals = torch._foreach_add(send_bucket(first, device), send_bucket(second, device))
+    totals = torch._foreach_add(first, second)
     for other in others:
-        torch._foreach_add_(totals, send_bucket(other, device))
+        torch._foreach_add_(totals, other)
     return list(totals)
+
+
+def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
+    first, second, *others = lists
+    total = torch.add(send(pack(first), device), send(pack(second), device))
+    for other in others:
+        total.add_(send(pack(other), device))
+    return unpack(total, lists[0])
+
+
+def _picked(lists: Sequence[Sequence[Tensor]], places: Sequence[int]) -> list[list[Tensor]]:
+    return [[tensors[place] for place in places] for tensors in lists]
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
@@ -103,10 +127,10 @@ def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[lis
     ]
 
 
-def _reduce_bucket(lists: Sequence[Sequence[Tensor]], ordinal: int) -> list[Tensor]:
+def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     if _is_local(lists, ordinal):
         *others, root = lists
-        totals = add_buckets([root, *others], root[0].device)
+        totals = _add_in_place([root, *others])
     else:
         flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
         totals = unpack(flat, lists[0])
@@ -135,10 +159,10 @@ def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
 
 def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
     """Tell whether two or more lists can be added where they are, row-major as they are."""
-    kinds = {tuple(map(_kind, tensors)) for tensors in lists}
-    if len(lists) == 1 or len(kinds) > 1:
+    if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    return all(device == ordinal and contiguous for device, contiguous, _, _ in kinds.pop())
+    kinds = {tuple(map(_kind, tensors)) for tensors in lists}
+    return len(kinds) == 1 and all(at == ordinal and dense for at, dense, _, _ in kinds.pop())
 
 
 def _kind(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._buckets import buckets, pack, size_in_bytes, unpack
 
-__all__ = ["copy_bucket", "copy_lists", "row_major_copy", "send", "send_bucket"]
+__all__ = ["copy_bucket", "copy_lists", "row_major_copy", "send", "small_and_large"]
 
 #: Bytes from which packing a tensor costs more than a transfer of its own.
 _LARGE = 1024 * 1024
@@ -31,26 +31,6 @@ def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
         keep a reader from memory that is still being written.
     """
     return tensor.to(device, non_blocking=device.type != "cpu", copy=copy)
-
-
-def send_bucket(bucket: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Move one bucket to ``device``, differentiably.
-
-    Args:
-        bucket: Tensors of one device, dtype and layout.
-        device: The target.
-
-    Returns:
-        The tensors themselves where they are there already, else copies.
-    """
-    small = [] if bucket[0].device == device else _small(bucket)
-    members = [bucket[position] for position in small]
-    arrived = unpack(send(pack(members), device), members) if small else []
-    there = dict(zip(small, arrived, strict=True))
-    return [
-        there[position] if position in there else send(tensor, device)
-        for position, tensor in enumerate(bucket)
-    ]
 
 
 def copy_lists(
@@ -87,25 +67,30 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
         with another device's list. Members of one list may share one storage.
     """
     with torch.no_grad():
-        small = _small(bucket)
+        small, large = small_and_large(bucket)
         members = [bucket[position] for position in small]
         flats = _flat_copies(members, devices)
         copies = [dict(zip(small, _unpacked(flat, members), strict=True)) for flat in flats]
         for copy, device in zip(copies, devices, strict=True):
-            for position, tensor in enumerate(bucket):
-                if position not in copy:
-                    copy[position] = row_major_copy(tensor, device)
+            for position in large:
+                copy[position] = row_major_copy(bucket[position], device)
     # `.data` gives each its own version counter: an in-place change of one must not look like a
     # change of its neighbours in the buffer.
     return [[copy[position].data for position in range(len(bucket))] for copy in copies]
 
 
-def _small(bucket: Sequence[Tensor]) -> list[int]:
-    """Positions worth packing: none if there is only one, which packing would not copy."""
-    if bucket[0].layout is not torch.strided:
-        return []
-    small = [position for position, tensor in enumerate(bucket) if size_in_bytes(tensor) < _LARGE]
-    return small if len(small) > 1 else []
+def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
+    """Part a bucket's positions into those worth packing and those that travel alone.
+
+    A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
+    """
+    places = range(len(bucket))
+    small = [place for place in places if size_in_bytes(bucket[place]) < _LARGE]
+    if len(small) < 2 or bucket[0].layout is not torch.strided:
+        return [], list(places)
+    if len(small) == len(bucket):
+        return small, []
+    return small, [place for place in places if size_in_bytes(bucket[place]) >= _LARGE]
 
 
 def _flat_copies(

@@ -162,9 +162,10 @@ def reduce_add_coalesced(
         if all(tensor.is_sparse for tensor in addends)
     }
     rest = [place for place in range(len(positions)) if place not in sums]
-    columns = zip(*positions, strict=True)
-    lists = [[_as_dense(tensors[place]) for place in rest] for tensors in columns]
-    sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
+    if rest:
+        columns = [_as_dense(positions[place]) for place in rest]
+        lists = list(zip(*columns, strict=True))
+        sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return tuple(sums[place] for place in range(len(positions)))
 
 
@@ -260,8 +261,10 @@ def _broadcast_one(tensor: Tensor, target: torch.device) -> Tensor:
     return tensor if tensor.device == target else row_major_copy(tensor, target)
 
 
-def _as_dense(tensor: Tensor) -> Tensor:
-    return tensor.to_dense() if tensor.is_sparse else tensor
+def _as_dense(addends: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not any(tensor.is_sparse for tensor in addends):
+        return addends
+    return [tensor.to_dense() if tensor.is_sparse else tensor for tensor in addends]
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:
