@@ -33,7 +33,7 @@ settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
 # A mutant need only be caught: its counterexample is not shrunk.
 _CATCH = (Phase.explicit, Phase.generate)
-settings.register_profile("mutants", _COMMON, max_examples=100, derandomize=True, phases=_CATCH)
+settings.register_profile("mutants", _COMMON, max_examples=50, derandomize=True, phases=_CATCH)
 settings.load_profile("quick")
 
 

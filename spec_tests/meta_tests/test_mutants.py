@@ -4,6 +4,7 @@ import pytest
 
 from spec_tests import clauses
 from spec_tests.meta_tests.mutants import IMPL, load, trial
+from spec_tests.meta_tests.mutants.survival import jobs_of, survived_clauses
 
 MUTANTS = load()
 #: Tried on every run; ``python -m spec_tests.meta_tests.mutants`` tries them all.
@@ -26,6 +27,7 @@ def test_every_clause_has_a_mutant():
 
 def test_the_sample_is_caught():
     chosen = [MUTANTS[name] for name in SAMPLE]
-    tests = trial.tests_by_clause()
-    survived = {t.mutant.name: t.survived for t in trial.run(chosen, tests, processes=2)}
+    jobs = jobs_of(chosen, trial.tests_by_clause())
+    trials = trial.run(jobs, processes=2)
+    survived = {each.job.target.name: survived_clauses(each) for each in trials}
     assert survived == dict.fromkeys(SAMPLE, ())

@@ -5,6 +5,7 @@ import os
 import sys
 
 from spec_tests.meta_tests.mutants import Mutant, load, trial
+from spec_tests.meta_tests.mutants.survival import jobs_of, survived_clauses
 
 
 def main() -> int:
@@ -16,18 +17,17 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--log", action="store_true", help="print what pytest said of survivors")
     options = parser.parse_args()
-    chosen = _chosen(options.names)
+    jobs = jobs_of(_chosen(options.names), trial.tests_by_clause())
     survivors = 0
-    for count, each in enumerate(
-        trial.run(chosen, trial.tests_by_clause(), processes=options.processes), 1
-    ):
-        survivors += bool(each.survived)
-        verdict = f"SURVIVED {', '.join(each.survived)}" if each.survived else "caught"
-        print(f"[{count}/{len(chosen)}] {each.mutant.name}: {verdict} ({each.seconds:.0f} s)")
-        if each.survived and options.log:
+    for count, each in enumerate(trial.run(jobs, processes=options.processes), 1):
+        survived = survived_clauses(each)
+        survivors += bool(survived)
+        verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
+        print(f"[{count}/{len(jobs)}] {each.job.target.name}: {verdict} ({each.seconds:.0f} s)")
+        if survived and options.log:
             print(each.log)
         sys.stdout.flush()
-    print(f"{len(chosen)} mutants, {len(chosen) - survivors} caught, {survivors} survived")
+    print(f"{len(jobs)} mutants, {len(jobs) - survivors} caught, {survivors} survived")
     return int(survivors > 0)
 
 

@@ -13,40 +13,76 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from spec_tests.meta_tests.mutants import Mutant
 from spec_tests.verdicts import by_clause
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Seconds after which a trial is ended; a target that hangs is a caught one.
-LIMIT = 180
 #: Exit codes of pytest that come with verdicts: all passed, some failed.
 _RAN = ("0", "1")
 _FORK = multiprocessing.get_context("fork")
 
 
+class WrongTarget(Protocol):
+    """A target that is written into a folder to be tried."""
+
+    @property
+    def name(self) -> str:
+        """What is wrong with it."""
+
+    @property
+    def package(self) -> str:
+        """The name under which it is imported."""
+
+    def write(self, folder: Path) -> None:
+        """Write the package into ``folder``."""
+
+
 @dataclass(frozen=True)
-class Trial:
-    """What the suite said of one mutant.
+class Job:
+    """One target to try.
 
     Args:
-        mutant: The wrong target.
-        survived: The clauses that did not fail on it.
+        target: The wrong target.
+        tests: Node ids to run, in this order.
+        options: Further options of pytest.
+        limit: Seconds after which the trial is ended; a target that hangs is a caught one.
+    """
+
+    target: WrongTarget
+    tests: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    limit: float = 240
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the suite said of one target.
+
+    Args:
+        job: What was tried.
+        verdicts: One a clause; empty if the process hung or crashed in a test.
+        ended: Whether the run came to its end.
         log: What pytest printed.
         seconds: How long it took.
     """
 
-    mutant: Mutant
-    survived: tuple[str, ...]
+    job: Job
+    verdicts: Mapping[str, str]
+    ended: bool
     log: str
     seconds: float
+
+    def is_caught(self, clause: str) -> bool:
+        """Whether the tests of ``clause`` failed; a hang or a crash is a failure of all."""
+        return not self.ended or self.verdicts.get(clause) == "fail"
 
 
 def tests_by_clause() -> dict[str, list[str]]:
@@ -62,16 +98,14 @@ def tests_by_clause() -> dict[str, list[str]]:
     return found
 
 
-def run(
-    mutants: Iterable[Mutant], tests: Mapping[str, Sequence[str]], *, processes: int
-) -> Iterator[Trial]:
-    """Try every mutant on the tests of the clauses that it breaks; yield trials as they end."""
-    waiting = list(reversed(list(mutants)))
+def run(jobs: Iterable[Job], *, processes: int) -> Iterator[Trial]:
+    """Try every target, ``processes`` at a time; yield trials as they end."""
+    waiting = list(reversed(list(jobs)))
     running: dict[ForkProcess, _Running] = {}
     with tempfile.TemporaryDirectory() as folder:
         while waiting or running:
             while waiting and len(running) < processes:
-                entry = _Running(waiting.pop(), Path(folder), tests)
+                entry = _Running(waiting.pop(), Path(folder))
                 running[entry.process] = entry
             connection.wait([process.sentinel for process in running], timeout=1)
             for process in [each for each, entry in running.items() if entry.has_ended()]:
@@ -79,20 +113,19 @@ def run(
 
 
 class _Running:
-    """One process at work on one mutant."""
+    """One process at work on one target."""
 
-    def __init__(self, mutant: Mutant, folder: Path, tests: Mapping[str, Sequence[str]]) -> None:
-        self._mutant = mutant
-        self._home = folder / mutant.package
+    def __init__(self, job: Job, folder: Path) -> None:
+        self._job = job
+        self._home = folder / job.target.package
         self._home.mkdir()
-        mutant.write(self._home)
-        nodes = sorted({node for name in mutant.breaks for node in tests.get(name, ())})
+        job.target.write(self._home)
         self._start = time.monotonic()
-        self.process = _FORK.Process(target=_try, args=(mutant, self._home, nodes))
+        self.process = _FORK.Process(target=_try, args=(job, self._home))
         self.process.start()
 
     def has_ended(self) -> bool:
-        if self.process.is_alive() and time.monotonic() - self._start > LIMIT:
+        if self.process.is_alive() and time.monotonic() - self._start > self._job.limit:
             self.process.kill()
             self.process.join()
         return not self.process.is_alive()
@@ -101,27 +134,24 @@ class _Running:
         self.process.join()
         log = (self._home / "log").read_text(errors="replace")
         seconds = time.monotonic() - self._start
-        return Trial(self._mutant, _survived(self._mutant, self._home, log), log, seconds)
+        status = self._home / "status"
+        # No exit status: the process hung or crashed in a test.
+        if not status.exists():
+            return Trial(self._job, {}, False, log, seconds)
+        if status.read_text() not in _RAN:
+            raise RuntimeError(f"the suite did not run on {self._job.target.name}:\n{log}")
+        lines = (self._home / "verdicts.jsonl").read_text().splitlines()
+        verdicts = by_clause(json.loads(line) for line in lines)
+        return Trial(self._job, verdicts, True, log, seconds)
 
 
-def _survived(mutant: Mutant, home: Path, log: str) -> tuple[str, ...]:
-    status = home / "status"
-    # No exit status: the process hung or crashed in a test, which is a failed test.
-    if not status.exists():
-        return ()
-    if status.read_text() not in _RAN:
-        raise RuntimeError(f"the suite did not run on mutant {mutant.name}:\n{log}")
-    lines = (home / "verdicts.jsonl").read_text().splitlines()
-    found = by_clause(json.loads(line) for line in lines)
-    return tuple(name for name in mutant.breaks if found.get(name) != "fail")
-
-
-def _try(mutant: Mutant, home: Path, nodes: Sequence[str]) -> None:
+def _try(job: Job, home: Path) -> None:
     sys.path.insert(0, str(home))
-    options = ["--target", mutant.package, "--verdicts", str(home / "verdicts.jsonl")]
-    arguments = [*nodes, *options, "--hypothesis-profile=mutants", "--timeout=60"]
+    target = ["--target", job.target.package, "--verdicts", str(home / "verdicts.jsonl")]
+    arguments = [*job.tests, *target, "--hypothesis-profile=mutants", *job.options]
     with _output_to(home / "log"):
-        status = str(int(_pytest(arguments))) if _imports(mutant.package) else "not importable"
+        importable = _imports(job.target.package)
+        status = str(int(_pytest(arguments))) if importable else "not importable"
     (home / "status").write_text(status)
 
 
