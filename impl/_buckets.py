@@ -11,22 +11,25 @@ __all__ = ["DEFAULT_BUFFER_SIZE", "buckets", "pack", "size_in_bytes", "unpack"]
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 
 
-def buckets(tensors: Sequence[Tensor], buffer_size: int) -> list[list[int]]:
+def buckets(
+    tensors: Sequence[Tensor], buffer_size: int, *, by_grad: bool = False
+) -> list[list[int]]:
     """Group the positions of ``tensors`` by what must be alike to travel together, in order.
 
     Args:
         tensors: Dense or sparse COO.
         buffer_size: Bytes per bucket. A tensor that would exceed them opens the next bucket, so
             only a tensor that is larger by itself makes a larger bucket.
+        by_grad: Whether to part those that require grad from those that do not.
 
     Returns:
         Disjoint lists of positions, ascending, that cover ``tensors``. Those of one list are
-        alike in dtype, layout, device and in whether they require grad.
+        alike in dtype, layout and device.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], tuple[list[int], int]] = {}
     for position, tensor in enumerate(tensors):
-        kind = tensor.dtype, tensor.layout, tensor.device, tensor.requires_grad
+        kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
         size = size_in_bytes(tensor)
         bucket, filled = filling.get(kind, ([], 0))
         if filled > 0 and filled + size > buffer_size:

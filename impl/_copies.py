@@ -80,7 +80,7 @@ def _by_bucket(
     buffer_size: int,
 ) -> _Rows:
     rows: list[dict[int, Tensor]] = [{} for _ in devices]
-    for places in buckets(tensors, buffer_size):
+    for places in buckets(tensors, buffer_size, by_grad=True):
         copied = copy_rows([tensors[place] for place in places], devices)
         for row, members in zip(rows, copied, strict=True):
             row.update(zip(places, members, strict=True))

@@ -186,7 +186,6 @@ class Gather(Function):
         on_cpu = [tensor.device.type == "cpu" for tensor in inputs]
         if any(on_cpu) and not all(on_cpu):
             raise AssertionError("Gather function not implemented for CPU tensors")
-        target = CPU if any(on_cpu) else _gather_target(target_device)
         ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]
@@ -194,6 +193,7 @@ class Gather(Function):
             _warn_of_scalars()
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
+        target = CPU if any(on_cpu) else _gather_target(target_device)
         dim = check_gather_inputs(inputs, dim, anywhere=True)
         return join(inputs, dim, target)
 
