@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from spec_tests import checks
 from spec_tests.clauses import clause
-from spec_tests.comm.copy_log import streams_of
 from spec_tests.comm.refusals import refused
+from spec_tests.comm.streams import current_places, streams_of
 from spec_tests.outcome import observe
 from spec_tests.strategies.calls import At, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
@@ -21,7 +21,10 @@ MISMATCH = "Expected the device associated with the stream at index {} (was "
 @clause("comm.scatter.streams-same-chunks")
 @given(call=scatter_calls(grads=(False,)), data=st.data())
 def test_streams_do_not_change_the_chunks(target, reference, topology, call, data):
-    streams = [data.draw(st.sampled_from([None, _stream(place)])) for place in _places(call)]
+    streams = [
+        data.draw(st.sampled_from([None, StreamAt(place.slot)]))
+        for place in call.arguments["devices"]
+    ]
     arguments = {**call.arguments, "streams": streams[: data.draw(st.integers(0, 4))]}
     checks.agree(PublicCall(call.function, arguments), target, reference, topology)
 
@@ -32,14 +35,6 @@ def test_streams_do_not_change_the_outputs(target, reference, topology, call, ex
     streams = [StreamAt(out.slot) for out in call.arguments["out"]] + [None] * extra
     arguments = {**call.arguments, "streams": streams}
     checks.agree(PublicCall(call.function, arguments), target, reference, topology)
-
-
-def _places(call):
-    return call.arguments["devices"]
-
-
-def _stream(place):
-    return StreamAt(place.slot)
 
 
 @clause("comm.scatter.streams-carry-the-copies")
@@ -76,17 +71,11 @@ def test_a_stream_serves_until_the_next_one_given(target, topology):
 def test_device_and_streams_are_restored_afterwards(target, topology, source):
     tensor = counting((6, 2), torch.float32, topology.device(source))
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    before = _current(topology)
+    before = current_places(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     target.comm.scatter(tensor, out=outs, streams=streams)
-    assert _current(topology) == before
-
-
-def _current(topology):
-    streams = [torch.accelerator.current_stream(device) for device in topology.devices]
-    ids = [stream.stream_id for stream in streams]
-    return torch.accelerator.current_device_index(), ids
+    assert current_places(topology) == before
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")

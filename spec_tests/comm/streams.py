@@ -1,4 +1,4 @@
-"""On which stream the copies of a call are enqueued."""
+"""Which streams and devices a call uses, and which it leaves current."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from spec_tests.topology import Topology
 
 _COPIES = frozenset(
     {
@@ -50,3 +52,10 @@ def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
     with log:
         call()
     return log.streams
+
+
+def current_places(topology: Topology) -> tuple[int, list[int]]:
+    """The current device, and the current stream of every device."""
+    streams = [torch.accelerator.current_stream(device) for device in topology.devices]
+    ids = [stream.stream_id for stream in streams]
+    return torch.accelerator.current_device_index(), ids

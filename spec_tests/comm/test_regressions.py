@@ -1,0 +1,55 @@
+"""What once was wrong in comm."""
+
+import pytest
+import torch
+
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import dense_sum
+from spec_tests.strategies.sparse import SparseSpec
+from spec_tests.strategies.tensors import TensorSpec, counting
+
+
+@clause("comm.broadcast-coalesced.own-versions")
+def test_a_buffer_may_change_while_its_neighbour_is_saved_for_backward(target, topology):
+    # PyTorch 0.4: both shared one version counter, and backward refused (#13594).
+    tensors = [counting((3,), torch.float32, topology.device(0)) for _ in range(2)]
+    *_, (running, saved) = target.comm.broadcast_coalesced(tensors, topology.take(2))
+    leaf = torch.ones(3, device=saved.device, requires_grad=True)
+    loss = (leaf * saved).sum()
+    running.add_(1)
+    loss.backward()
+    assert leaf.grad.tolist() == saved.tolist()
+
+
+@clause("comm.broadcast-coalesced.any-dtype")
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.uint8, torch.bfloat16], ids=str)
+def test_buffers_of_rare_dtypes_are_copied(target, topology, dtype):
+    # PyTorch 1.5: a bool buffer was an "Unconvertible NCCL type" (#40978).
+    topology.require_copies()
+    tensors = [torch.ones(3, device=topology.device(0)), torch.tensor([0, 1, 1]).to(dtype)]
+    tensors[1] = tensors[1].to(topology.device(0))
+    *_, (_, copy) = target.comm.broadcast_coalesced(tensors, topology.take(2))
+    assert (copy.dtype, copy.tolist()) == (dtype, tensors[1].tolist())
+
+
+@clause("comm.reduce-add-coalesced.mixed-sparse")
+@pytest.mark.parametrize("first", ["dense", "sparse"])
+def test_a_gradient_dense_on_one_device_and_sparse_on_another_becomes_dense(
+    target, topology, first
+):
+    # PyTorch 0.2: the path was chosen by the first device's gradient (#3211).
+    kinds = {"dense": TensorSpec((3, 2)), "sparse": SparseSpec((3, 2), (0, 0, 1))}
+    rows = [[kinds.pop(first).build(topology)], [kinds.popitem()[1].build(topology)]]
+    (total,) = target.comm.reduce_add_coalesced(rows, topology.device(0))
+    expected = dense_sum([row[0] for row in rows])
+    assert (total.layout, total.tolist()) == (torch.strided, expected.tolist())
+
+
+@clause("comm.reduce-add.sum")
+@pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
+def test_the_sum_of_large_tensors_is_not_zero(target, topology, count):
+    # PyTorch 0.2: on some machines the reduction delivered zeros (#2573).
+    ones = [torch.ones(2**18, device=device) for device in topology.take(count)]
+    total = target.comm.reduce_add(ones, topology.device(0))
+    assert total.unique().tolist() == [count]
+    assert [tensor.unique().tolist() for tensor in ones] == [[1.0]] * count

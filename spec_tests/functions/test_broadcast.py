@@ -1,0 +1,105 @@
+"""functions.Broadcast: copies of many tensors, with gradients."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.refusals import refused
+from spec_tests.functions.oracles import facts, repeated_gradient
+from spec_tests.outcome import cotangent
+from spec_tests.strategies.calls import ApplyCall, At, Unlike, build
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.functions import broadcast_applies
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
+
+
+def _broadcast(*tensors):
+    return ApplyCall("Broadcast", (Unlike((0, 1)),), tensors)
+
+
+@clause("functions.broadcast.copies")
+@given(call=broadcast_applies())
+def test_every_device_gets_every_tensor_device_by_device(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("functions.broadcast.gradients-summed")
+@given(call=broadcast_applies(dtypes=(*FLOATS, *COMPLEX), grads=(True,), counts=(1, 2, 3)))
+def test_the_gradient_is_the_sum_over_the_devices(target, topology, call):
+    inputs = call.inputs(topology)
+    copies = call.run(target, inputs)
+    found = torch.autograd.grad(copies, inputs["tensors"], [cotangent(copy) for copy in copies])
+    devices = len(inputs["settings"][0])
+    checks.same(facts(found), facts(repeated_gradient(inputs["tensors"], devices)), call)
+
+
+@clause("functions.broadcast.frozen-stay-frozen")
+@given(call=broadcast_applies())
+def test_a_copy_requires_a_gradient_where_its_input_does(target, topology, call):
+    inputs = call.inputs(topology)
+    expected = [tensor.requires_grad for tensor in inputs["tensors"]]
+    copies = call.run(target, inputs)
+    found = [copy.requires_grad for copy in copies]
+    assert found == expected * len(inputs["settings"][0])
+
+
+@clause("functions.broadcast.first-are-views")
+@pytest.mark.parametrize("grad", [False, True], ids=["plain", "requires-grad"])
+def test_those_of_the_first_device_are_views_of_the_inputs(target, topology, grad):
+    tensor = counting((3,), torch.float32, topology.device(0)).requires_grad_(grad)
+    first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
+    assert first is not tensor
+    with torch.no_grad():
+        first.fill_(-1)
+    assert tensor.tolist() == [-1] * 3
+    assert first._version == tensor._version > 0
+
+
+@clause("functions.broadcast.views-refuse-in-place")
+def test_a_view_of_the_graph_refuses_in_place_writes(target, topology):
+    tensor = torch.ones(3, device=topology.device(0), requires_grad=True)
+    first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        first.zero_()
+
+
+@clause("functions.broadcast.copies-may-be-written")
+def test_a_copy_on_another_device_may_be_written(target, topology):
+    topology.require(distinct=2)
+    tensor = torch.ones(3, device=topology.device(0), requires_grad=True)
+    *_, copy = target.functions.Broadcast.apply(topology.take(2), tensor)
+    copy.mul_(3)
+    (found,) = torch.autograd.grad(copy.sum(), tensor)
+    assert (found.tolist(), tensor.tolist()) == ([3.0] * 3, [1.0] * 3)
+
+
+@clause("functions.broadcast.refuses-cpu")
+@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
+def test_a_tensor_on_the_cpu_is_refused(target, topology, place):
+    tensors = [dense(), dense()]
+    tensors[place] = dense(slot=None)
+    text = "Broadcast function not implemented for CPU tensors"
+    refused(_broadcast(*tensors), target, topology, AssertionError, text)
+
+
+@clause("functions.broadcast.refuses-other-devices")
+def test_a_tensor_that_is_not_on_the_first_device_is_refused(target, topology):
+    topology.require(distinct=2)
+    text = "All tensors must be on devices[0]: {ordinals[0]}"
+    refused(_broadcast(dense(), dense(slot=1)), target, topology, RuntimeError, text)
+
+
+@clause("functions.broadcast.no-tensors")
+def test_no_tensors_give_an_empty_tuple(target, topology):
+    assert target.functions.Broadcast.apply(topology.take(2)) == ()
+
+
+@clause("functions.broadcast.current-device")
+def test_a_device_without_index_is_the_current_one(target, topology):
+    tensor = build(dense(slot=1), topology)
+    with torch.accelerator.device_index(topology.device(1).index):
+        devices = [topology.accelerator, At(2, "ordinal").build(topology)]
+        copies = target.functions.Broadcast.apply(devices, tensor)
+    assert [copy.device for copy in copies] == topology.take([1, 2])

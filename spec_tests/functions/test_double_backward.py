@@ -1,0 +1,72 @@
+"""Every Function has the right gradient and is differentiable twice."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from spec_tests.clauses import clause
+from spec_tests.strategies.calls import ApplyCall, At, Unlike
+from spec_tests.strategies.tensors import TensorSpec
+
+#: Numerical derivatives need double precision.
+DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+
+
+def _leaf(shape, dtype, slot=0):
+    return TensorSpec(shape, dtype, requires_grad=True, slot=slot)
+
+
+def _scatter(dtype):
+    return ApplyCall("Scatter", ([At(0), At(1)], None, 0), (_leaf((3, 2), dtype),))
+
+
+def _gather(dtype):
+    chunks = tuple(_leaf((rows, 2), dtype, slot) for slot, rows in enumerate([2, 1]))
+    return ApplyCall("Gather", (At(0), 0), chunks)
+
+
+def _broadcast(dtype):
+    tensors = (_leaf((2, 2), dtype), _leaf((), dtype), _leaf((2,), dtype))
+    return ApplyCall("Broadcast", (Unlike((0, 1, 2)),), tensors)
+
+
+def _reduce(dtype):
+    rows = tuple(_leaf(shape, dtype, slot) for slot in (0, 1) for shape in [(2, 2), (2,)])
+    return ApplyCall("ReduceAddCoalesced", (At(0), 2), rows)
+
+
+CALLS = {
+    "scatter": _scatter,
+    "gather": _gather,
+    "broadcast": _broadcast,
+    "reduce-add-coalesced": _reduce,
+}
+
+
+def _each(statement):
+    """One case a Function, each with its own clause."""
+    cases = [
+        pytest.param(make, marks=clause(f"functions.{name}.{statement}"), id=name)
+        for name, make in CALLS.items()
+    ]
+    return pytest.mark.parametrize("make", cases)
+
+
+def _as_function(call, target, inputs):
+    return lambda *tensors: call.run(target, {**inputs, "tensors": tensors})
+
+
+@DTYPES
+@_each("gradient")
+def test_the_gradient_is_the_numerical_one(target, topology, make, dtype):
+    call = make(dtype)
+    inputs = call.inputs(topology)
+    assert gradcheck(_as_function(call, target, inputs), inputs["tensors"])
+
+
+@DTYPES
+@_each("double-backward")
+def test_the_second_gradient_is_the_numerical_one(target, topology, make, dtype):
+    call = make(dtype)
+    inputs = call.inputs(topology)
+    assert gradgradcheck(_as_function(call, target, inputs), inputs["tensors"])

@@ -1,0 +1,74 @@
+"""functions.ReduceAddCoalesced: sums of many tensors, with gradients."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import dense as as_array
+from spec_tests.comm.oracles import dense_sum
+from spec_tests.comm.refusals import refused
+from spec_tests.functions.oracles import facts
+from spec_tests.outcome import cotangent
+from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.strategies.coalesced import mixed_rows
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.functions import reduce_applies
+
+FIRST = At(0)
+
+
+def _reduce(*tensors, to=FIRST, count=1):
+    return ApplyCall("ReduceAddCoalesced", (to, count), tensors)
+
+
+@clause("functions.reduce-add-coalesced.sums")
+@given(call=reduce_applies())
+def test_each_position_is_summed_on_the_destination(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("functions.reduce-add-coalesced.sparse")
+@given(rows=mixed_rows())
+def test_sparse_and_mixed_positions_are_summed_in_order(target, topology, rows):
+    inputs = build(rows, topology)
+    flat = [tensor for row in inputs for tensor in row]
+    function = target.functions.ReduceAddCoalesced
+    sums = function.apply(inputs[0][0].device, len(inputs[0]), *flat)
+    expected = [dense_sum(addends).tolist() for addends in zip(*inputs, strict=True)]
+    assert [as_array(total).tolist() for total in sums] == expected
+
+
+@clause("functions.reduce-add-coalesced.gradients-copied")
+@pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
+def test_the_gradient_of_a_sum_goes_to_every_addend(target, topology, count):
+    specs = [dense((2, place + 1), slot) for slot in range(3) for place in range(count)]
+    addends = [tensor.requires_grad_() for tensor in build(specs, topology)]
+    function = target.functions.ReduceAddCoalesced
+    sums = function.apply(topology.device(0), count, *addends)
+    found = torch.autograd.grad(sums, addends, [cotangent(total) for total in sums])
+    checks.same(facts(found), facts([cotangent(addend.detach()) for addend in addends]))
+
+
+@clause("functions.reduce-add-coalesced.refuses-ragged-rows")
+@given(extra=st.integers(1, 2))
+def test_tensors_that_make_no_whole_rows_are_refused(target, topology, extra):
+    call = _reduce(*[dense()] * (3 + extra), count=3)
+    text = "zip() argument 2 is shorter than argument 1"
+    refused(call, target, topology, ValueError, text)
+
+
+@clause("functions.reduce-add-coalesced.refuses-like-comm")
+def test_a_destination_that_holds_no_addend_is_refused(target, topology):
+    topology.require(distinct=2)
+    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
+    refused(_reduce(dense(), dense(), to=At(1)), target, topology, RuntimeError, text)
+
+
+@clause("functions.reduce-add-coalesced.refuses-like-comm")
+def test_addends_of_different_sizes_are_refused(target, topology):
+    # Addends are flattened before they are compared.
+    text = "input 1 has invalid size: got 4, but expected 12"
+    refused(_reduce(dense(), dense((4, 1))), target, topology, ValueError, text)

@@ -1,0 +1,131 @@
+"""functions.Scatter: chunks of one tensor, with gradients."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.refusals import refused
+from spec_tests.comm.streams import current_places
+from spec_tests.outcome import cotangent
+from spec_tests.strategies.calls import ApplyCall, At
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
+
+TWO = [At(0), At(1)]
+
+
+def _scatter(tensor, devices=TWO, sizes=None, dim=0):
+    return ApplyCall("Scatter", (devices, sizes, dim), (tensor,))
+
+
+@clause("functions.scatter.chunks")
+@given(call=scatter_applies())
+def test_chunks_are_consecutive_slices(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("functions.scatter.chunks")
+@given(call=cpu_scatter_applies())
+def test_a_tensor_on_the_cpu_is_scattered_alike(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("functions.scatter.gradient-joined")
+@given(call=scatter_applies(dtypes=(*FLOATS, *COMPLEX), grads=(True,)))
+def test_the_gradient_joins_those_of_the_chunks(target, topology, call):
+    inputs = call.inputs(topology)
+    dim = call.settings[2]
+    chunks = call.run(target, inputs)
+    slopes = [cotangent(chunk) for chunk in chunks]
+    (found,) = torch.autograd.grad(chunks, inputs["tensors"], slopes)
+    assert found.device == inputs["tensors"][0].device
+    checks.same(found, torch.cat([slope.cpu() for slope in slopes], dim), call)
+
+
+@clause("functions.scatter.gradient-of-unused-chunks")
+@pytest.mark.parametrize("used", range(3), ids="chunk={}".format)
+def test_a_chunk_that_is_not_used_has_a_zero_gradient(target, topology, used):
+    tensor = torch.ones((3, 2), device=topology.device(0), requires_grad=True)
+    chunks = target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
+    (found,) = torch.autograd.grad(chunks[used].sum(), tensor)
+    assert found.sum(dim=1).tolist() == [2.0 * (row == used) for row in range(3)]
+
+
+@clause("functions.scatter.own-device-views")
+def test_a_chunk_on_the_device_of_the_input_writes_through(target, topology):
+    tensor = counting((4, 2), torch.float32, topology.device(0))
+    first, second = target.functions.Scatter.apply([topology.device(0)] * 2, None, 0, tensor)
+    second.fill_(-1)
+    assert tensor[2:].tolist() == [[-1, -1]] * 2
+    assert first._version == second._version == tensor._version > 0
+
+
+@clause("functions.scatter.views-refuse-in-place")
+def test_a_chunk_that_is_part_of_the_graph_refuses_in_place_writes(target, topology):
+    tensor = torch.ones((4, 3), device=topology.device(0), requires_grad=True)
+    chunk, _ = target.functions.Scatter.apply([topology.device(0)] * 2, None, 0, tensor)
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        chunk.zero_()
+
+
+@clause("functions.scatter.streams-restored")
+def test_device_and_streams_are_the_callers_afterwards(target, topology):
+    tensor = counting((6, 2), torch.float32, torch.device("cpu"))
+    before = current_places(topology)
+    target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
+    assert current_places(topology) == before
+
+
+@clause("functions.scatter.current-device")
+def test_a_device_without_index_is_the_current_one(target, topology):
+    tensor = counting((4, 2), torch.float32, topology.device(0))
+    with torch.accelerator.device_index(topology.device(1).index):
+        devices = [topology.accelerator, torch.device(topology.accelerator)]
+        chunks = target.functions.Scatter.apply(devices, None, 0, tensor)
+    assert [chunk.device for chunk in chunks] == [topology.device(1)] * 2
+
+
+@clause("functions.scatter.refuses-like-comm")
+@pytest.mark.parametrize(
+    ("sizes", "dim", "error", "text"),
+    [
+        (
+            [4],
+            0,
+            RuntimeError,
+            "Expected devices and chunk_sizes to be of same length, "
+            "but got len(devices) = 2 and len(chunk_sizes) = 1",
+        ),
+        (
+            [2, 1],
+            0,
+            RuntimeError,
+            "split_with_sizes expects split_sizes to sum exactly to 4 "
+            "(input tensor's size at dimension 0), but got split_sizes=[2, 1]",
+        ),
+        (
+            None,
+            2,
+            IndexError,
+            "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+        ),
+    ],
+    ids=["count", "total", "dimension"],
+)
+def test_wrong_sizes_and_dimensions_are_refused(target, topology, sizes, dim, error, text):
+    refused(_scatter(dense(), sizes=sizes, dim=dim), target, topology, error, text)
+
+
+@clause("functions.scatter.refuses-like-comm")
+def test_a_scalar_is_refused(target, topology):
+    text = "chunk expects at least a 1-dimensional tensor"
+    refused(_scatter(dense(())), target, topology, RuntimeError, text)
+
+
+@clause("functions.scatter.refuses-like-comm")
+def test_a_negative_ordinal_is_refused(target, topology):
+    text = "Expected non-negative device index, but got -1"
+    refused(_scatter(dense(), devices=[At(0), -1]), target, topology, RuntimeError, text)
