@@ -1,1 +1,25 @@
-"""Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator."""
+"""Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator.
+
+Names and signatures are those of ``torch.nn.parallel``; ``Whole`` and ``SplitAlong`` are new.
+"""
+
+from . import comm, functions, scatter_gather
+from ._markers import SplitAlong, Whole
+from .data_parallel import DataParallel, data_parallel
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter
+
+__all__ = [
+    "DataParallel",
+    "SplitAlong",
+    "Whole",
+    "comm",
+    "data_parallel",
+    "functions",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+    "scatter_gather",
+]

@@ -1,0 +1,211 @@
+"""One module on several devices: each computes a part of the batch.
+
+    scatter        the inputs are split, a chunk for each device
+    replicate      the module is copied to the devices that got a chunk
+    parallel_apply every replica computes its chunk
+    gather         the outputs are joined on one device
+
+Letters used in this file: ``N`` is the extent of an input along ``dim``, ``k`` the number of
+devices.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+from torch.autograd.profiler import record_function
+
+from ._arguments import Survey
+from ._chunks import check_weights
+from ._devices import CPU, DeviceLike, as_device_or_current
+from ._placement import Place, check_place, placement, warn_of_imbalance
+from ._transfers import send
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter_kwargs
+
+__all__ = ["DataParallel", "data_parallel"]
+
+T = TypeVar("T", bound=nn.Module)
+
+
+class DataParallel(nn.Module, Generic[T]):
+    """A module that computes each batch on several devices.
+
+    Its steps are the methods :meth:`scatter`, :meth:`replicate`, :meth:`parallel_apply` and
+    :meth:`gather`, which a subclass may override. Where there is no accelerator with several
+    devices, and the CPU is not asked for by name, it does nothing but call ``module``.
+
+    Args:
+        module: What to compute. With several devices it must be on the first of them when it
+            is called; with one it is moved there now.
+        device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
+            threads of their own. By default all devices of the accelerator.
+        output_device: Where the outputs are wanted, by default on the first device.
+        dim: The dimension along which inputs are split and outputs joined.
+        chunk_sizes: One size or weight for each device. They are the extents of the chunks
+            where they sum to ``N``; otherwise ``N`` is shared out in proportion.
+
+    Attributes:
+        module: The module.
+        device_ids: Ordinals, or CPU devices; empty where nothing is done.
+        output_device: An ordinal, or the CPU.
+        dim: As given.
+        src_device_obj: The first device.
+
+    Raises:
+        IndexError: ``device_ids`` is empty.
+        ValueError: The CPU is named beside other devices; there are not ``k`` chunk sizes, one
+            is negative or infinite, or all are 0.
+
+    Note:
+        What a replica writes to its attributes is lost with it, but buffers that the replica
+        on the first device changes in place are the module's own.
+    """
+
+    #: A class attribute, too, so that it need not be in a pickled state.
+    chunk_sizes: Sequence[float] | None = None
+
+    def __init__(
+        self,
+        module: T,
+        device_ids: Sequence[DeviceLike] | None = None,
+        output_device: DeviceLike | None = None,
+        dim: int = 0,
+        *,
+        chunk_sizes: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.device_ids: list[Place] = []
+        placed = placement(device_ids, output_device)
+        if placed is None:
+            return
+        self.dim = dim
+        self.device_ids, self.output_device, self.src_device_obj = placed
+        if chunk_sizes is not None:
+            check_weights(chunk_sizes, len(self.device_ids))
+            self.chunk_sizes = chunk_sizes
+        warn_of_imbalance(placed)
+        if len(self.device_ids) == 1:
+            self.module.to(self.src_device_obj)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute the module's outputs for the whole batch.
+
+        Args:
+            inputs: Positional arguments of the module. Tensors in them are split, unless
+                marked ``Whole``.
+            kwargs: Keyword arguments, likewise.
+
+        Returns:
+            What the module returns, its tensors joined on ``output_device``. With one device
+            the module is simply called, and its outputs are moved.
+
+        Raises:
+            RuntimeError: A parameter or buffer is not on the first device.
+            ValueError: Two tensors give different numbers of chunks.
+            Exception: A replica raised one; see :func:`parallel_apply`.
+        """
+        with record_function("DataParallel.forward"):
+            if not self.device_ids:
+                return self.module(*inputs, **kwargs)
+            check_place(self.module, self.src_device_obj)
+            given, named = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
+            if len(self.device_ids) == 1:
+                output = self.module(*given[0], **named[0])
+                return _moved(output, self.src_device_obj, self.output_device)
+            replicas = self.replicate(self.module, self.device_ids[: len(given)])
+            outputs = self.parallel_apply(replicas, given, named)
+            del replicas, given, named  # Their memory is free for the joined outputs.
+            return self.gather(outputs, self.output_device)
+
+    def scatter(
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        device_ids: Sequence[DeviceLike],
+    ) -> Any:
+        """Split the arguments, as ``scatter_kwargs`` does; a step to override."""
+        return scatter_kwargs(
+            inputs, kwargs, device_ids, dim=self.dim, chunk_sizes=self.chunk_sizes
+        )
+
+    def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
+        """Copy the module, detached where grad mode is off; a step to override."""
+        return replicate(module, device_ids, not torch.is_grad_enabled())
+
+    def parallel_apply(
+        self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
+    ) -> list[Any]:
+        """Call the replicas on the first devices, one each; a step to override."""
+        return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
+
+    def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
+        """Join the outputs, as the function ``gather`` does; a step to override."""
+        return gather(outputs, output_device, dim=self.dim)
+
+
+def data_parallel(
+    module: nn.Module,
+    inputs: Any,
+    device_ids: Sequence[DeviceLike] | None = None,
+    output_device: DeviceLike | None = None,
+    dim: int = 0,
+    module_kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Compute one batch on several devices; unlike DataParallel, never with detached replicas.
+
+    Args:
+        module: What to compute; its parameters and buffers are on the first device.
+        inputs: A tuple of positional arguments, or the one argument; None for no argument.
+        device_ids: As for :class:`DataParallel`.
+        output_device: As for :class:`DataParallel`.
+        dim: As for :class:`DataParallel`.
+        module_kwargs: Keyword arguments.
+
+    Returns:
+        What the module returns, its tensors joined on ``output_device``. With one device the
+        module is simply called, and its outputs are moved.
+
+    Raises:
+        RuntimeError: There is no accelerator, and the CPU is not asked for by name; a parameter
+            or buffer is not on the first device.
+        IndexError: ``device_ids`` is empty.
+        ValueError: The CPU is named beside other devices; two tensors give different numbers of
+            chunks.
+        Exception: A replica raised one; see :func:`parallel_apply`.
+    """
+    placed = placement(device_ids, output_device)
+    if placed is None:
+        raise RuntimeError("device type could not be determined")
+    check_place(module, placed.source)
+    if not isinstance(inputs, tuple):
+        inputs = () if inputs is None else (inputs,)
+    given, named = _with_work(*scatter_kwargs(inputs, module_kwargs, placed.device_ids, dim))
+    if len(placed.device_ids) == 1:
+        output = module(*given[0], **named[0])
+        return _moved(output, placed.source, placed.output_device)
+    used = placed.device_ids[: len(given)]
+    outputs = parallel_apply(replicate(module, used), given, named, used)
+    del given, named  # Their memory is free for the joined outputs.
+    return gather(outputs, placed.output_device, dim)
+
+
+def _with_work(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    """Let one replica run without arguments where nothing was scattered."""
+    return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
+
+
+def _moved(output: Any, source: torch.device, target: Place) -> Any:
+    """Move the tensors in nested ``output`` that are on ``source`` to ``target``."""
+    device = CPU if target == -1 else as_device_or_current(target)
+    if device == source:
+        return output
+    survey = Survey()
+    root = survey.take(output, None, "output")
+    for leaf in survey.copied:
+        here = leaf.tensor.device == source
+        leaf.pieces = [send(leaf.tensor, device) if here else leaf.tensor]
+    return root.columns(1)[0]
