@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from spec_tests.cpp_front_end import modules
 from spec_tests.portrait import portrait
@@ -60,6 +60,32 @@ class Python:
 
         def call(inputs: Tensor, devices: Devices) -> Tensor:
             result: Tensor = self.target.data_parallel.data_parallel(module, inputs, devices)
+            return result
+
+        return Trainee(modules.tensors(module), call)
+
+
+@dataclass(frozen=True)
+class BucketEach:
+    """A target whose replicate reduces every parameter by itself, as C++ does."""
+
+    target: Target
+
+    def replicas(self, module: nn.Module, devices: Devices) -> list[nn.Module]:
+        """A replica a device; the smallest buffer holds one parameter."""
+        found: list[nn.Module] = self.target.replicate.replicate(module, devices, buffer_size=1)
+        return found
+
+    def trainee(self, kind: str, seed: int, device: torch.device) -> Trainee:
+        """See `System`."""
+        module = modules.python_twin(kind, seed, device)
+
+        def call(inputs: Tensor, devices: Devices) -> Tensor:
+            chunks = self.target.scatter_gather.scatter(inputs, devices)
+            used = devices[: len(chunks)]
+            replicas = self.replicas(module, used)
+            outputs = self.target.parallel_apply.parallel_apply(replicas, chunks, devices=used)
+            result: Tensor = self.target.scatter_gather.gather(outputs, devices[0])
             return result
 
         return Trainee(modules.tensors(module), call)

@@ -26,7 +26,9 @@ def grad(tensor):
 
 
 def sparse(count):
-    return torch.sparse_coo_tensor(torch.arange(count)[None], torch.ones(count), (9,))
+    return torch.sparse_coo_tensor(
+        torch.arange(count)[None], torch.ones(count), (9,), check_invariants=True
+    )
 
 
 # Each call is a function of two devices, equal or not, and their ordinals.
