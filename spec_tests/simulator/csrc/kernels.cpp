@@ -3,7 +3,6 @@
 #include "sim.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
@@ -85,68 +84,6 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return host_view(self).item();
 }
 
-const at::Tensor& resize_(
-    const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
-  auto* impl = self.unsafeGetTensorImpl();
-  const auto nbytes = at::detail::computeStorageNbytesContiguous(
-      size, self.itemsize(), static_cast<size_t>(self.storage_offset()));
-  if (nbytes > self.storage().nbytes()) {
-    resize_storage(self.storage().unsafeGetStorageImpl(), nbytes);
-  }
-  impl->set_sizes_contiguous(size);
-  if (format) {
-    impl->empty_tensor_restride(*format);
-  }
-  return self;
-}
-
-at::Tensor& set_storage_and_view(
-    at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size,
-    c10::IntArrayRef stride) {
-  TORCH_CHECK(
-      source.device() == self.device(),
-      "Expected all tensors to be on the same device, but found at least two devices, ",
-      self.device(), " and ", source.device(), "!");
-  at::native::checkSetStorage(self, source, offset, size, stride);
-  const auto nbytes = stride.data() == nullptr
-      ? at::detail::computeStorageNbytesContiguous(size, self.itemsize(), offset)
-      : at::detail::computeStorageNbytes(size, stride, self.itemsize(), offset);
-  if (nbytes > source.nbytes()) {
-    resize_storage(source.unsafeGetStorageImpl(), nbytes);
-  }
-  auto* impl = self.unsafeGetTensorImpl();
-  impl->set_storage_offset(offset);
-  if (stride.data() == nullptr) {
-    impl->set_sizes_contiguous(size);
-  } else {
-    impl->set_sizes_and_strides(size, stride);
-  }
-  return self;
-}
-
-at::Tensor& set_source_storage_offset(
-    at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size,
-    c10::IntArrayRef stride) {
-  return set_storage_and_view(self, std::move(source), offset, size, stride);
-}
-
-at::Tensor& set_source_storage(at::Tensor& self, c10::Storage source) {
-  const auto elements = static_cast<int64_t>(source.nbytes() / self.itemsize());
-  return set_storage_and_view(self, std::move(source), 0, elements, {});
-}
-
-at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
-  return set_storage_and_view(
-      self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
-}
-
-at::Tensor& set_to_nothing(at::Tensor& self) {
-  c10::Storage storage(
-      c10::Storage::use_byte_size_t(), 0, allocate_on(self.device().index(), 0), allocator(),
-      /*resizable=*/true);
-  return set_storage_and_view(self, std::move(storage), 0, {0}, {});
-}
-
 void record_stream(at::Tensor& self, c10::Stream stream) {
   check_usable(self.device().index());
   TORCH_CHECK(
@@ -164,6 +101,14 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return (plain(self) && plain(from)) || (sparse(self) && sparse(from));
 }
 
+at::Tensor& copy_sparse_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  TORCH_CHECK(
+      self.is_sparse() && from.is_sparse(),
+      "copy_() between dense and sparse Tensors is not implemented! Found self type = ",
+      self.toString(), " and src type = ", from.toString());
+  return at::native::copy_sparse_(self, from, non_blocking);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -173,11 +118,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);
-  m.impl("resize_", &resize_);
-  m.impl("set_.source_Storage", &set_source_storage);
-  m.impl("set_.source_Storage_storage_offset", &set_source_storage_offset);
-  m.impl("set_.source_Tensor", &set_source_tensor);
-  m.impl("set_", &set_to_nothing);
   m.impl("record_stream", &record_stream);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
@@ -189,6 +129,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  m.impl("copy_", &copy_sparse_);
   m.impl("copy_sparse_to_sparse_", &at::native::copy_sparse_);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }

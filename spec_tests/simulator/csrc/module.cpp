@@ -6,6 +6,7 @@
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   sim::register_runtime();
+  sim::register_fallbacks();
   m.def("start", &sim::start);
   m.def("device_count", &sim::device_count);
   m.def("current_device", [] { return static_cast<int>(sim::current_device()); });

@@ -40,7 +40,10 @@ at::Generator make_generator(c10::DeviceIndex index);
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator host_generator(const at::Generator& generator);
 
-// fallback.cpp: a CPU tensor over the memory of a `sim` tensor, for use within one kernel.
+// host_views.cpp: a CPU tensor over the memory of a `sim` tensor, for use within one kernel.
 at::Tensor host_view(const at::Tensor& tensor);
+
+// fallback.cpp: the CPU's kernel for every operator that has none of its own.
+void register_fallbacks();
 
 }  // namespace sim

@@ -1,0 +1,234 @@
+#include "host_views.h"
+
+#include <ATen/SparseTensorImpl.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <cstring>
+
+namespace sim {
+namespace {
+
+using c10::DispatchKey;
+using c10::Storage;
+using c10::StorageImpl;
+using c10::TensorImpl;
+
+void release_storage(void* context) {
+  delete static_cast<Storage*>(context);
+}
+
+// A CPU storage over the memory of a sim storage, which it keeps alive.
+Storage host_storage(const Storage& storage) {
+  auto* keep = new Storage(storage);
+  void* data = const_cast<void*>(storage.data());
+  return Storage(
+      Storage::use_byte_size_t(), storage.nbytes(),
+      c10::DataPtr(data, keep, &release_storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+      /*resizable=*/true);
+}
+
+// A strided tensor with the metadata of `like`, over another storage of another device.
+at::Tensor same_view(const at::Tensor& like, Storage storage, DispatchKey key) {
+  auto tensor = at::detail::make_tensor<TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) {
+    impl->set_wrapped_number(true);
+  }
+  impl->_set_conj(like.is_conj());
+  impl->_set_neg(like.is_neg());
+  return tensor;
+}
+
+at::SparseTensorImpl* sparse_impl(const at::Tensor& tensor) {
+  return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
+}
+
+void set_sparse(
+    const at::Tensor& tensor, const at::Tensor& like, const at::Tensor& indices,
+    const at::Tensor& values) {
+  const auto* from = sparse_impl(like);
+  auto* impl = sparse_impl(tensor);
+  impl->raw_resize_(from->sparse_dim(), from->dense_dim(), like.sizes());
+  impl->set_indices_and_values_unsafe(indices, values);
+  impl->set_coalesced(from->coalesced());
+}
+
+at::Tensor make_sparse(
+    const at::Tensor& like, const at::Tensor& indices, const at::Tensor& values, DispatchKey key) {
+  // The constructor allocates, and the device of what it allocates is the tensor's for good.
+  const c10::OptionalDeviceGuard guard(values.device());
+  auto tensor =
+      at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
+  set_sparse(tensor, like, indices, values);
+  return tensor;
+}
+
+bool is_strided(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested();
+}
+
+}  // namespace
+
+at::Tensor host_view(const at::Tensor& tensor) {
+  return is_sim(tensor) ? same_view(tensor, host_storage(tensor.storage()), DispatchKey::CPU)
+                        : tensor;
+}
+
+void HostViews::check_supported(const at::Tensor& tensor) const {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_strided(tensor) || tensor.is_sparse(), operator_, " is not implemented for ",
+      tensor.toString(), " on the sim device");
+}
+
+at::Tensor HostViews::to_host(const at::Tensor& tensor) {
+  if (!is_sim(tensor)) {
+    return tensor;
+  }
+  const auto known = host_of_.find(tensor.unsafeGetTensorImpl());
+  if (known != host_of_.end()) {
+    return known->second;
+  }
+  auto host = tensor.is_sparse()
+      ? sparse_to_host(tensor)
+      : same_view(tensor, to_host(tensor.storage()), DispatchKey::CPU);
+  host_of_.emplace(tensor.unsafeGetTensorImpl(), host);
+  device_of_.emplace(host.unsafeGetTensorImpl(), tensor);
+  arguments_.push_back({tensor, host});
+  return host;
+}
+
+at::Tensor HostViews::sparse_to_host(const at::Tensor& tensor) {
+  const auto* impl = sparse_impl(tensor);
+  return make_sparse(
+      tensor, to_host(impl->indices()), to_host(impl->values()), DispatchKey::SparseCPU);
+}
+
+Storage HostViews::to_host(const Storage& storage) {
+  auto& host = host_storage_of_[storage.unsafeGetStorageImpl()];
+  if (!host) {
+    host = host_storage(storage);
+    remember(host, storage);
+  }
+  return host;
+}
+
+void HostViews::remember(const Storage& host, const Storage& device) {
+  known_[host.unsafeGetStorageImpl()] = {device, host.data_ptr().get_context(), host};
+}
+
+void HostViews::update_arguments() {
+  for (const auto& pair : arguments_) {
+    pair.device.is_sparse() ? update_sparse(pair) : update_strided(pair);
+  }
+}
+
+void HostViews::update_strided(const Pair& pair) {
+  const auto& [device, host] = pair;
+  auto* impl = device.unsafeGetTensorImpl();
+  auto storage = to_device(host.storage(), /*adoptable=*/true);
+  if (!storage.is_alias_of(device.storage())) {
+    impl->set_storage_keep_dtype(std::move(storage));
+  }
+  if (host.sizes() != device.sizes() || host.strides() != device.strides() ||
+      host.storage_offset() != device.storage_offset()) {
+    impl->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+  }
+  impl->_set_conj(host.is_conj());
+  impl->_set_neg(host.is_neg());
+}
+
+void HostViews::update_sparse(const Pair& pair) {
+  const auto* before = sparse_impl(pair.device);
+  const auto* after = sparse_impl(pair.host);
+  const auto indices = to_device(after->indices());
+  const auto values = to_device(after->values());
+  if (!indices.is_same(before->indices()) || !values.is_same(before->values()) ||
+      pair.device.sizes() != pair.host.sizes() || before->coalesced() != after->coalesced() ||
+      before->sparse_dim() != after->sparse_dim()) {
+    set_sparse(pair.device, pair.host, indices, values);
+  }
+}
+
+void HostViews::count_owner(const at::Tensor& result) {
+  if (result.defined() && result.has_storage() &&
+      counted_.insert(result.unsafeGetTensorImpl()).second) {
+    ++owners_[result.storage().unsafeGetStorageImpl()];
+  }
+}
+
+bool HostViews::is_sole_owner(const at::Tensor& host) const {
+  const auto owners = owners_.find(host.storage().unsafeGetStorageImpl());
+  return owners != owners_.end() && host.storage().use_count() <= owners->second &&
+      host.use_count() == 1;
+}
+
+at::Tensor HostViews::to_device(const at::Tensor& result) {
+  if (!result.defined()) {
+    return result;
+  }
+  const auto known = device_of_.find(result.unsafeGetTensorImpl());
+  if (known != device_of_.end()) {
+    return known->second;
+  }
+  check_supported(result);
+  auto tensor = result.is_sparse()
+      ? sparse_to_device(result)
+      : same_view(result, to_device(result.storage(), is_sole_owner(result)),
+                  DispatchKey::PrivateUse1);
+  device_of_.emplace(result.unsafeGetTensorImpl(), tensor);
+  results_.push_back(result);
+  return tensor;
+}
+
+at::Tensor HostViews::sparse_to_device(const at::Tensor& host) {
+  const auto* impl = sparse_impl(host);
+  return make_sparse(
+      host, to_device(impl->indices()), to_device(impl->values()), DispatchKey::SparsePrivateUse1);
+}
+
+Storage HostViews::to_device(const Storage& host, bool adoptable) {
+  auto* impl = host.unsafeGetStorageImpl();
+  const auto known = known_.find(impl);
+  if (known != known_.end()) {
+    take_over_resized(impl, known->second.device);
+    return known->second.device;
+  }
+  const auto nbytes = host.nbytes();
+  Storage storage(
+      Storage::use_byte_size_t(), nbytes, memory_to_device(impl, adoptable), allocator(),
+      /*resizable=*/true);
+  remember(host, storage);
+  return storage;
+}
+
+// The CPU kernel gave a storage new memory: the sim storage gets it too.
+void HostViews::take_over_resized(StorageImpl* host, const Storage& storage) {
+  auto& known = known_[host];
+  if (host->data_ptr().get_context() == known.memory) {
+    return;
+  }
+  const auto nbytes = host->nbytes();
+  auto* impl = storage.unsafeGetStorageImpl();
+  impl->set_data_ptr_noswap(memory_to_device(host, /*adoptable=*/true));
+  impl->set_nbytes(nbytes);
+  known.memory = host->data_ptr().get_context();
+}
+
+c10::DataPtr HostViews::memory_to_device(StorageImpl* host, bool adoptable) const {
+  const auto nbytes = host->nbytes();
+  if (adoptable && nbytes > 0 &&
+      host->data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter()) {
+    auto taken = host->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+    return adopt(std::move(taken), nbytes, device_->index());
+  }
+  auto memory = allocate_on(device_->index(), nbytes);
+  if (nbytes > 0) {
+    std::memcpy(memory.get(), host->data(), nbytes);
+  }
+  return memory;
+}
+
+}  // namespace sim
