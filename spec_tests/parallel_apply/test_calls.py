@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -12,8 +13,15 @@ from spec_tests.clauses import clause
 from spec_tests.parallel_apply.running import run
 from spec_tests.parallel_apply.turns import PATIENCE
 from spec_tests.strategies import arguments
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
+
+
+class Place(nn.Module):
+    """Tells the current device."""
+
+    def forward(self):
+        return torch.accelerator.current_device_index()
 
 
 class InThread(nn.Module):
@@ -62,6 +70,32 @@ def test_none_stands_for_no_keyword_arguments(target, reference, topology, call)
 @given(call=apply_calls())
 def test_results_are_as_differentiable_as_the_modules(target, reference, topology, call):
     checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("parallel_apply.devices")
+@given(
+    devices=st.lists(
+        st.builds(At, st.integers(0, 3), st.sampled_from(["device", "ordinal", "text"])),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_devices_may_be_spelled_in_any_way(target, reference, topology, devices):
+    call = PublicCall(
+        "parallel_apply.parallel_apply",
+        {"modules": [Place()] * len(devices), "inputs": [()] * len(devices), "devices": devices},
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.no-such-device")
+@pytest.mark.parametrize("devices", [[99], [0, 99], [99, 0]], ids=str)
+def test_a_device_that_does_not_exist_fails_its_module(target, reference, topology, devices):
+    call = PublicCall(
+        "parallel_apply.parallel_apply",
+        {"modules": [Place()] * len(devices), "inputs": [()] * len(devices), "devices": devices},
+    )
+    checks.agree(call, target, reference, topology)
 
 
 @clause("parallel_apply.lengths")

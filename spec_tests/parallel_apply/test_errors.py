@@ -133,7 +133,7 @@ def test_the_text_tells_causes_and_contexts(target, reference, topology, call):
 def test_the_text_shows_the_line_that_failed(target, topology, call):
     with pytest.raises(ValueError) as caught:
         call.apply(target, ordinals(topology, call.slots))
-    assert "raise self.error.make(" in str(caught.value)
+    assert "raise self.raised" in str(caught.value)
 
 
 @clause("parallel_apply.errors.base-exception-of-one-module")

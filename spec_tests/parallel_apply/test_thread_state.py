@@ -7,6 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from spec_tests.clauses import clause
 from spec_tests.parallel_apply.modules import CHANGES, Meddling, lookers
@@ -35,6 +37,43 @@ class Flags(nn.Module):
             torch.is_anomaly_enabled(),
             torch.are_deterministic_algorithms_enabled(),
         )
+
+
+class Squaring(nn.Module):
+    """An operation that saves a tensor for backward."""
+
+    def forward(self, x):
+        return torch.square(x)
+
+
+class FunctionMode(TorchFunctionMode):
+    """Notes that a square was taken."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen += ["square"] * (function is torch.square)
+        return function(*args, **(kwargs or {}))
+
+
+class DispatchMode(TorchDispatchMode):
+    """Notes that a square was taken."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen += ["square"] * ("pow" in str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def saved_tensors_mode(seen):
+    return torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: seen.append("saved") or tensor, lambda tensor: tensor
+    )
 
 
 @contextmanager
@@ -89,6 +128,28 @@ def test_settings_of_the_process_hold_in_modules(target, topology, count):
     with shared_settings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
         found = run(target, topology, [Flags()] * count)
     assert found == [(torch.float64, True, True)] * count
+
+
+@clause("parallel_apply.state.modes-stay-behind")
+@pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
+@given(count=SEVERAL)
+def test_modes_of_the_caller_do_not_reach_several_modules(target, topology, mode, count):
+    seen = []
+    inputs = [torch.ones(1, device=device, requires_grad=True) for device in topology.take(count)]
+    devices = [x.device.index for x in inputs]
+    with mode(seen):
+        target.parallel_apply.parallel_apply([Squaring()] * count, inputs, devices=devices)
+    assert not seen
+
+
+@clause("parallel_apply.state.modes-stay-behind")
+@pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
+def test_modes_of_the_caller_hold_for_a_single_module(target, topology, mode):
+    seen = []
+    x = torch.ones(1, device=topology.device(0), requires_grad=True)
+    with mode(seen):
+        target.parallel_apply.parallel_apply([Squaring()], [x], devices=[x.device.index])
+    assert seen
 
 
 @clause("parallel_apply.state.caller-keeps-its-own")

@@ -23,6 +23,12 @@ class Turns:
         self._passed = 0
         self._changed = threading.Condition()
 
+    @property
+    def passed(self) -> int:
+        """How many threads have left their blocks."""
+        with self._changed:
+            return self._passed
+
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
         """Wait until all that come before ``number`` have left their blocks."""

@@ -164,3 +164,11 @@ def generated(
         slots=st.booleans(),
         printable=st.sampled_from(printable),
     )
+
+
+#: Exceptions of all builds.
+ANY_EXCEPTIONS = builtins([*TEXTUAL, ExceptionGroup, UnicodeDecodeError]) | generated(
+    printable=(True, False)
+)
+#: What no ``except Exception`` catches.
+BASE_EXCEPTIONS = builtins([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])

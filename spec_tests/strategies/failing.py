@@ -1,6 +1,6 @@
 """Calls of parallel_apply in which some modules raise."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,14 @@ class Failing(nn.Module):
         self.number = number
         self.turns = turns
         self.error = error
+        self.raised: BaseException | None = None
 
     def forward(self) -> int:
         """The number."""
         with self.turns.turn(self.number):
             if self.error is not None:
-                raise self.error.make(f"failure of module {self.number}")
+                self.raised = self.error.make(f"failure of module {self.number}")
+                raise self.raised
         return self.number
 
 
@@ -96,8 +98,7 @@ class FailingCall:
 
     def apply(self, target: Target, devices: list[int]) -> Any:
         """What the call returns; what it raises is let through."""
-        inputs: list[tuple[()]] = [()] * len(self.slots)
-        return target.parallel_apply.parallel_apply(self.modules(), inputs, devices=devices)
+        return _apply(target, self.modules(), devices)
 
     def __repr__(self) -> str:
         errors = "; ".join(f"module {number} raises {e}" for number, e in self.errors.items())
@@ -118,6 +119,23 @@ class ChainingCall(FailingCall):
     def modules(self) -> list[nn.Module]:
         """Fresh modules."""
         return [Chaining(link) for link in self.links]
+
+
+def caught(
+    call: FailingCall, target: Target, topology: Topology
+) -> tuple[BaseException, list[Failing]]:
+    """The exception of a call, of whatever kind, and the modules of the call."""
+    modules = call.modules()
+    try:
+        _apply(target, modules, ordinals(topology, call.slots))
+    except BaseException as error:
+        return error, modules
+    raise AssertionError(f"no exception came of the call\n  {call!r}")
+
+
+def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> Any:
+    inputs: list[tuple[()]] = [()] * len(modules)
+    return target.parallel_apply.parallel_apply(modules, inputs, devices=devices)
 
 
 def raised(error: BaseException) -> Raised:

@@ -1,0 +1,184 @@
+"""Where the exceptions of parallel_apply's modules get lost or unreadable: PA-3 to PA-6."""
+
+import traceback
+import weakref
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.leftovers import (
+    is_all_gone,
+    no_garbage_collection,
+    no_thread_reports,
+)
+from spec_tests.strategies.exceptions import (
+    ANY_EXCEPTIONS,
+    BASE_EXCEPTIONS,
+    ExceptionSpec,
+    builtins,
+    generated,
+)
+from spec_tests.strategies.failing import FailingCall, caught, failing_calls
+from spec_tests.strategies.parallel_apply import ordinals
+
+INTERRUPTED = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
+GROUPED = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
+NAMED = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
+SUB_KEY = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
+PLAIN = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
+
+
+class Holding(nn.Module):
+    """Makes a tensor, then raises an exception."""
+
+    def __init__(self, error, made):
+        super().__init__()
+        self.error = error
+        self.made = made
+
+    def forward(self, x):
+        doubled = x * 2
+        self.made.append(weakref.ref(doubled))
+        raise self.error.make("failure")
+
+
+def apply_holding(target, topology, errors, made):
+    modules = [Holding(error, made) for error in errors]
+    inputs = [torch.ones(2, device=device) for device in topology.take(len(errors))]
+    made += map(weakref.ref, (*modules, *inputs))
+    target.parallel_apply.parallel_apply(
+        modules, inputs, devices=ordinals(topology, range(len(errors)))
+    )
+
+
+def held_after_failing(target, topology, errors):
+    made = []
+    try:
+        apply_holding(target, topology, errors, made)
+    except Exception:
+        return made
+    return pytest.fail("no exception was raised")
+
+
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@example(call=INTERRUPTED)
+@given(call=failing_calls(BASE_EXCEPTIONS))
+def test_a_base_exception_is_raised_as_itself(target, topology, call):
+    with no_thread_reports():
+        found, modules = caught(call, target, topology)
+    assert found is modules[min(call.errors)].raised
+
+
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@example(call=INTERRUPTED)
+@given(call=failing_calls(BASE_EXCEPTIONS))
+def test_a_base_exception_is_raised_when_all_modules_have_ended(target, topology, call):
+    with no_thread_reports():
+        found, modules = caught(call, target, topology)
+    assert isinstance(found, call.errors[min(call.errors)].base)
+    assert modules[0].turns.passed == len(modules)
+
+
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@given(kind=st.sampled_from([KeyboardInterrupt, GeneratorExit, BaseException]))
+def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, kind):
+    call = FailingCall({1: ExceptionSpec(kind)}, (0, 1), (0, 1))
+    with no_thread_reports():
+        found, _ = caught(call, reference, topology)
+    assert repr(found) == "KeyError(1)"
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=GROUPED)
+@example(call=NAMED)
+@given(call=failing_calls(ANY_EXCEPTIONS))
+def test_every_exception_tells_text_replica_and_device(target, topology, call):
+    found, modules = caught(call, target, topology)
+    printed = "".join(traceback.format_exception(found))
+    first = min(call.errors)
+    device = topology.device(call.slots[first]).index
+    original = traceback.format_exception_only(modules[first].raised)[0].strip(" |+\n")
+    assert f"in replica {first} on device {device}" in printed
+    assert original in printed
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=NAMED)
+@given(
+    call=failing_calls(
+        generated(
+            constructors=("inherited", "message"), messages=("class", "property", "slot", "absent")
+        )
+        | builtins([ExceptionGroup])
+    )
+)
+def test_a_class_that_takes_a_text_is_kept(target, topology, call):
+    found, modules = caught(call, target, topology)
+    assert type(found) is type(modules[min(call.errors)].raised)
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=FailingCall({0: ExceptionSpec(Exception, "two", "class")}, (0,), (0,)))
+@given(call=failing_calls(generated(constructors=("two", "keyword", "nothing", "picky"))))
+def test_a_class_that_takes_no_text_becomes_a_runtime_error(target, topology, call):
+    found, _ = caught(call, target, topology)
+    assert type(found) is RuntimeError
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@pytest.mark.parametrize("call", [GROUPED, NAMED], ids=["group", "message attribute"])
+def test_reference_loses_classes_with_a_message_attribute(reference, topology, call):
+    found, _ = caught(call, reference, topology)
+    assert type(found) is TypeError
+    assert "failure of module 0" not in str(found)
+
+
+@clause("divergences.PA-5.key-error-subclasses-are-readable")
+@example(call=SUB_KEY)
+@given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited", "message"))))
+def test_the_text_of_a_key_error_subclass_has_real_newlines(target, topology, call):
+    found, _ = caught(call, target, topology)
+    first = min(call.errors)
+    assert str(found).startswith(f"Caught Generated in replica {first} on device ")
+    assert "\nOriginal Traceback" in str(found)
+
+
+@clause("divergences.PA-5.key-error-subclasses-are-readable")
+def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topology):
+    found, _ = caught(SUB_KEY, reference, topology)
+    assert r"\nOriginal Traceback" in str(found)
+
+
+@clause("divergences.PA-6.the-original-is-the-cause")
+@example(call=PLAIN)
+@given(call=failing_calls(ANY_EXCEPTIONS))
+def test_the_original_exception_is_the_cause(target, topology, call):
+    found, modules = caught(call, target, topology)
+    assert found.__cause__ is modules[min(call.errors)].raised
+
+
+@clause("divergences.PA-6.the-original-is-the-cause")
+def test_reference_has_no_cause(reference, topology):
+    found, _ = caught(PLAIN, reference, topology)
+    assert found.__cause__ is None
+
+
+@clause("divergences.PA-6.nothing-outlives-the-handler")
+@example(errors=[ExceptionSpec(ValueError)])
+@given(errors=st.lists(ANY_EXCEPTIONS, min_size=1, max_size=4))
+def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
+    with no_garbage_collection():
+        references = held_after_failing(target, topology, errors)
+        assert len(references) == 3 * len(errors)
+        assert is_all_gone(references)
+
+
+@clause("divergences.PA-6.nothing-outlives-the-handler")
+def test_reference_leaves_a_cycle_through_the_callers_frames(reference, topology):
+    with no_garbage_collection():
+        references = held_after_failing(reference, topology, [ExceptionSpec(ValueError)])
+        assert [reference() is None for reference in references] == [False, False, True]

@@ -1,0 +1,159 @@
+"""Where the state of the caller's thread does not reach parallel_apply's modules.
+
+PA-1 autocast, PA-2 inference mode, PA-7 devices that are not given, PA-8 context variables and
+the default device.
+"""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.modules import lookers
+from spec_tests.parallel_apply.running import run
+from spec_tests.strategies.thread_state import (
+    CURRENT,
+    Autocast,
+    ThreadState,
+    autocasts,
+    sights,
+    thread_states,
+)
+
+COUNTS = st.integers(1, 4)
+BFLOAT16 = ThreadState(autocast=Autocast(torch.bfloat16, cache=False))
+CPU_AUTOCAST = ThreadState(cpu_autocast=Autocast(torch.float16))
+INFERENCE = ThreadState(inference=True)
+IN_CONTEXT = ThreadState(word="set")
+ON_DEVICE = ThreadState(default_slot=1)
+
+
+class Place(nn.Module):
+    """Tells the current device."""
+
+    def forward(self, *_, **__):
+        return torch.accelerator.current_device_index()
+
+
+class Multiplying(nn.Module):
+    """A matrix product: autocast changes its dtype."""
+
+    def forward(self, x):
+        return (x @ x).dtype
+
+
+class IsInference(nn.Module):
+    """Tells whether a tensor that it makes is an inference tensor."""
+
+    def forward(self, x):
+        return (x + 1).is_inference()
+
+
+def seen_and_expected(target, topology, state, count):
+    with state.entered(topology):
+        expected = sights(topology.take(count))
+        return run(target, topology, lookers(topology, count)), expected
+
+
+def apply_to_squares(target, topology, module):
+    inputs = [torch.ones(2, 2, device=device) for device in topology.take(2)]
+    ordinals = [x.device.index for x in inputs]
+    return target.parallel_apply.parallel_apply([module] * 2, inputs, devices=ordinals)
+
+
+@clause("divergences.PA-1.autocast-reaches-the-modules")
+@example(state=BFLOAT16, count=2)
+@example(state=CPU_AUTOCAST, count=2)
+@given(state=autocasts(), count=COUNTS)
+def test_modules_have_the_callers_autocast(target, topology, state, count):
+    seen, expected = seen_and_expected(target, topology, state, count)
+    assert seen == expected
+
+
+@clause("divergences.PA-1.autocast-reaches-the-modules")
+def test_modules_compute_in_the_callers_dtype(target, topology):
+    with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
+        assert apply_to_squares(target, topology, Multiplying()) == [torch.bfloat16] * 2
+
+
+@clause("divergences.PA-1.autocast-reaches-the-modules")
+def test_reference_drops_the_autocast_dtype(reference, topology):
+    with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
+        assert torch.bfloat16 not in apply_to_squares(reference, topology, Multiplying())
+
+
+@clause("divergences.PA-2.inference-mode-reaches-the-modules")
+@example(count=2)
+@given(count=COUNTS)
+def test_modules_run_in_the_callers_inference_mode(target, topology, count):
+    seen, expected = seen_and_expected(target, topology, INFERENCE, count)
+    assert seen == expected
+
+
+@clause("divergences.PA-2.inference-mode-reaches-the-modules")
+def test_modules_make_inference_tensors_in_inference_mode(target, topology):
+    with torch.inference_mode():
+        assert apply_to_squares(target, topology, IsInference()) == [True, True]
+
+
+@clause("divergences.PA-2.inference-mode-reaches-the-modules")
+def test_reference_makes_no_inference_tensors(reference, topology):
+    with torch.inference_mode():
+        assert apply_to_squares(reference, topology, IsInference()) == [False, False]
+
+
+@clause("divergences.PA-7.devices-follow-the-inputs")
+@pytest.mark.parametrize("keywords", [False, True], ids="keywords={}".format)
+def test_a_module_without_device_runs_where_its_first_tensor_is(target, topology, keywords):
+    topology.require(distinct=2)
+    tensors = [torch.ones(1, device=topology.device(slot)) for slot in (1, 0, 1)]
+    inputs = [() if keywords else [None, {"x": [tensor]}] for tensor in tensors]
+    named = [{"x": tensor} if keywords else {} for tensor in tensors]
+    found = target.parallel_apply.parallel_apply([Place()] * 3, inputs, named)
+    assert found == [tensor.device.index for tensor in tensors]
+
+
+@clause("divergences.PA-7.devices-follow-the-inputs")
+def test_a_module_without_device_and_tensor_is_refused(target, topology):
+    inputs = [torch.ones(1, device=topology.device(0)), "no tensor"]
+    with pytest.raises(ValueError, match="replica 1"):
+        target.parallel_apply.parallel_apply([Place()] * 2, inputs)
+
+
+@clause("divergences.PA-7.devices-follow-the-inputs")
+def test_reference_runs_modules_without_device_on_the_current_one(reference, topology):
+    topology.require(distinct=2)
+    inputs = [torch.ones(1, device=topology.device(1)), "no tensor"]
+    found = reference.parallel_apply.parallel_apply([Place()] * 2, inputs)
+    assert found == [torch.accelerator.current_device_index()] * 2
+
+
+@clause("divergences.PA-8.context-reaches-the-modules")
+@example(state=IN_CONTEXT, count=2)
+@example(state=ON_DEVICE, count=2)
+@example(state=ThreadState(default_slot=CURRENT), count=2)
+@given(state=thread_states(), count=COUNTS)
+def test_modules_see_the_whole_state_of_the_caller(target, topology, state, count):
+    seen, expected = seen_and_expected(target, topology, state, count)
+    assert seen == expected
+
+
+@clause("divergences.PA-8.context-reaches-the-modules")
+@example(state=IN_CONTEXT, count=2)
+@given(state=thread_states(), count=COUNTS)
+def test_the_next_call_sees_nothing_of_the_state(target, topology, state, count):
+    plain = sights(topology.take(count))
+    seen, expected = seen_and_expected(target, topology, state, count)
+    assert seen == expected
+    assert run(target, topology, lookers(topology, count)) == plain
+
+
+@clause("divergences.PA-8.context-reaches-the-modules")
+@pytest.mark.parametrize("state", [IN_CONTEXT, ON_DEVICE], ids=repr)
+def test_reference_does_not_hand_on_context_and_default_device(reference, topology, state):
+    plain = sights(topology.take(2))
+    seen, expected = seen_and_expected(reference, topology, state, 2)
+    assert seen == plain
+    assert seen != expected
