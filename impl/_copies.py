@@ -26,6 +26,8 @@ __all__ = ["copies", "detached_copies"]
 
 _Rows = list[list[Tensor]]
 
+_YOUNGEST = 2**63 - 1
+
 
 def copies(
     tensors: Sequence[Tensor],
@@ -118,6 +120,9 @@ def _node_rows(
             # a later in-place change, even under no_grad, is an error (pytorch/pytorch#37246).
             # Each is a plain view of one tensor.
             torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
+    # Of the nodes that are ready autograd takes the youngest. This one, older than all that use
+    # it, would wait for the end of the first replica's backward with all gradients in hand.
+    outputs[-1].grad_fn._set_sequence_nr(_YOUNGEST)
     return rows
 
 
@@ -173,7 +178,7 @@ def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None
 
 
 def _views(bucket: Sequence[Tensor]) -> list[Tensor]:
-    if torch.is_grad_enabled():
+    if bucket[0].requires_grad and torch.is_grad_enabled():
         return [tensor.view_as(tensor) for tensor in bucket]
     # A view of a leaf says that it requires grad even where none is recorded.
     return [tensor.detach() for tensor in bucket]

@@ -4,6 +4,7 @@ The one module that asks what kind a device is. "The accelerator" is the device 
 ``torch.accelerator`` reports at the time of the call; a bare integer is one of its ordinals.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -18,10 +19,10 @@ __all__ = [
     "as_device_or_current",
     "current_device",
     "current_stream",
+    "current_streams",
     "device_at",
     "device_index",
     "is_cpu",
-    "on_accelerator",
     "side_stream",
     "use_device",
     "use_stream",
@@ -54,11 +55,6 @@ def is_cpu(device: DeviceLike | None) -> bool:
     if isinstance(device, str):
         device = torch.device(device)
     return isinstance(device, torch.device) and device.type == "cpu"
-
-
-def on_accelerator(tensor: torch.Tensor) -> bool:
-    """Tell whether ``tensor`` lives on the accelerator."""
-    return tensor.device.type == accelerator_type()
 
 
 def device_index(device: DeviceLike) -> int:
@@ -170,6 +166,22 @@ def use_stream(stream: torch.Stream) -> AbstractContextManager[object]:
 def current_stream(device: torch.device) -> torch.Stream:
     """Give the current stream of ``device``, a device of the accelerator."""
     return torch.accelerator.current_stream(device.index)
+
+
+def current_streams() -> list[torch.Stream]:
+    """List the current stream of each device of the accelerator, by ordinal."""
+    if accelerator_type() is None:
+        return []
+    return [*map(torch.accelerator.current_stream, range(torch.accelerator.device_count()))]
+
+
+def set_current_streams(streams: Sequence[torch.Stream]) -> None:
+    """Make each of ``streams`` its device's current one; the current device stays."""
+    current = torch.accelerator.current_device_index()
+    for stream, present in zip(streams, current_streams(), strict=True):
+        if stream != present:
+            torch.accelerator.set_stream(stream)
+    torch.accelerator.set_device_index(current)
 
 
 @cache

@@ -1,0 +1,243 @@
+"""impl._copies: copies for replicas, and the way of their gradients back."""
+
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
+
+from impl._copies import copies, detached_copies
+
+BOTH = pytest.mark.parametrize("copy", [copies, detached_copies], ids=["attached", "detached"])
+
+
+def leaf(device, *values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, device=device).requires_grad_()
+
+
+def memory(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+
+def distinct(topology, count):
+    topology.require(distinct=count)
+    return list(dict.fromkeys(topology.devices))[:count]
+
+
+def backward(rows, weights):
+    """Send the gradient ``weights[slot]`` back through each first tensor."""
+    firsts = [row[0] for row in rows]
+    grads = [torch.full_like(first, weight) for first, weight in zip(firsts, weights, strict=True)]
+    torch.autograd.backward(firsts, grads)
+
+
+@BOTH
+def test_each_device_gets_the_values_in_order(topology, copy):
+    sources = [leaf(topology.device(1), 1.0, 2.0), leaf(topology.device(1), 3.0)]
+    devices = topology.take(3)
+    rows = copy(sources, devices)
+    assert [[tensor.device for tensor in row] for row in rows] == [[d, d] for d in devices]
+    assert [[tensor.tolist() for tensor in row] for row in rows] == [[[1.0, 2.0], [3.0]]] * 3
+
+
+@BOTH
+@pytest.mark.parametrize("buffer_size", [0, 8, 1 << 20], ids="bytes={}".format)
+def test_kinds_and_bucket_sizes_keep_the_order(topology, copy, buffer_size):
+    device = topology.device(0)
+    sources = [
+        leaf(device, 1.0),
+        torch.tensor([2], device=device),
+        torch.tensor(3.0, device=device),
+        leaf(device, 4.0 + 1j, dtype=torch.complex64),
+        torch.empty(0, 3, device=device),
+        leaf(device, 5.0),
+        torch.zeros(1 << 19, device=device),
+    ]
+    _, row = copy(sources, [device, topology.device(1)], buffer_size=buffer_size)
+    assert [(t.dtype, t.shape) for t in row] == [(t.dtype, t.shape) for t in sources]
+    assert all(map(torch.equal, (t.cpu() for t in row), (t.cpu() for t in sources)))
+
+
+@BOTH
+def test_only_the_first_slot_at_home_shares_memory(topology, copy):
+    home = topology.device(0)
+    source = leaf(home, 1.0)
+    rows = copy([source, leaf(home, 2.0)], [home, home, home])
+    assert [memory(row[0]) == memory(source) for row in rows] == [True, False, False]
+    assert memory(rows[1][0]) != memory(rows[2][0])
+
+
+def test_a_detached_copy_at_home_is_the_object_itself(topology):
+    source = nn.Parameter(torch.ones(2, device=topology.device(0)))
+    assert detached_copies([source], topology.take(2))[0][0] is source
+
+
+def test_copies_are_plain_and_require_grad_as_their_source(topology):
+    home = topology.device(0)
+    sources = [nn.Parameter(torch.ones(2, device=home)), torch.ones(2, device=home)]
+    for row in copies(sources, [home, home]):
+        assert [type(tensor) for tensor in row] == [torch.Tensor, torch.Tensor]
+        assert [tensor.requires_grad for tensor in row] == [True, False]
+
+
+def test_without_grad_mode_no_copy_requires_grad(topology):
+    with torch.no_grad():
+        rows = copies([leaf(topology.device(0), 1.0)], topology.take(2))
+    assert [row[0].requires_grad for row in rows] == [False, False]
+
+
+@BOTH
+def test_a_change_in_place_leaves_the_neighbours_versions(topology, copy):
+    home = topology.device(0)
+    row = copy([leaf(home, 1.0), leaf(home, 2.0)], [home, home])[1]
+    with torch.no_grad():
+        row[0].add_(1)
+    assert [tensor._version for tensor in row] == [1, 0]
+
+
+@BOTH
+def test_copies_are_row_major(topology, copy):
+    home = topology.device(0)
+    source = torch.ones(2, 3, 4, 5, device=home).to(memory_format=torch.channels_last)
+    away = copy([source, source.clone()], [home, home])[1]
+    assert [tensor.is_contiguous() for tensor in away] == [True, True]
+
+
+@BOTH
+def test_sparse_tensors_are_copied(topology, copy):
+    home = topology.device(0)
+    source = torch.eye(3).to_sparse().to(home)
+    for row in copy([source, source], [home, topology.device(1)]):
+        assert [tensor.layout for tensor in row] == [torch.sparse_coo, torch.sparse_coo]
+        assert torch.equal(row[0].to_dense().cpu(), torch.eye(3))
+
+
+def test_gradients_are_summed_on_the_source_device(topology):
+    source = leaf(topology.device(0), 1.0, 1.0)
+    backward(copies([source], topology.take(3)), [1, 10, 100])
+    assert source.grad.device == topology.device(0)
+    assert source.grad.tolist() == [111.0, 111.0]
+
+
+def test_home_is_added_first_then_the_devices_in_order(topology):
+    # In float32, (1 - 2**30) + 2**30 is 0 and 1 + (2**30 - 2**30) is 1.
+    first, second, third = distinct(topology, 3)
+    source = leaf(second, 1.0)
+    rows = copies([source, leaf(second, 1.0)], [first, second, third])
+    backward(rows, [-(2.0**30), 1.0, 2.0**30])
+    assert source.grad.tolist() == [0.0]
+
+
+def test_large_tensors_are_added_in_the_same_order(topology):
+    first, second, third = distinct(topology, 3)
+    source = torch.ones(1 << 19, device=second).requires_grad_()
+    backward(copies([source], [first, second, third]), [-(2.0**30), 1.0, 2.0**30])
+    assert source.grad.count_nonzero().item() == 0
+
+
+def test_an_unused_tensor_gets_no_gradient(topology):
+    used, unused = leaf(topology.device(0), 1.0), leaf(topology.device(0), 1.0)
+    backward(copies([used, unused], topology.take(2)), [1, 1])
+    assert used.grad.tolist() == [2.0]
+    assert unused.grad is None
+
+
+def test_a_tensor_that_one_replica_used_gets_that_gradient(topology):
+    source, other = leaf(topology.device(0), 1.0), leaf(topology.device(0), 1.0)
+    rows = copies([source, other], topology.take(3))
+    (rows[1][0] * 5).sum().backward()
+    assert source.grad.tolist() == [5.0]
+    assert other.grad is None
+
+
+def test_in_place_work_at_home_without_grad_writes_through(topology):
+    source = leaf(topology.device(0), 1.0)
+    rows = copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
+    with torch.no_grad():
+        rows[0][0].mul_(3)
+    assert source.tolist() == [3.0]
+    backward(rows, [1, 10])
+    assert source.grad.tolist() == [11.0]
+
+
+def test_in_place_work_at_home_with_grad_is_refused(topology):
+    source = leaf(topology.device(0), 1.0)
+    rows = copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
+    with pytest.raises(RuntimeError, match="view of a leaf Variable that requires grad"):
+        rows[0][0].mul_(3)
+    assert source.tolist() == [1.0]
+
+
+def test_embedding_max_norm_works_on_the_first_replica(topology):
+    embedding = nn.Embedding(3, 2, max_norm=0.5).to(topology.device(0))
+    rows = copies([embedding.weight], topology.take(2))
+    index = torch.tensor([1], device=topology.device(0))
+    nn.functional.embedding(index, rows[0][0], max_norm=0.5).sum().backward()
+    assert embedding.weight[1].norm().item() <= 0.5 + 1e-6
+    assert embedding.weight.grad.cpu().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("sparse", [(True, True), (True, False)], ids=["all", "some"])
+def test_sparse_gradients_are_summed(topology, sparse):
+    weight = nn.Parameter(torch.zeros(3, 1, device=topology.device(0)))
+    rows = copies([weight], topology.take(2))
+    for (copy,), flag in zip(rows, sparse, strict=True):
+        index = torch.tensor([1, 2], device=copy.device)
+        nn.functional.embedding(index, copy, sparse=flag).sum().backward(retain_graph=True)
+    assert weight.grad.is_sparse == all(sparse)
+
+
+def test_gradients_have_the_strides_of_a_channels_last_parameter(topology):
+    conv = nn.Conv2d(3, 4, 3).to(topology.device(0)).to(memory_format=torch.channels_last)
+    for weight, bias in copies(list(conv.parameters()), topology.take(2)):
+        image = torch.ones(1, 3, 5, 5, device=weight.device)
+        nn.functional.conv2d(image, weight, bias).sum().backward(retain_graph=True)
+    assert conv.weight.grad.stride() == conv.weight.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("home", [0, 1, None], ids="home={}".format)
+def test_copies_differentiate_twice(topology, dtype, home):
+    device = topology.device(home)
+    sources = [
+        torch.randn(shape, dtype=dtype).to(device).requires_grad_() for shape in [(2, 2), (), (0,)]
+    ]
+
+    def flat(*tensors):
+        return tuple(tensor for row in copies(tensors, topology.take(3)) for tensor in row)
+
+    assert gradcheck(flat, sources)
+    assert gradgradcheck(flat, sources)
+
+
+def test_cpu_devices_may_repeat():
+    cpu = torch.device("cpu")
+    source = leaf(cpu, 1.0)
+    rows = copies([source], [cpu, cpu])
+    assert [memory(row[0]) == memory(source) for row in rows] == [True, False]
+    backward(rows, [1, 10])
+    assert source.grad.tolist() == [11.0]
+
+
+def test_one_node_carries_each_bucket(topology):
+    sources = [leaf(topology.device(0), 1.0) for _ in range(4)]
+    rows = copies(sources, topology.take(2), buffer_size=8)
+    nodes = [tensor.grad_fn for tensor in rows[1]]
+    assert nodes[0] is nodes[1]
+    assert nodes[2] is nodes[3]
+    assert nodes[0] is not nodes[2]
+
+
+def test_a_bucket_is_summed_and_freed_while_backward_goes_on(topology):
+    home = topology.device(0)
+    early, late = leaf(home, 1.0), leaf(home, 1.0)
+    rows = copies([early, late], [home, home], buffer_size=1)
+    grads, seen = [], []
+    rows[1][1].register_hook(lambda grad: grads.append(weakref.ref(grad)))
+    firsts = [row[0] * 2 for row in rows]
+    # This point is passed after the late tensors' gradients, and well before the early ones'.
+    firsts[0].register_hook(lambda grad: seen.append((late.grad is not None, grads[0]())))
+    results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
+    sum(results).backward()
+    assert seen == [(True, None)]

@@ -1,0 +1,127 @@
+"""impl._devices: what may be written for a device, and what is current."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from impl import _devices
+
+CPU_SPELLINGS = ["cpu", "cpu:0", torch.device("cpu")]
+WITHOUT_INDEX = "Expected a torch.device with a specified index or an integer, but got:"
+
+
+def last_device(topology):
+    return topology.devices[-1]
+
+
+def bare(topology):
+    return topology.accelerator
+
+
+def test_the_accelerator_is_named(topology):
+    assert _devices.accelerator_type() == topology.accelerator
+
+
+def test_all_devices_are_listed_by_ordinal(topology):
+    assert [device.index for device in _devices.all_devices()] == list(
+        range(torch.accelerator.device_count())
+    )
+
+
+@pytest.mark.parametrize("spell", [str, torch.device, lambda device: device.index])
+def test_every_spelling_names_the_same_device(topology, spell):
+    device = last_device(topology)
+    assert _devices.as_device(spell(device)) == device
+
+
+@pytest.mark.parametrize("spelling", CPU_SPELLINGS, ids=repr)
+def test_the_cpu_is_spelt_with_or_without_index(topology, spelling):
+    assert _devices.is_cpu(spelling)
+    assert _devices.as_device(spelling) == torch.device("cpu")
+    assert _devices.as_device_or_current(spelling) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("spelling", CPU_SPELLINGS, ids=repr)
+def test_the_cpu_has_no_ordinal(topology, spelling):
+    with pytest.raises(ValueError) as caught:
+        _devices.device_index(spelling)
+    assert str(caught.value) == f"Expected a non cpu device, but got: {spelling}"
+
+
+def test_an_accelerator_without_index_is_refused(topology):
+    with pytest.raises(ValueError) as caught:
+        _devices.as_device(bare(topology))
+    assert str(caught.value) == WITHOUT_INDEX + bare(topology)
+
+
+def test_a_negative_ordinal_is_refused(topology):
+    with pytest.raises(RuntimeError) as caught:
+        _devices.as_device(-1)
+    assert str(caught.value) == "Expected non-negative device index, but got -1"
+
+
+def test_a_bad_string_is_refused(topology):
+    with pytest.raises(RuntimeError, match="Invalid device string: '0'"):
+        _devices.as_device("0")
+
+
+@pytest.mark.parametrize("spell", [lambda name: None, str, torch.device])
+def test_what_names_no_ordinal_means_the_current_device(topology, spell):
+    device = last_device(topology)
+    with torch.accelerator.device_index(device.index):
+        assert _devices.as_device_or_current(spell(bare(topology))) == device
+
+
+def test_use_device_is_undone(topology):
+    before = torch.accelerator.current_device_index()
+    with _devices.use_device(last_device(topology)):
+        assert _devices.current_device() == last_device(topology)
+    assert torch.accelerator.current_device_index() == before
+
+
+def test_use_device_leaves_the_current_one_for_the_cpu(topology):
+    before = torch.accelerator.current_device_index()
+    with _devices.use_device(torch.device("cpu")):
+        assert torch.accelerator.current_device_index() == before
+
+
+def test_use_stream_is_undone(topology):
+    device = last_device(topology)
+    before = _devices.current_stream(device)
+    stream = torch.Stream(device)
+    with _devices.use_stream(stream):
+        assert _devices.current_stream(device) == stream
+        assert torch.accelerator.current_device_index() == device.index
+    assert _devices.current_stream(device) == before
+
+
+def test_a_device_has_one_side_stream(topology):
+    device = last_device(topology)
+    stream = _devices.side_stream(device)
+    assert stream is _devices.side_stream(device)
+    assert stream.device == device
+    assert stream != _devices.current_stream(device)
+
+
+def test_without_accelerator_there_is_only_the_cpu():
+    script = (
+        "from impl import _devices as d\n"
+        "print(d.accelerator_type(), d.all_devices(), d.as_device('cpu'))\n"
+        "try: d.as_device(0)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": ""}
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **hidden},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.splitlines() == [
+        "None [] cpu",
+        "Cannot access accelerator device when none is available.",
+    ]
