@@ -31,6 +31,12 @@ def sparse(count):
     )
 
 
+def stream(device):
+    # CUDA's primitives take streams of CUDA's own class only.
+    module = torch.get_device_module(device)
+    return getattr(module, "Stream", torch.Stream)(device=device)
+
+
 # Each call is a function of two devices, equal or not, and their ordinals.
 CALLS = {
     "_broadcast": [
@@ -78,7 +84,7 @@ CALLS = {
         lambda a, b, i, j: (tall(4, 3, 5, 5), [i, j], None, 0, None),
         lambda a, b, i, j: (grad(counted(4)), [i, j], None, 0, None),
         lambda a, b, i, j: (grad(counted(4).to(a)), [i, j], None, 0, None),
-        lambda a, b, i, j: (counted(4), [i, j], None, 0, [torch.Stream(a), None]),
+        lambda a, b, i, j: (counted(4), [i, j], None, 0, [stream(a), None]),
         lambda a, b, i, j: (counted(4), [-1], None, 0, None),
         lambda a, b, i, j: (counted(4).to(a), [-1], None, 0, None),
         lambda a, b, i, j: (counted(4), [], None, 0, None),
@@ -95,7 +101,7 @@ CALLS = {
     "_scatter_out": [
         lambda a, b, i, j: (counted(4, 4), [counted(1, 4).to(a), counted(3, 4).to(b)], 0, None),
         lambda a, b, i, j: (counted(4, 4), [counted(4, 4).to(a).t().int()], 0, None),
-        lambda a, b, i, j: (grad(counted(4)), [counted(4).to(a)], 0, [torch.Stream(a)]),
+        lambda a, b, i, j: (grad(counted(4)), [counted(4).to(a)], 0, [stream(a)]),
         lambda a, b, i, j: (counted(4), [grad(counted(4).to(a))], 0, None),
         lambda a, b, i, j: (counted(4), [], 0, None),
         lambda a, b, i, j: (counted(4), [counted(4).to(a)], 1, None),

@@ -184,7 +184,8 @@ def test_a_sparse_output_takes_its_coalescedness_from_the_source(topology, coale
     source = torch.sparse_coo_tensor(
         [[0, 1]], [1.0, 2.0], (3,), is_coalesced=coalesced, check_invariants=False
     )
-    out = torch.sparse_coo_tensor([[2]], [5.0], (3,)).to(topology.device(0))
+    out = torch.sparse_coo_tensor([[2]], [5.0], (3,), check_invariants=True)
+    out = out.to(topology.device(0))
     torch._C._broadcast_out(source, [out])
     assert out.is_coalesced() == coalesced
     assert out.cpu().to_dense().tolist() == [1.0, 2.0, 0.0]

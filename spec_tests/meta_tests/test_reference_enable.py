@@ -37,7 +37,7 @@ def test_the_build_warns_of_nccl_and_of_nothing_else(topology):
     inputs = [torch.ones(2, device=device) for device in topology.take(2)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        torch.nn.parallel.comm.reduce_add(inputs)
+        torch.nn.parallel.comm.reduce_add(inputs, inputs[0].get_device())
     (filter_,) = reference.IGNORED_WARNINGS
     _, text, category = filter_.split(":")
     assert [str(each.message) for each in caught] == [text]

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from spec_tests.strategies.calls import StreamAt
+
 
 def counted(shape=(4, 6), dtype=torch.float32):
     return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
@@ -93,7 +95,7 @@ def test_the_lengths_are_checked_before_the_dimension(topology):
 
 def test_a_stream_of_another_device_is_refused(topology):
     topology.require(distinct=2)
-    streams = [None, torch.Stream(device=topology.device(0))]
+    streams = [None, StreamAt(0).build(topology)]
     with pytest.raises(RuntimeError) as caught:
         scatter(counted(), ordinals(topology, 2), None, 0, streams)
     start = "Expected the device associated with the stream at index 1 (was "
@@ -106,7 +108,7 @@ def test_a_stream_of_another_device_is_refused(topology):
 def test_streams_and_ordinals_are_not_checked_for_chunks_that_stay(topology):
     topology.require(distinct=2)
     tensor = counted().to(topology.device(0))
-    (chunk,) = scatter(tensor, ordinals(topology, 1), None, 0, [torch.Stream(topology.device(1))])
+    (chunk,) = scatter(tensor, ordinals(topology, 1), None, 0, [StreamAt(1).build(topology)])
     assert chunk.data_ptr() == tensor.data_ptr()
     (cpu,) = scatter(counted(), [-1], None, 0, None)
     assert cpu.device == torch.device("cpu")

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from spec_tests.reference import STAND_INS
+from spec_tests.strategies.calls import StreamAt
 
 
 def counted(shape=(4, 4), dtype=torch.float32):
@@ -70,7 +71,7 @@ def test_a_wrong_total_is_refused_before_any_write(topology):
 def test_a_stream_of_another_device_is_refused_after_earlier_writes(topology):
     topology.require(distinct=2)
     outs = outputs(topology, (2, 4), (2, 4))
-    streams = [None, torch.Stream(device=topology.device(0))]
+    streams = [None, StreamAt(0).build(topology)]
     other = topology.device(1).index
     with pytest.raises(RuntimeError) as caught:
         torch._C._scatter_out(counted() + 1, outs, 0, streams)
@@ -83,7 +84,7 @@ def test_a_stream_of_another_device_is_refused_after_earlier_writes(topology):
 def test_a_stream_is_checked_for_chunks_that_stay_too(topology):
     topology.require(distinct=2)
     tensor = counted().to(topology.device(0))
-    streams = [torch.Stream(device=topology.device(1))]
+    streams = [StreamAt(1).build(topology)]
     with pytest.raises(RuntimeError, match="the stream at index 0"):
         torch._C._scatter_out(tensor, outputs(topology, (4, 4)), 0, streams)
 
