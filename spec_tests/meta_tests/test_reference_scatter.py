@@ -217,3 +217,10 @@ def test_a_list_of_streams_holds_streams_and_none_only(topology):
     text = rf"Unknown data type found in stream list. Need torch.{topology.accelerator}.Stream"
     with pytest.raises(RuntimeError, match=text):
         scatter(counted(), ordinals(topology, 1), None, 0, [3])
+
+
+@pytest.mark.parametrize("beyond", [1 << 16, 1 << 8], ids=["16-bits", "8-bits"])
+def test_ordinals_are_narrowed(topology, beyond):
+    device = topology.device(0)
+    (chunk,) = scatter(counted(), [device.index + beyond])
+    assert chunk.device == device
