@@ -120,20 +120,19 @@ def test_gradients_are_summed_on_the_source_device(topology):
     assert source.grad.tolist() == [111.0, 111.0]
 
 
-def test_home_is_added_first_then_the_devices_in_order(topology):
+@pytest.mark.parametrize("elements", [1, 1 << 19], ids=["packed", "alone"])
+def test_home_is_added_first_then_the_devices_in_order(topology, elements):
     # In float32, (1 - 2**30) + 2**30 is 0 and 1 + (2**30 - 2**30) is 1.
     first, second, third = distinct(topology, 3)
-    source = leaf(second, 1.0)
-    rows = copies([source, leaf(second, 1.0)], [first, second, third])
-    backward(rows, [-(2.0**30), 1.0, 2.0**30])
-    assert source.grad.tolist() == [0.0]
-
-
-def test_large_tensors_are_added_in_the_same_order(topology):
-    first, second, third = distinct(topology, 3)
-    source = torch.ones(1 << 19, device=second).requires_grad_()
-    backward(copies([source], [first, second, third]), [-(2.0**30), 1.0, 2.0**30])
-    assert source.grad.count_nonzero().item() == 0
+    sources = [torch.ones(elements, device=second).requires_grad_() for _ in range(2)]
+    rows = copies(sources, [first, second, third])
+    pairs = [
+        (tensor, torch.full_like(tensor, weight))
+        for row, weight in zip(rows, [-(2.0**30), 1.0, 2.0**30], strict=True)
+        for tensor in row
+    ]
+    torch.autograd.backward(*zip(*pairs, strict=True))
+    assert [source.grad.count_nonzero().item() for source in sources] == [0, 0]
 
 
 def test_an_unused_tensor_gets_no_gradient(topology):
