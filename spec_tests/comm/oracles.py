@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from spec_tests.portrait import tensors
@@ -45,3 +46,13 @@ def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
         written.zero_()
         row[:] = [tensor._version for tensor in tensors]
     return table - before
+
+
+def rejoined(chunks: Sequence[Tensor], dim: int) -> Tensor:
+    """The chunks put together on the CPU."""
+    return torch.cat([chunk.detach().cpu() for chunk in chunks], dim)
+
+
+def stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors on the CPU, one above the other."""
+    return torch.stack([tensor.detach().cpu() for tensor in tensors])

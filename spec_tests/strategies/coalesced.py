@@ -1,8 +1,8 @@
 """Calls that move or sum many tensors at once.
 
-Complex tensors are left out: the reference returns real views of them (divergence CO-1). Devices
-of broadcast_coalesced differ pairwise, for on a repeated device the reference sometimes aliases
-its input (divergence CO-4); so does reduce_add_coalesced of a single device, hence at least two.
+broadcast_coalesced is given no complex tensors, for the reference returns real views of them
+(divergence CO-1). Its devices differ pairwise, for on a repeated device the reference sometimes
+aliases its input (divergence CO-4); so it does in reduce_add_coalesced of one list, hence two.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spec_tests.strategies.calls import At, PublicCall, Unlike
 from spec_tests.strategies.comm import REAL, SPELLINGS
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
-from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, shapes, tensor_specs
+from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
 #: Bytes; from one transfer for all to one a tensor.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
@@ -48,7 +48,7 @@ def broadcast_coalesced_calls(
 
 @st.composite
 def reduce_add_calls(
-    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL, grads: Sequence[bool] = (False,)
+    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = DTYPES, grads: Sequence[bool] = (False,)
 ) -> PublicCall:
     """Equal shapes on any devices. Shrinks to one float32 of one element."""
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
@@ -65,7 +65,7 @@ def reduce_add_calls(
 def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
     """As many rows as devices, equal in their shapes. Shrinks to two rows of one float32."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
-    columns = draw(st.lists(st.tuples(shapes(max_size=3), st.sampled_from(REAL)), max_size=4))
+    columns = draw(st.lists(st.tuples(shapes(max_size=3), st.sampled_from(DTYPES)), max_size=4))
     layout = st.sampled_from(LAYOUTS)
     rows = [
         [TensorSpec(shape, dtype, draw(layout), slot=slot) for shape, dtype in columns]

@@ -1,6 +1,7 @@
 """Calls of scatter, broadcast and gather.
 
-Complex tensors are left out: the reference returns real views of them (divergences CO-1, CO-2).
+Complex tensors are left out by default: the reference returns real views of them (divergences
+CO-1 and CO-2).
 """
 
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ def splits(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int
 def scatter_calls(
     draw: st.DrawFn,
     *,
+    dtypes: Sequence[torch.dtype] = REAL,
     layouts: Sequence[str] = LAYOUTS,
     grads: Sequence[bool] = (False, True),
     slots: Sequence[int | None] = (0, 1, None),
@@ -48,7 +50,7 @@ def scatter_calls(
     arguments = {
         "tensor": draw(
             tensor_specs(
-                shape=st.just(shape), dtypes=REAL, layouts=layouts, slots=slots, grads=grads
+                shape=st.just(shape), dtypes=dtypes, layouts=layouts, slots=slots, grads=grads
             )
         ),
         "devices": draw(places(len(chunks))),
@@ -59,7 +61,12 @@ def scatter_calls(
 
 
 @st.composite
-def scatter_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> PublicCall:
+def scatter_out_calls(
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[torch.dtype] = REAL,
+    grads: Sequence[bool] = (False,),
+) -> PublicCall:
     """Calls with outputs of any dtype and layout. Shrinks to one output of one element."""
     before, chunks, after = draw(splits())
     shape = (*before, sum(chunks), *after)
@@ -67,7 +74,7 @@ def scatter_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> P
         draw(
             tensor_specs(
                 shape=st.just((*before, chunk, *after)),
-                dtypes=REAL,
+                dtypes=dtypes,
                 layouts=WRITABLE,
                 slots=range(4),
                 grads=(False,),
@@ -75,7 +82,7 @@ def scatter_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> P
         )
         for chunk in chunks
     ]
-    source = tensor_specs(shape=st.just(shape), dtypes=REAL, slots=(0, 1, None), grads=grads)
+    source = tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1, None), grads=grads)
     arguments = {
         "tensor": draw(source),
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
@@ -86,11 +93,15 @@ def scatter_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> P
 
 @st.composite
 def broadcast_calls(
-    draw: st.DrawFn, *, layouts: Sequence[str] = LAYOUTS, grads: Sequence[bool] = (False,)
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[torch.dtype] = REAL,
+    grads: Sequence[bool] = (False,),
+    counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> PublicCall:
     """Dense tensors to any devices. Shrinks to one device; none is drawn last."""
-    count = draw(st.sampled_from([1, 2, 3, 4, 0]))
-    source = tensor_specs(dtypes=REAL, layouts=layouts, slots=(0, 1, None), grads=grads)
+    count = draw(st.sampled_from(counts))
+    source = tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads)
     return PublicCall("comm.broadcast", {"tensor": draw(source), "devices": draw(places(count))})
 
 
@@ -102,13 +113,19 @@ def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
 
 
 @st.composite
-def broadcast_out_calls(draw: st.DrawFn, *, grads: Sequence[bool] = (False,)) -> PublicCall:
+def broadcast_out_calls(
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[torch.dtype] = REAL,
+    grads: Sequence[bool] = (False,),
+    counts: Sequence[int] = (1, 2, 3, 0),
+) -> PublicCall:
     """Outputs of any dtype and layout, or none. Shrinks to one output."""
-    source = draw(tensor_specs(dtypes=REAL, slots=(0, 1, None), grads=grads))
-    count = draw(st.sampled_from([1, 2, 3, 0]))
+    source = draw(tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads))
+    count = draw(st.sampled_from(counts))
     out = tensor_specs(
         shape=st.just(source.shape),
-        dtypes=REAL,
+        dtypes=dtypes,
         layouts=WRITABLE,
         slots=range(4),
         grads=(False,),
@@ -158,12 +175,12 @@ def gather_calls(
 
 
 @st.composite
-def gather_out_calls(draw: st.DrawFn) -> PublicCall:
+def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
     """Outputs on any device, of any dtype and layout. Shrinks to one chunk of one element."""
-    specs, dim, shape = draw(chunk_lists())
+    specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
     out = tensor_specs(
         shape=st.just(shape),
-        dtypes=REAL,
+        dtypes=dtypes,
         layouts=WRITABLE,
         slots=(0, 1, None),
         grads=(False,),

@@ -2,8 +2,8 @@
 
 Left out, for the reference is wrong there: complex tensors with a negative dim, or channels-last
 or beside real ones in Gather (divergence CO-2); inputs on the CPU that require a gradient (FN-3);
-chunks on the CPU (FN-4); repeated devices in Broadcast (CO-4); sums whose first addend is elsewhere
-(FN-5).
+chunks on the CPU (FN-4); repeated devices in Broadcast (CO-4); sums whose first addend is not on
+their destination (FN-5).
 """
 
 from collections.abc import Sequence

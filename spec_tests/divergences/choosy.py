@@ -1,0 +1,87 @@
+"""Modules that leave some of their parameters unused: always, or in some replicas."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from spec_tests.strategies.tensors import counting
+from spec_tests.topology import Topology
+
+USES = ("all", "none", "second")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What becomes of one layer: which replicas use it, and whether it is frozen.
+
+    Args:
+        use: ``all`` replicas, ``none``, or the ``second`` one only.
+        frozen: Whether its weight requires no gradient.
+    """
+
+    use: str
+    frozen: bool = False
+
+
+class Choosy(nn.Module):
+    """The squared sum of its input and of those layers that it chooses to use.
+
+    Weights and inputs are small whole numbers, so that all sums are exact.
+    """
+
+    def __init__(self, choices: tuple[Choice, ...], *, tied: bool) -> None:
+        super().__init__()
+        self.choices = choices
+        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
+        for place, (choice, layer) in enumerate(zip(choices, self.layers, strict=True)):
+            weight = torch.full((2, 2), place + 1.0)
+            layer.weight = nn.Parameter(weight, requires_grad=not choice.frozen)
+        if tied:
+            self.layers.append(self.layers[0])
+            self.register_parameter("twin", self.layers[0].weight)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The squared sum."""
+        total = rows
+        for choice, layer in zip(self.choices, self.layers, strict=False):
+            if choice.use == "all" or (choice.use == "second" and bool(rows.flatten()[0] > 0)):
+                total = total + layer(rows)
+        return total.square()
+
+
+def rows(topology: Topology) -> Tensor:
+    """Four rows; those of the second of two chunks begin with a positive number."""
+    return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
+
+
+def chunk_by_chunk(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The module applied to two chunks in turn, without replicas."""
+    return lambda given: torch.cat([module(chunk) for chunk in given.chunk(2)])
+
+
+def plain_gradients(module: nn.Module) -> Mapping[str, object]:
+    """The gradient of every parameter as a list, or None."""
+    return {
+        name: None if parameter.grad is None else parameter.grad.tolist()
+        for name, parameter in module.named_parameters(remove_duplicate=False)
+    }
+
+
+def backward(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
+    """Accumulate the gradients of the sum of the outputs."""
+    model(given).sum().backward()
+
+
+def backward_of_penalty(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
+    """Accumulate the gradients of the squared gradient of the rows."""
+    (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
+    slope.square().sum().backward()
+
+
+def choices() -> st.SearchStrategy[tuple[Choice, ...]]:
+    """Two or three layers. Shrinks to layers that all replicas use."""
+    choice = st.builds(Choice, st.sampled_from(USES), st.booleans())
+    return st.lists(choice, min_size=2, max_size=3).map(tuple)

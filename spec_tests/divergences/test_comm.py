@@ -1,0 +1,113 @@
+"""Where comm aliases by accident, or is undefined: CO-3 and CO-4."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import overlaps, spans
+from spec_tests.comm.refusals import refused
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.coalesced import BUFFER_SIZES
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.tensors import counting
+from spec_tests.topology import not_run
+
+NO_DEVICES = {
+    "scatter": PublicCall("comm.scatter", {"tensor": dense(), "devices": []}),
+    "broadcast_coalesced": PublicCall(
+        "comm.broadcast_coalesced", {"tensors": [dense()], "devices": []}
+    ),
+}
+NO_INPUT = PublicCall("comm.reduce_add", {"inputs": []})
+SCALARS = [dense(()), dense((), slot=1)]
+NO_DIMENSION = {
+    "gather": PublicCall("comm.gather", {"tensors": SCALARS}),
+    "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
+    "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
+}
+#: Not even an error on CUDA: the reference reads past the end of an empty list there.
+UNDEFINED = ("broadcast_coalesced", "scatter-out")
+
+
+def _require_defined(target, topology, name):
+    if name in UNDEFINED and (target.name, topology.accelerator) == ("torch.nn.parallel", "cuda"):
+        not_run("undefined behaviour in the reference, it may crash the run")
+
+
+@clause("divergences.CO-3.nothing-given")
+@pytest.mark.parametrize("name", NO_DEVICES)
+def test_no_device_is_a_value_error(target, topology, name):
+    _require_defined(target, topology, name)
+    with pytest.raises(ValueError, match="at least one device"):
+        NO_DEVICES[name].run(target, NO_DEVICES[name].inputs(topology))
+
+
+@clause("divergences.CO-3.nothing-given")
+def test_no_input_to_sum_is_a_value_error(target, topology):
+    with pytest.raises(ValueError, match="at least one tensor"):
+        NO_INPUT.run(target, NO_INPUT.inputs(topology))
+
+
+@clause("divergences.CO-3.nothing-given")
+@pytest.mark.parametrize("name", NO_DIMENSION)
+def test_no_dimension_to_join_or_split_is_a_value_error(target, topology, name):
+    _require_defined(target, topology, name)
+    with pytest.raises(ValueError, match="at least one dimension"):
+        NO_DIMENSION[name].run(target, NO_DIMENSION[name].inputs(topology))
+
+
+@clause("divergences.CO-3.nothing-given")
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (NO_DEVICES["scatter"], RuntimeError, "Expected at least one device to scatter to"),
+        (NO_INPUT, IndexError, "list index out of range"),
+        (
+            NO_DIMENSION["gather"],
+            IndexError,
+            "Dimension specified as 0 but tensor has no dimensions",
+        ),
+    ],
+    ids=["scatter", "reduce_add", "gather"],
+)
+def test_reference_raises_errors_of_other_classes(reference, topology, call, error, text):
+    refused(call, reference, topology, error, text)
+
+
+def _copies(target, topology, count, buffer_size):
+    tensors = [counting((2, 2), torch.float32, topology.device(0)) for _ in range(count)]
+    devices = [topology.device(0)] * 3
+    return tensors, target.comm.broadcast_coalesced(tensors, devices, buffer_size)
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+@example(count=1, buffer_size=BUFFER_SIZES[0])
+@given(count=st.integers(1, 4), buffer_size=st.sampled_from(BUFFER_SIZES))
+def test_every_slot_but_the_first_is_a_copy(target, topology, count, buffer_size):
+    tensors, (first, *others) = _copies(target, topology, count, buffer_size)
+    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
+    assert overlaps(spans([tensors, others])) == []
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+def test_broadcast_with_gradients_copies_for_a_repeated_device(target, topology):
+    tensor = counting((2, 2), torch.float32, topology.device(0)).requires_grad_()
+    devices = [topology.device(0)] * 2
+    _, copy = target.functions.Broadcast.apply(devices, tensor)
+    assert overlaps(spans([tensor, copy])) == []
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+@pytest.mark.parametrize(("count", "aliased"), [(1, True), (2, False)], ids=["one", "two"])
+def test_reference_aliases_a_chunk_of_one(reference, topology, count, aliased):
+    tensors, (_, second, _) = _copies(reference, topology, count, BUFFER_SIZES[0])
+    assert (overlaps(spans([tensors, second])) != []) == aliased
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+def test_reference_does_not_count_a_write_through_the_alias(reference, topology):
+    (tensor,), (_, (alias,), _) = _copies(reference, topology, 1, BUFFER_SIZES[0])
+    alias.zero_()
+    assert (tensor._version, int(tensor.count_nonzero())) == (0, 0)

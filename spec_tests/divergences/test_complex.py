@@ -1,0 +1,172 @@
+"""Where the reference takes complex numbers apart: CO-1 and CO-2."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.oracles import rejoined, stacked
+from spec_tests.strategies.comm import (
+    broadcast_calls,
+    broadcast_out_calls,
+    gather_calls,
+    gather_out_calls,
+    scatter_calls,
+    scatter_out_calls,
+)
+from spec_tests.strategies.tensors import TensorSpec, counting
+
+COMPLEX = (torch.complex64,)
+MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=scatter_calls(dtypes=COMPLEX))
+def test_scatter_gives_complex_chunks(target, topology, call):
+    inputs = call.inputs(topology)
+    chunks = call.run(target, inputs)
+    checks.same(rejoined(chunks, inputs["dim"]), inputs["tensor"], call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=scatter_out_calls(dtypes=COMPLEX))
+def test_scatter_fills_complex_outputs(target, topology, call):
+    inputs = call.inputs(topology)
+    outs = call.run(target, inputs)
+    checks.same(rejoined(outs, inputs["dim"]), inputs["tensor"], call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3)))
+def test_broadcast_gives_complex_copies(target, topology, call):
+    inputs = call.inputs(topology)
+    copies = call.run(target, inputs)
+    checks.same(stacked(copies), stacked([inputs["tensor"]] * len(copies)), call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=broadcast_out_calls(dtypes=COMPLEX, counts=(1, 2, 3)))
+def test_broadcast_fills_complex_outputs(target, topology, call):
+    inputs = call.inputs(topology)
+    outs = call.run(target, inputs)
+    checks.same(stacked(outs), stacked([inputs["tensor"]] * len(outs)), call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+def test_broadcast_coalesced_gives_complex_copies_beside_real_ones(target, topology):
+    dtypes = [torch.complex64, torch.float32, torch.complex128]
+    tensors = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
+    first, second = target.comm.broadcast_coalesced(tensors, topology.take([0, 1]))
+    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
+    assert [copy.dtype for copy in second] == dtypes
+    assert [copy.tolist() for copy in second] == [tensor.tolist() for tensor in tensors]
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=gather_calls(dtypes=COMPLEX))
+def test_gather_joins_complex_chunks(target, topology, call):
+    inputs = call.inputs(topology)
+    joined = call.run(target, inputs)
+    checks.same(joined, rejoined(inputs["tensors"], inputs["dim"]), call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+@given(call=gather_out_calls(dtypes=COMPLEX))
+def test_gather_fills_a_complex_output(target, topology, call):
+    inputs = call.inputs(topology)
+    out = call.run(target, inputs)
+    checks.same(out, rejoined(inputs["tensors"], inputs["dim"]), call)
+
+
+@clause("divergences.CO-1.complex-stays-complex")
+def test_reference_returns_real_views(reference, topology):
+    tensor = counting((2, 3), torch.complex64, topology.device(0))
+    devices = topology.take(2)
+    found = [
+        reference.comm.scatter(tensor, devices, dim=1)[0],
+        reference.comm.broadcast(tensor, devices)[0],
+        reference.comm.broadcast_coalesced([tensor], devices)[0][0],
+        reference.comm.gather([tensor]),
+    ]
+    assert {each.dtype for each in found} == {torch.float32}
+    assert [tuple(each.shape) for each in found] == [(2, 2, 2), (2, 3, 2), (2, 3, 2), (2, 3, 2)]
+
+
+@clause("divergences.CO-2.dims-are-the-tensors-own")
+@pytest.mark.parametrize("dim", [-1, -2])
+def test_scatter_with_gradients_counts_the_dims_of_the_complex_tensor(target, topology, dim):
+    tensor = counting((4, 3), torch.complex64, topology.device(0)).requires_grad_()
+    chunks = target.functions.Scatter.apply(topology.take(2), None, dim, tensor)
+    (slope,) = torch.autograd.grad(chunks, tensor, chunks)
+    assert [tuple(chunk.shape) for chunk in chunks] == [
+        tuple(part.shape) for part in tensor.chunk(2, dim)
+    ]
+    checks.same(rejoined(chunks, dim), tensor)
+    checks.same(slope, tensor)
+
+
+@clause("divergences.CO-2.dims-are-the-tensors-own")
+@pytest.mark.parametrize("dim", [-1, -2])
+def test_gather_with_gradients_counts_the_dims_of_the_complex_tensors(target, topology, dim):
+    chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
+    given = [chunk.requires_grad_() for chunk in chunks]
+    joined = target.functions.Gather.apply("cpu", dim, *given)
+    slopes = torch.autograd.grad(joined, chunks, joined)
+    checks.same(joined, rejoined(chunks, dim))
+    checks.same(stacked(slopes), stacked(chunks))
+
+
+@clause("divergences.CO-2.every-input-by-itself")
+@pytest.mark.parametrize("dtypes", MIXED, ids=["complex-second", "complex-first"])
+def test_real_and_complex_chunks_make_a_complex_tensor(target, topology, dtypes):
+    chunks = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
+    joined = target.comm.gather(chunks, 0, "cpu")
+    checks.same(joined, rejoined(chunks, 0))
+
+
+@clause("divergences.CO-2.every-input-by-itself")
+@pytest.mark.parametrize("dtypes", MIXED, ids=["complex-second", "complex-first"])
+def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, dtypes):
+    chunks = [counting((2, 3), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
+    joined = target.functions.Gather.apply("cpu", 0, *chunks)
+    slopes = torch.autograd.grad(joined, chunks, joined)
+    checks.same(joined, rejoined(chunks, 0))
+    assert [slope.dtype for slope in slopes] == list(dtypes)
+    assert [slope.tolist() for slope in slopes] == [chunk.tolist() for chunk in chunks]
+
+
+@clause("divergences.CO-2.channels-last-stays")
+def test_complex_channels_last_chunks_stay_channels_last(target, topology):
+    spec = TensorSpec((2, 3, 2, 2), torch.complex64, layout="channels_last")
+    chunks = [spec.build(topology) for _ in range(2)]
+    joined = target.functions.Gather.apply(topology.device(0), 0, *chunks)
+    assert joined.is_contiguous(memory_format=torch.channels_last)
+
+
+@clause("divergences.CO-2.dims-are-the-tensors-own")
+def test_reference_splits_real_from_imaginary_parts(reference, topology):
+    tensor = counting((2, 3), torch.complex64, topology.device(0))
+    real, imaginary = reference.comm.scatter(tensor, topology.take(2), dim=-1)
+    assert [real.squeeze(-1).tolist(), imaginary.squeeze(-1).tolist()] == [
+        tensor.real.tolist(),
+        tensor.imag.tolist(),
+    ]
+    with pytest.raises(RuntimeError, match="last dimension of size 2"):
+        reference.functions.Scatter.apply(topology.take(2), None, -1, tensor)
+
+
+@clause("divergences.CO-2.every-input-by-itself")
+@pytest.mark.parametrize("dtypes", MIXED, ids=["complex-second", "complex-first"])
+def test_reference_refuses_real_beside_complex_chunks(reference, topology, dtypes):
+    chunks = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
+    with pytest.raises(RuntimeError, match="same number of dimensions"):
+        reference.functions.Gather.apply("cpu", 0, *chunks)
+
+
+@clause("divergences.CO-2.channels-last-stays")
+def test_reference_makes_complex_channels_last_row_major(reference, topology):
+    spec = TensorSpec((2, 3, 2, 2), torch.complex64, layout="channels_last")
+    chunks = [spec.build(topology) for _ in range(2)]
+    joined = reference.functions.Gather.apply(topology.device(0), 0, *chunks)
+    assert joined.is_contiguous()

@@ -1,0 +1,170 @@
+"""Where the Functions refuse in-place work, the CPU, or a gradient: FN-2 to FN-5."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.comm.refusals import refused
+from spec_tests.functions.oracles import facts
+from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.tensors import counting
+
+CPUS = {"text": "cpu", "text-with-index": "cpu:0", "device": torch.device("cpu")}
+NO_CPU = "Gather function not implemented for CPU tensors"
+
+
+class Halved(nn.Module):
+    """Halves its weight in place, then multiplies by it."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), 4.0, device=device))
+
+    def forward(self, rows):
+        with torch.no_grad():
+            self.weight.mul_(0.5)
+        return rows * self.weight
+
+
+class OnCpu(nn.Module):
+    """Its input doubled, and the number of its rows, both on the CPU."""
+
+    def forward(self, rows):
+        return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
+
+
+def _embedding(topology):
+    embedding = nn.Embedding(4, 2, max_norm=1.0, device=topology.device(0))
+    nn.init.constant_(embedding.weight, 3.0)
+    return embedding
+
+
+@clause("divergences.FN-2.in-place-under-no-grad")
+def test_an_embedding_renormalises_its_rows_through_replica_zero(target, topology):
+    spread, plain = _embedding(topology), _embedding(topology)
+    # Both replicas look up the same rows: only what replica zero changes is kept.
+    tokens = torch.tensor([1, 2, 1, 2]).to(topology.device(0))
+    outputs = target.data_parallel.DataParallel(spread, topology.take(2))(tokens)
+    outputs.sum().backward()
+    plain(tokens).sum().backward()
+    checks.same(outputs, plain(tokens))
+    checks.same(spread.weight, plain.weight)
+    checks.same(spread.weight.grad, plain.weight.grad)
+
+
+@clause("divergences.FN-2.in-place-under-no-grad")
+def test_a_parameter_changed_in_place_under_no_grad_keeps_its_gradient(target, topology):
+    module = Halved(topology.device(0))
+    rows = torch.ones((4, 2), device=topology.device(0))
+    outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows)
+    outputs.sum().backward()
+    assert outputs.unique().tolist() == [2.0]
+    assert (module.weight.tolist(), module.weight.grad.tolist()) == ([2.0] * 2, [4.0] * 2)
+
+
+@clause("divergences.FN-2.in-place-under-no-grad")
+def test_reference_refuses_the_changed_parameter(reference, topology):
+    module = Halved(topology.device(0))
+    rows = torch.ones((4, 2), device=topology.device(0))
+    with pytest.raises(RuntimeError, match="is a view and its base or another view"):
+        reference.data_parallel.DataParallel(module, topology.take(2))(rows)
+
+
+@pytest.mark.parametrize("spelled", ["text-with-index", "device"])
+@clause("divergences.FN-3.any-spelling-of-the-cpu")
+def test_gather_with_gradients_knows_every_spelling_of_the_cpu(target, topology, spelled):
+    chunks = [counting((2, 2), torch.float32, device) for device in topology.take(2)]
+    joined = target.functions.Gather.apply(CPUS[spelled], 0, *chunks)
+    checks.same(joined, torch.cat([chunk.cpu() for chunk in chunks]))
+    assert joined.device.type == "cpu"
+
+
+@pytest.mark.parametrize("cpu", CPUS.values(), ids=CPUS.keys())
+@clause("divergences.FN-3.any-spelling-of-the-cpu")
+def test_the_output_device_may_be_the_cpu(target, topology, cpu):
+    module = nn.Linear(2, 2, device=topology.device(0))
+    rows = counting((4, 2), torch.float32, topology.device(0))
+    devices = topology.take(2)
+    model = target.data_parallel.DataParallel(module, devices, output_device=cpu)
+    called = target.data_parallel.data_parallel(module, rows, devices, output_device=cpu)
+    assert [model(rows).device.type, called.device.type] == ["cpu"] * 2
+
+
+@clause("divergences.FN-3.no-warning-without-minus-one")
+def test_the_gradient_of_a_cpu_input_comes_without_a_warning(target, topology):
+    rows = torch.ones((4, 2), requires_grad=True)
+    chunks = target.functions.Scatter.apply(topology.take(2), None, 0, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (slope,) = torch.autograd.grad(chunks, rows, [chunk * 3 for chunk in chunks])
+    assert (slope.device.type, slope.unique().tolist()) == ("cpu", [3.0])
+
+
+@pytest.mark.parametrize("cpu", CPUS.values(), ids=CPUS.keys())
+@clause("divergences.FN-3.any-spelling-of-the-cpu")
+def test_reference_refuses_the_cpu_as_an_output_device(reference, topology, cpu):
+    module = nn.Linear(2, 2, device=topology.device(0))
+    with pytest.raises(ValueError, match="Expected a non cpu device"):
+        reference.data_parallel.DataParallel(module, topology.take(2), output_device=cpu)
+
+
+@clause("divergences.FN-3.no-warning-without-minus-one")
+def test_reference_warns_in_the_backward_of_a_cpu_input(reference, topology):
+    rows = torch.ones((4, 2), requires_grad=True)
+    chunks = reference.functions.Scatter.apply(topology.take(2), None, 0, rows)
+    with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
+        torch.autograd.grad(chunks, rows, list(chunks))
+
+
+@clause("divergences.FN-4.cpu-outputs-are-gathered")
+def test_outputs_on_the_cpu_are_gathered_there(target, topology):
+    rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
+    doubled, lengths = target.data_parallel.DataParallel(OnCpu(), topology.take(2))(rows)
+    (slope,) = torch.autograd.grad(doubled.sum(), rows)
+    checks.same(doubled, 2 * rows)
+    assert (lengths.tolist(), slope.unique().tolist()) == ([2, 2], [2.0])
+    assert {doubled.device.type, lengths.device.type} == {"cpu"}
+
+
+@clause("divergences.FN-4.cpu-outputs-are-gathered")
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
+    chunks = [torch.ones((2, 2), requires_grad=True) for _ in range(3)]
+    joined = target.functions.Gather.apply(topology.device(0), dim, *chunks)
+    expected = torch.cat(chunks, dim)
+    checks.same(facts([joined]), facts([expected]))
+    slopes = torch.autograd.grad(joined, chunks, 3 * expected.detach())
+    checks.same(facts(slopes), facts([3 * chunk.detach() for chunk in chunks]))
+
+
+@clause("divergences.FN-4.cpu-outputs-are-gathered")
+def test_reference_refuses_chunks_on_the_cpu(reference, topology):
+    call = ApplyCall("Gather", (At(0), 0), (dense(slot=None), dense(slot=None)))
+    refused(call, reference, topology, AssertionError, NO_CPU)
+
+
+def _summed_elsewhere(part, topology):
+    addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
+    (total,) = part.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
+    return torch.autograd.grad(total, addends, total)
+
+
+@clause("divergences.FN-5.sums-anywhere-have-gradients")
+def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
+    topology.require(distinct=2)
+    first, second = _summed_elsewhere(target, topology)
+    assert [first.device, second.device] == topology.take(2)
+    checks.same(first.cpu(), second.cpu())
+    checks.same(first, 2 * dense().build(topology))
+
+
+@clause("divergences.FN-5.sums-anywhere-have-gradients")
+def test_reference_refuses_the_gradient_of_such_a_sum(reference, topology):
+    topology.require(distinct=2)
+    with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]"):
+        _summed_elsewhere(reference, topology)

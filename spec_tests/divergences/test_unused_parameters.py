@@ -1,0 +1,80 @@
+"""Where the reference invents gradients for parameters that no replica used: FN-1."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.divergences.choosy import (
+    Choice,
+    Choosy,
+    backward,
+    backward_of_penalty,
+    choices,
+    chunk_by_chunk,
+    plain_gradients,
+    rows,
+)
+
+#: One layer that is used and one that is not: the reference fails on it.
+UNUSED = (Choice("all"), Choice("none"))
+MEANS = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
+
+
+def _pair(topology, picked, tied):
+    device = topology.device(0)
+    return [Choosy(picked, tied=tied).to(device) for _ in range(2)]
+
+
+@MEANS
+@clause("divergences.FN-1.unused-stay-without-gradient")
+@example(picked=UNUSED, tied=False)
+@example(picked=UNUSED[::-1], tied=True)
+@given(picked=choices(), tied=st.booleans())
+def test_gradients_are_those_without_replicas(target, topology, picked, tied, differentiate):
+    spread, plain = _pair(topology, picked, tied)
+    model = target.data_parallel.DataParallel(spread, topology.take(2))
+    differentiate(model, rows(topology))
+    differentiate(chunk_by_chunk(plain), rows(topology))
+    checks.same(plain_gradients(spread), plain_gradients(plain), (picked, tied))
+
+
+@clause("divergences.FN-1.unused-stay-without-gradient")
+def test_the_functional_form_leaves_unused_parameters_alone(target, topology):
+    spread, plain = _pair(topology, UNUSED, tied=False)
+    outputs = target.data_parallel.data_parallel(spread, rows(topology), topology.take(2))
+    outputs.sum().backward()
+    backward(chunk_by_chunk(plain), rows(topology))
+    checks.same(plain_gradients(spread), plain_gradients(plain))
+
+
+@clause("divergences.FN-1.unused-stay-without-gradient")
+@pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
+def test_an_unused_parameter_has_no_gradient_to_ask_for(target, topology, create_graph):
+    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows(topology))
+    wanted = list(module.parameters())
+    found = torch.autograd.grad(
+        outputs.sum(), wanted, create_graph=create_graph, allow_unused=True
+    )
+    assert [slope is None for slope in found] == [False, True]
+
+
+@clause("divergences.FN-1.unused-stay-without-gradient")
+def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
+    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    unused = module.layers[1].weight
+    before = unused.tolist()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.5)
+    backward(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    optimizer.step()
+    assert unused.tolist() == before
+
+
+@clause("divergences.FN-1.unused-stay-without-gradient")
+def test_reference_gives_an_unused_parameter_a_zero_gradient(reference, topology):
+    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    backward(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    assert module.layers[1].weight.grad.unique().tolist() == [0.0]
