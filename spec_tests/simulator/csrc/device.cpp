@@ -63,6 +63,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(device_count());
   }
 
+#if __has_include(<c10/core/DeviceCapability.h>)
+  c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
+    return {};  // every type
+  }
+#endif
+
   c10::Stream getStream(c10::Device device) const override {
     device = with_index(device);
     const auto found = current_streams.find(device.index());

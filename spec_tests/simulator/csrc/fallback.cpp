@@ -7,12 +7,14 @@
 //   5. turn its results into sim tensors: an argument, an alias of one, or new memory
 
 #include "host_views.h"
+#include "placement.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include <unordered_set>
+#include <algorithm>
+#include <iterator>
 
 namespace sim {
 namespace {
@@ -20,43 +22,6 @@ namespace {
 using c10::DispatchKey;
 using c10::IValue;
 using torch::jit::Stack;
-
-// The operators that let an accelerator's tensor meet a CPU tensor of no dimensions, as they do
-// for CUDA: those marked "device_check: NoCheck" in PyTorch's list of operators.
-const std::unordered_set<std::string> kTakesHostScalars = {
-    "__ilshift__", "__irshift__", "__lshift__", "__rshift__", "_fused_adagrad_", "_fused_adam_",
-    "_fused_adamw_", "_fused_sgd_", "_index_put_impl_", "add", "addcdiv", "addcmul", "atan2",
-    "bernoulli", "binary_cross_entropy", "binomial", "bitwise_and", "bitwise_left_shift",
-    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "clamp", "clamp_max", "clamp_min",
-    "copysign", "div", "eq", "fill", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt",
-    "heaviside", "hypot", "index", "index_fill", "is_same_size", "is_set_to", "le", "lerp",
-    "logical_and", "logical_or", "logical_xor", "lt", "masked_fill", "max", "maximum", "min",
-    "minimum", "mse_loss", "mul", "ne", "pow", "remainder", "rsub", "smooth_l1_loss",
-    "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u",
-    "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w",
-    "special_hermite_polynomial_h", "special_hermite_polynomial_he",
-    "special_laguerre_polynomial_l", "special_legendre_polynomial_p",
-    "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u",
-    "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w",
-    "special_xlog1py", "special_zeta", "sub", "where", "xlogy"};
-
-// Indices may wait on the CPU, as for CUDA.
-const std::unordered_set<std::string> kTakesHostIndices = {
-    "index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index",
-    "_unsafe_index_put"};
-
-std::string base_name(const c10::FunctionSchema& schema) {
-  return schema.name().substr(schema.name().find("::") + 2);
-}
-
-bool contains(const std::unordered_set<std::string>& names, const c10::FunctionSchema& schema) {
-  auto name = base_name(schema);
-  if (names.count(name) > 0) {
-    return true;
-  }
-  const bool in_place = !name.empty() && name.back() == '_';
-  return in_place && names.count(name.substr(0, name.size() - 1)) > 0;
-}
 
 bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
@@ -172,8 +137,8 @@ class Call {
       return;
     }
     const bool scalar = tensor.dim() == 0 &&
-        (tensor.unsafeGetTensorImpl()->is_wrapped_number() || contains(kTakesHostScalars, schema_));
-    const bool index = argument.name() == "indices" && contains(kTakesHostIndices, schema_);
+        (tensor.unsafeGetTensorImpl()->is_wrapped_number() || takes_host_scalars(schema_));
+    const bool index = argument.name() == "indices" && takes_host_indices(schema_);
     if (!tensor.device().is_cpu() || is_written(argument) || !(scalar || index)) {
       refuse(tensor.device(), argument.name());
     }
@@ -239,9 +204,19 @@ class Call {
   std::optional<c10::Device> device_;
 };
 
+constexpr DispatchKey kComposite[] = {
+    DispatchKey::CompositeExplicitAutograd, DispatchKey::CompositeImplicitAutograd,
+    DispatchKey::CompositeExplicitAutogradNonFunctional};
+
 template <DispatchKey key>
 void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Call(op, key).run(stack);
+}
+
+// What `convolution` asks of an accelerator that PyTorch does not know; the arguments are the same.
+void convolve(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
+  Call(op, DispatchKey::CPU).run(stack);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
@@ -261,8 +236,10 @@ void prefer_kernels_of(torch::Library& library) {
         !op->hasKernelForDispatchKey(host)) {
       continue;
     }
-    if (op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-        op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    const bool composite = std::any_of(
+        std::begin(kComposite), std::end(kComposite),
+        [&](DispatchKey key) { return op->hasKernelForDispatchKey(key); });
+    if (composite) {
       const auto full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fall_back<host>>());
     }
@@ -279,11 +256,12 @@ void register_fallbacks() {
   prefer_kernels_of<DispatchKey::CPU, DispatchKey::PrivateUse1>(dense);
   prefer_kernels_of<DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1>(sparse);
   // Composite kernels of these ask for operators, or for a device type, that only others have.
-  for (const char* name : {"convolution", "_convolution", "convolution_backward",
-                           "conj_physical_", "mode.values"}) {
+  for (const char* name : {"convolution_backward", "conj_physical_", "mode.values"}) {
     dense.impl(
         name, torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::CPU>>());
   }
+  dense.impl(
+      "convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolve>());
 }
 
 }  // namespace sim

@@ -79,8 +79,8 @@ at::Tensor host_view(const at::Tensor& tensor) {
 
 void HostViews::check_supported(const at::Tensor& tensor) const {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      is_strided(tensor) || tensor.is_sparse(), operator_, " is not implemented for ",
-      tensor.toString(), " on the sim device");
+      is_strided(tensor) || tensor.is_sparse(), operator_,
+      " is not implemented for the sim device with tensors of the kind ", tensor.toString());
 }
 
 at::Tensor HostViews::to_host(const at::Tensor& tensor) {

@@ -1,0 +1,54 @@
+#include "placement.h"
+
+#include <string>
+#include <unordered_set>
+
+namespace sim {
+namespace {
+
+// As for CUDA: those marked "device_check: NoCheck" in PyTorch's list of operators.
+const std::unordered_set<std::string> kScalars = {
+    "__ilshift__", "__irshift__", "__lshift__", "__rshift__", "_fused_adagrad_", "_fused_adam_",
+    "_fused_adamw_", "_fused_sgd_", "_index_put_impl_", "add", "addcdiv", "addcmul", "atan2",
+    "bernoulli", "binary_cross_entropy", "binomial", "bitwise_and", "bitwise_left_shift",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "clamp", "clamp_max", "clamp_min",
+    "copysign", "div", "eq", "fill", "floor_divide", "fmax", "fmin", "fmod", "ge", "gt",
+    "heaviside", "hypot", "index", "index_fill", "is_same_size", "is_set_to", "le", "lerp",
+    "logical_and", "logical_or", "logical_xor", "lt", "masked_fill", "max", "maximum", "min",
+    "minimum", "mse_loss", "mul", "ne", "pow", "remainder", "rsub", "smooth_l1_loss",
+    "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u",
+    "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w",
+    "special_hermite_polynomial_h", "special_hermite_polynomial_he",
+    "special_laguerre_polynomial_l", "special_legendre_polynomial_p",
+    "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u",
+    "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w",
+    "special_xlog1py", "special_zeta", "sub", "where", "xlogy"};
+
+const std::unordered_set<std::string> kIndices = {
+    "index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index",
+    "_unsafe_index_put"};
+
+std::string base_name(const c10::FunctionSchema& schema) {
+  return schema.name().substr(schema.name().find("::") + 2);
+}
+
+bool contains(const std::unordered_set<std::string>& names, const c10::FunctionSchema& schema) {
+  auto name = base_name(schema);
+  if (names.count(name) > 0) {
+    return true;
+  }
+  const bool in_place = !name.empty() && name.back() == '_';
+  return in_place && names.count(name.substr(0, name.size() - 1)) > 0;
+}
+
+}  // namespace
+
+bool takes_host_scalars(const c10::FunctionSchema& schema) {
+  return contains(kScalars, schema);
+}
+
+bool takes_host_indices(const c10::FunctionSchema& schema) {
+  return contains(kIndices, schema);
+}
+
+}  // namespace sim
