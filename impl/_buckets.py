@@ -14,7 +14,7 @@ DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 def buckets(
     tensors: Sequence[Tensor], buffer_size: int, *, by_grad: bool = False
 ) -> list[list[int]]:
-    """Group the positions of ``tensors`` by what must be alike to travel together, in order.
+    """Group the places of ``tensors`` by what must be alike to travel together, in order.
 
     Args:
         tensors: Dense or sparse COO.
@@ -23,19 +23,19 @@ def buckets(
         by_grad: Whether to part those that require grad from those that do not.
 
     Returns:
-        Disjoint lists of positions, ascending, that cover ``tensors``. Those of one list are
+        Disjoint lists of places, ascending, that cover ``tensors``. Those of one list are
         alike in dtype, layout and device.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], tuple[list[int], int]] = {}
-    for position, tensor in enumerate(tensors):
+    for place, tensor in enumerate(tensors):
         kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
         size = size_in_bytes(tensor)
         bucket, filled = filling.get(kind, ([], 0))
         if filled > 0 and filled + size > buffer_size:
             closed.append(bucket)
             bucket, filled = [], 0
-        bucket.append(position)
+        bucket.append(place)
         filling[kind] = bucket, filled + size
     return closed + [bucket for bucket, _ in filling.values()]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import buckets, pack, size_in_bytes, unpack
+from ._buckets import pack, size_in_bytes, unpack
 
-__all__ = ["copy_bucket", "copy_lists", "row_major_copy", "send", "small_and_large"]
+__all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
 
 #: Bytes from which packing a tensor costs more than a transfer of its own.
 _LARGE = 1024 * 1024
@@ -33,27 +33,6 @@ def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
     return tensor.to(device, non_blocking=device.type != "cpu", copy=copy)
 
 
-def copy_lists(
-    tensors: Sequence[Tensor], devices: Sequence[torch.device], buffer_size: int
-) -> list[list[Tensor]]:
-    """Copy ``tensors`` to each of ``devices``, bucket by bucket.
-
-    Args:
-        tensors: Tensors of one device, dense or sparse COO.
-        devices: Targets; a device that appears twice gets two copies.
-        buffer_size: Bytes per bucket.
-
-    Returns:
-        For each device a list as of :func:`copy_bucket`.
-    """
-    rows: list[dict[int, Tensor]] = [{} for _ in devices]
-    for bucket in buckets(tensors, buffer_size):
-        copies = copy_bucket([tensors[position] for position in bucket], devices)
-        for row, copied in zip(rows, copies, strict=True):
-            row.update(zip(bucket, copied, strict=True))
-    return [[row[position] for position in range(len(tensors))] for row in rows]
-
-
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
     """Copy one bucket to each of ``devices``.
 
@@ -66,21 +45,31 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
         row-major, with version counters of their own, sharing no memory with the bucket nor
         with another device's list. Members of one list may share one storage.
     """
+    small, large = small_and_large(bucket)
     with torch.no_grad():
-        small, large = small_and_large(bucket)
-        members = [bucket[position] for position in small]
-        flats = _flat_copies(members, devices)
-        copies = [dict(zip(small, _unpacked(flat, members), strict=True)) for flat in flats]
-        for copy, device in zip(copies, devices, strict=True):
-            for position in large:
-                copy[position] = row_major_copy(bucket[position], device)
+        rows = [
+            {place: row_major_copy(bucket[place], device) for place in large} for device in devices
+        ]
+        if small:
+            members = [bucket[place] for place in small]
+            flat = pack(members)
+            for slot, (row, device) in enumerate(zip(rows, devices, strict=True)):
+                # The flat buffer is new: the first slot on its device may keep it.
+                arrived = send(flat, device, copy=device in devices[:slot])
+                row.update(zip(small, unpack(arrived, members), strict=True))
     # `.data` gives each its own version counter: an in-place change of one must not look like a
-    # change of its neighbours in the buffer.
-    return [[copy[position].data for position in range(len(bucket))] for copy in copies]
+    # change of its neighbours in the buffer (pytorch/pytorch#13594).
+    return [[row[place].data for place in range(len(bucket))] for row in rows]
+
+
+def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy one tensor, dense or sparse COO, to ``device``; dense copies are row-major."""
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
+    return copy.copy_(tensor, non_blocking=device.type != "cpu")
 
 
 def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-    """Part a bucket's positions into those worth packing and those that travel alone.
+    """Part a bucket's places into those worth packing and those that travel alone.
 
     A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
     """
@@ -91,26 +80,3 @@ def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
     if len(small) == len(bucket):
         return small, []
     return small, [place for place in places if size_in_bytes(bucket[place]) >= _LARGE]
-
-
-def _flat_copies(
-    members: Sequence[Tensor], devices: Sequence[torch.device]
-) -> list[Tensor | None]:
-    if not members:
-        return [None for _ in devices]
-    flat = pack(members)
-    copies: list[Tensor | None] = []
-    for device in devices:
-        taken = any(copy is flat for copy in copies)
-        copies.append(send(flat, device, copy=taken))
-    return copies
-
-
-def _unpacked(flat: Tensor | None, members: Sequence[Tensor]) -> list[Tensor]:
-    return [] if flat is None else unpack(flat, members)
-
-
-def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy one tensor, dense or sparse COO, to ``device``; dense copies are row-major."""
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
-    return copy.copy_(tensor, non_blocking=device.type != "cpu")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import _checks
 from ._buckets import DEFAULT_BUFFER_SIZE
+from ._copies import detached_copies
 from ._devices import (
     CPU,
     DeviceLike,
@@ -28,7 +29,7 @@ from ._devices import (
 from ._slices import copy_into_slices, cut, join, joined_shape
 from ._streams import Streams, check_streams, copy_chunks, send_chunks
 from ._sums import reduce_lists, reduce_tensors
-from ._transfers import copy_lists, row_major_copy
+from ._transfers import row_major_copy
 
 __all__ = [
     "broadcast",
@@ -102,9 +103,9 @@ def broadcast_coalesced(
         raise ValueError("Expected at least one device to broadcast to")
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
-    source, *targets = [device_at(ordinal) for ordinal in ordinals]
-    with use_device(source):
-        return [tensors, *copy_lists(tensors, targets, buffer_size)]
+    targets = [device_at(ordinal) for ordinal in ordinals]
+    with use_device(targets[0]):
+        return detached_copies(tensors, targets, buffer_size=buffer_size)
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) -> Tensor:
