@@ -1,4 +1,4 @@
-"""Building the extension once, and finding it again.
+"""Building an extension once, and finding it again.
 
 ``torch.utils.cpp_extension`` builds it, in its usual cache, in a folder whose name is derived
 from the sources and from the versions they are built with.
@@ -16,15 +16,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-__all__ = ["load"]
-
-_SOURCES = Path(__file__).parent / "csrc"
-_FLAGS = ("-O1", "-std=c++20")
+__all__ = ["SIMULATOR", "Extension", "load"]
 
 # In a process of its own: cpp_extension is slow to import, prints, and loads what it builds.
 _PROGRAM = """
@@ -34,30 +32,51 @@ cpp_extension.load(**json.loads(sys.argv[1]))
 """
 
 
-def load() -> ModuleType:
-    """Import the extension, after building it if no process has done so before.
+@dataclass(frozen=True)
+class Extension:
+    """What to build: the simulator, or the C++ front end of spec_tests/cpp_front_end.
+
+    Args:
+        name: The first part of the library's name.
+        purpose: What it is, for messages.
+        folder: Its ``*.cpp`` files are compiled.
+        flags: Options of the compiler.
+    """
+
+    name: str
+    purpose: str
+    folder: Path
+    flags: tuple[str, ...] = ("-O1", "-std=c++20")
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that the library depends on."""
+        digest = hashlib.sha256()
+        for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
+            digest.update(f"{part}\n".encode())
+        for source in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            digest.update(source.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+SIMULATOR = Extension("sim", "the simulated accelerator", Path(__file__).parent / "csrc")
+
+
+def load(extension: Extension = SIMULATOR) -> ModuleType:
+    """Import ``extension``, after building it if no process has done so before.
 
     Raises:
         RuntimeError: There is no compiler, no ninja, or the compiler refuses the sources.
     """
-    name = f"sim_{_key()}"
+    name = f"{extension.name}_{extension.key}"
     folder = _cache() / name
     library = folder / f"{name}.so"
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder / "lock"):
             if not library.exists():
-                os.replace(_build(name, folder / "build"), library)
+                os.replace(_build(extension, name, folder / "build"), library)
     return _import(name, library)
-
-
-def _key() -> str:
-    digest = hashlib.sha256()
-    for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *_FLAGS):
-        digest.update(f"{part}\n".encode())
-    for source in sorted(_SOURCES.iterdir()):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _cache() -> Path:
@@ -76,17 +95,19 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(name: str, folder: Path) -> Path:
+def _build(extension: Extension, name: str, folder: Path) -> Path:
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     compiler = os.environ.get("CXX", "c++")
-    _require(compiler, search, "install g++ 11 or newer, or name a C++20 compiler in CXX")
-    _require("ninja", search, "install it with `pip install ninja`")
+    _require(
+        extension, compiler, search, "install g++ 11 or newer, or name a C++20 compiler in CXX"
+    )
+    _require(extension, "ninja", search, "install it with `pip install ninja`")
     folder.mkdir(exist_ok=True)
     (folder / "lock").unlink(missing_ok=True)  # of a build that was killed
     order = {
         "name": name,
-        "sources": [str(path) for path in sorted(_SOURCES.glob("*.cpp"))],
-        "extra_cflags": list(_FLAGS),
+        "sources": [str(path) for path in sorted(extension.folder.glob("*.cpp"))],
+        "extra_cflags": list(extension.flags),
         "build_directory": str(folder),
     }
     done = subprocess.run(
@@ -98,15 +119,15 @@ def _build(name: str, folder: Path) -> Path:
     )
     if done.returncode != 0:
         raise RuntimeError(
-            f"the simulated accelerator could not be built with {compiler} (it needs C++20, "
+            f"{extension.purpose} could not be built with {compiler} (it needs C++20, "
             f"g++ 11 or newer):\n{done.stderr[-4000:]}"
         )
     return folder / f"{name}.so"
 
 
-def _require(tool: str, search: str, remedy: str) -> None:
+def _require(extension: Extension, tool: str, search: str, remedy: str) -> None:
     if shutil.which(tool.split()[0], path=search) is None:
-        raise RuntimeError(f"the simulated accelerator needs {tool} to be built: {remedy}")
+        raise RuntimeError(f"{extension.purpose} needs {tool} to be built: {remedy}")
 
 
 def _import(name: str, library: Path) -> ModuleType:
