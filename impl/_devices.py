@@ -4,7 +4,7 @@ The one module that asks what kind a device is. "The accelerator" is the device 
 ``torch.accelerator`` reports at the time of the call; a bare integer is one of its ordinals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -22,6 +22,7 @@ __all__ = [
     "current_streams",
     "device_at",
     "device_index",
+    "has_streams",
     "is_cpu",
     "side_stream",
     "use_device",
@@ -168,20 +169,24 @@ def current_stream(device: torch.device) -> torch.Stream:
     return torch.accelerator.current_stream(device.index)
 
 
-def current_streams() -> list[torch.Stream]:
-    """List the current stream of each device of the accelerator, by ordinal."""
-    if accelerator_type() is None:
-        return []
-    return [*map(torch.accelerator.current_stream, range(torch.accelerator.device_count()))]
+def current_streams(ordinals: Iterable[int]) -> list[torch.Stream]:
+    """List the current streams of these devices of the accelerator."""
+    return [*map(torch.accelerator.current_stream, ordinals)]
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
     """Make each of ``streams`` its device's current one; the current device stays."""
-    current = torch.accelerator.current_device_index()
-    for stream, present in zip(streams, current_streams(), strict=True):
-        if stream != present:
+    device = torch.accelerator.current_device_index() if streams else None
+    for stream in streams:
+        if stream != torch.accelerator.current_stream(stream.device_index):
             torch.accelerator.set_stream(stream)
-    torch.accelerator.set_device_index(current)
+    if device is not None:
+        torch.accelerator.set_device_index(device)
+
+
+def has_streams(device: torch.device) -> bool:
+    """Tell whether ``device`` can run work beside its current stream."""
+    return device.type not in ("cpu", "mps")
 
 
 @cache

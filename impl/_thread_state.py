@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, NamedTuple
@@ -11,9 +11,23 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._device import DeviceContext
 
-from ._devices import CPU, accelerator_type, current_stream, use_device, use_stream
+from ._devices import (
+    CPU,
+    accelerator_type,
+    current_device,
+    current_streams,
+    set_current_streams,
+    use_device,
+)
 
 __all__ = ["ThreadState", "call_in", "is_pristine", "thread_states", "travels_whole"]
+
+
+class _Scope(NamedTuple):
+    """What there is to look at."""
+
+    autocast_types: tuple[str, ...]
+    ordinals: range  # Of the accelerator's devices.
 
 
 class _Flags(NamedTuple):
@@ -21,10 +35,11 @@ class _Flags(NamedTuple):
 
     grad: bool
     inference: bool
-    autocast: list[bool]  # One for each of the autocast types, as are the dtypes.
+    autocast: list[bool]  # For each of the autocast types, as are the dtypes.
     autocast_dtypes: list[torch.dtype]
     autocast_cache: bool
     default_device: torch.device | None
+    streams: list[torch.Stream]
 
 
 class ThreadState(NamedTuple):
@@ -38,10 +53,11 @@ class ThreadState(NamedTuple):
     * the default device of ``with torch.device(...)`` and ``torch.set_default_device``, with
       or without an index, as the caller wrote it;
     * context variables: each replica has its own copy, so what it sets stays with it;
-    * the caller's current stream of the replica's device;
+    * the current stream of every device;
     * the number of threads that one operation may use on the CPU.
 
-    The replica's device becomes the current one. Whatever the replica changes in these is put
+    The replica's device becomes the current one; for a replica on the CPU that of the caller
+    stays. Whatever the replica changes in these is put
     back when it ends, in its own thread and in the caller's.
 
     These stay behind:
@@ -49,8 +65,6 @@ class ThreadState(NamedTuple):
     * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
       thread that entered them and are not written to be called from several at once;
     * functorch transforms (``vmap``, ``grad``, ...): their levels are a stack of one thread;
-    * the current streams of other devices than the replica's: a replica that uses another
-      device chooses its stream;
     * profilers, ``sys.settrace`` and ``threading.local``: made to tell threads apart;
     * the exception being handled: it is no cause of what goes wrong in a replica;
     * what the process shares needs no travelling: anomaly mode, deterministic algorithms,
@@ -58,12 +72,11 @@ class ThreadState(NamedTuple):
     """
 
     flags: _Flags
-    autocast_types: tuple[str, ...]
+    scope: _Scope
     num_threads: int
     thread: int
     context: Context
     device: torch.device
-    stream: torch.Stream | None
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
@@ -72,9 +85,9 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     Raises:
         RuntimeError: One of ``devices`` does not exist.
     """
-    types = _autocast_types()
-    shared = (_read_flags(types), types, torch.get_num_threads(), get_ident())
-    return [ThreadState(*shared, copy_context(), device, _stream_of(device)) for device in devices]
+    scope = _scope()
+    shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
+    return [ThreadState(*shared, copy_context(), _current_for(device)) for device in devices]
 
 
 def call_in(
@@ -88,7 +101,7 @@ def call_in(
     Call this through ``state.context.run``, which lends it the context variables.
     """
     _limit_threads(state.num_threads)
-    with use_device(state.device), _use_stream(state.stream), _UseFlags(state):
+    with _UseFlags(state), use_device(state.device):
         return function(*args, **kwargs)
 
 
@@ -122,32 +135,36 @@ def _are_devices_only() -> bool:
     return torch._C._len_torch_function_stack() == (_default_device() is not None)
 
 
-def _autocast_types() -> tuple[str, ...]:
+def _scope() -> _Scope:
     kind = accelerator_type()
-    if kind is None or not torch.amp.is_autocast_available(kind):
-        return ("cpu",)
-    return ("cpu", kind)
+    if kind is None:
+        return _Scope(("cpu",), range(0))
+    has_autocast = torch.amp.is_autocast_available(kind)
+    ordinals = range(torch.accelerator.device_count())
+    return _Scope(("cpu", kind) if has_autocast else ("cpu",), ordinals)
 
 
-def _read_flags(autocast_types: Sequence[str]) -> _Flags:
+def _read_flags(scope: _Scope) -> _Flags:
     return _Flags(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        [torch.is_autocast_enabled(kind) for kind in autocast_types],
-        [torch.get_autocast_dtype(kind) for kind in autocast_types],
+        [*map(torch.is_autocast_enabled, scope.autocast_types)],
+        [*map(torch.get_autocast_dtype, scope.autocast_types)],
         torch.is_autocast_cache_enabled(),
         _default_device(),
+        current_streams(scope.ordinals),
     )
 
 
-def _write_flags(flags: _Flags, autocast_types: Sequence[str]) -> None:
+def _write_flags(flags: _Flags, scope: _Scope) -> None:
     """Set what can be set; inference mode and the default device are contexts."""
     torch.set_grad_enabled(flags.grad)
     torch.set_autocast_cache_enabled(flags.autocast_cache)
-    settings = zip(autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
+    settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
     for kind, enabled, dtype in settings:
         torch.set_autocast_enabled(kind, enabled)
         torch.set_autocast_dtype(kind, dtype)
+    set_current_streams(flags.streams)
 
 
 def _default_device() -> torch.device | None:
@@ -159,12 +176,8 @@ def _default_device() -> torch.device | None:
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
-def _stream_of(device: torch.device) -> torch.Stream | None:
-    return None if device == CPU else current_stream(device)
-
-
-def _use_stream(stream: torch.Stream | None) -> AbstractContextManager[object]:
-    return nullcontext() if stream is None else use_stream(stream)
+def _current_for(device: torch.device) -> torch.device:
+    return device if device != CPU or accelerator_type() is None else current_device()
 
 
 def _limit_threads(count: int) -> None:
@@ -176,45 +189,45 @@ def _limit_threads(count: int) -> None:
 class _AtRest(threading.local):
     """What a worker thread has between two replicas: what it was born with."""
 
-    types: tuple[str, ...] = ()
+    scope: _Scope | None = None
     flags: _Flags
 
 
 _at_rest = _AtRest()
 
 
-def _flags_at_rest(autocast_types: tuple[str, ...]) -> _Flags:
-    if _at_rest.types != autocast_types:
-        _at_rest.types, _at_rest.flags = autocast_types, _read_flags(autocast_types)
+def _flags_at_rest(scope: _Scope) -> _Flags:
+    if _at_rest.scope != scope:
+        _at_rest.scope, _at_rest.flags = scope, _read_flags(scope)
     return _at_rest.flags
 
 
 class _UseFlags:
     """Take over the caller's flags inside a ``with`` block."""
 
-    __slots__ = ("_before", "_entered", "_types", "_wanted")
+    __slots__ = ("_before", "_entered", "_scope", "_wanted")
 
     def __init__(self, state: ThreadState) -> None:
-        self._wanted, self._types = state.flags, state.autocast_types
+        self._wanted, self._scope = state.flags, state.scope
         # In the caller's own thread they were read a moment ago.
         here = state.thread == get_ident()
-        self._before = self._wanted if here else _flags_at_rest(self._types)
+        self._before = self._wanted if here else _flags_at_rest(self._scope)
         self._entered: ExitStack | None = None
 
     def __enter__(self) -> None:
         if self._before != self._wanted:
             self._entered = _enter_contexts(self._before, self._wanted)
-            _write_flags(self._wanted, self._types)
+            _write_flags(self._wanted, self._scope)
 
     def __exit__(self, *_: object) -> None:
-        now = _read_flags(self._types)
+        now = _read_flags(self._scope)
         if now == self._before and self._entered is None:
             return
         if now.default_device != self._wanted.default_device:
             _reset_default_device(self._wanted.default_device)
         if self._entered is not None:
             self._entered.close()
-        _write_flags(self._before, self._types)
+        _write_flags(self._before, self._scope)
 
 
 def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
