@@ -23,7 +23,7 @@ from ._devices import (
     DeviceLike,
     as_device_or_current,
     current_stream,
-    is_cpu,
+    has_streams,
     side_stream,
     use_stream,
 )
@@ -208,7 +208,7 @@ class Gather(Function):
 
 
 def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
-    if chunk.device.type != "cpu" or is_cpu(device):
+    if chunk.device.type != "cpu" or not has_streams(device):
         return send(chunk, device)
     # 1. The copy runs beside the current stream and does not wait for the work queued there.
     beside, current = side_stream(device), current_stream(device)
