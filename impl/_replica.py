@@ -1,0 +1,255 @@
+"""Replicas of the modules of a tree, built around copies of their tensors.
+
+A module of an ordinary class is *written*: its replica's ``__dict__`` is made from the module's,
+which costs a fraction of what attribute assignment does. A module whose class (or which itself)
+overrides how it is replicated or how attributes are set is *assigned*: its own hook makes the
+replica, and its own ``__setattr__`` sees every child, parameter and buffer. What ``torch.compile``
+returns is *wrapped* anew, since it forwards assignments to the module that it holds.
+
+Nothing here is kept from one call to the next: modules may change in between.
+"""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Sequence
+from types import MethodType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ._former import FormerParameters
+
+__all__ = ["Slot", "build"]
+
+#: The dictionaries of hooks that every module has.
+_HOOKS = tuple(
+    name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
+)
+
+
+class Slot:
+    """One replica in the making.
+
+    Attributes:
+        tensors: The copy of each parameter and buffer by the ``id`` of its source.
+        modules: The replica of each module.
+        is_unsettled: Whether some copies of parameters are parameters, or some copies of buffers
+            require grad.
+    """
+
+    __slots__ = ("is_unsettled", "modules", "tensors")
+
+    def __init__(
+        self, sources: Sequence[Tensor], copies: Sequence[Tensor], *, has_grad_buffers: bool
+    ) -> None:
+        # None stands for itself, since a parameter, buffer or child may be None.
+        self.tensors: dict[int, Any] = dict(zip(map(id, sources), copies, strict=True))
+        self.tensors[id(None)] = None
+        self.modules: dict[nn.Module | None, Any] = {None: None}
+        self.is_unsettled = has_grad_buffers or any(map(_is_parameter, copies))
+
+    def twin(self, member: Any) -> Any:
+        """Give the replica of a module, the copy of a tensor, or None for None."""
+        return self.tensors[id(member)] if isinstance(member, Tensor) else self.modules[member]
+
+
+#: Fills the replicas of one module in every slot.
+_Fill = Callable[[nn.Module, Sequence[Slot]], None]
+
+
+def build(modules: Sequence[nn.Module], slots: Sequence[Slot]) -> None:
+    """Build the replicas of ``modules`` in every slot.
+
+    Args:
+        modules: All modules of a tree, each before those below it.
+        slots: Their ``modules`` are filled; their ``tensors`` has a copy of every tensor.
+    """
+    written, assigned, wrapped = _sorted_out(modules)
+    for module in (*written, *wrapped):
+        kind = type(module)
+        for slot in slots:
+            slot.modules[module] = kind.__new__(kind)
+    for module in assigned:
+        for slot in slots:
+            slot.modules[module] = _made_by_hook(module)
+    for module in written:
+        _write(module, slots)
+    for module in assigned:
+        _assign(module, slots)
+    # The inner one of two wrappers comes first: a wrapper looks at what it wraps.
+    for module in reversed(wrapped):
+        _wrap(module, slots)
+
+
+def _sorted_out(modules: Sequence[nn.Module]) -> tuple[list[nn.Module], ...]:
+    """Tell modules to write, to assign and to wrap anew apart."""
+    ways = {kind: _way(kind) for kind in set(map(type, modules))}
+    written: list[nn.Module] = []
+    assigned: list[nn.Module] = []
+    wrapped: list[nn.Module] = []
+    lists: dict[_Fill, list[nn.Module]] = {_write: written, _assign: assigned, _wrap: wrapped}
+    for module in modules:
+        way = ways[type(module)]
+        lists[_assign if way is _write and _is_odd(module) else way].append(module)
+    return written, assigned, wrapped
+
+
+def _way(kind: type[nn.Module]) -> _Fill:
+    """Give the function that fills replicas of modules of ``kind``."""
+    # Importing it takes seconds, and until somebody does there is no such module.
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is not None and issubclass(kind, dynamo.OptimizedModule):
+        return _wrap
+    is_plain = (
+        kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
+        and kind.__setattr__ is nn.Module.__setattr__
+        and kind.__getattribute__ is object.__getattribute__
+        and not _registration_is_watched()
+    )
+    return _write if is_plain else _assign
+
+
+def _registration_is_watched() -> bool:
+    names = ("module", "parameter", "buffer")
+    return any(getattr(nn.modules.module, f"_global_{name}_registration_hooks") for name in names)
+
+
+def _is_odd(module: nn.Module) -> bool:
+    """Tell whether ``module`` itself is not as plain as its class."""
+    # Assigning a buffer that is a parameter makes it one of the replica's parameters.
+    return "_replicate_for_data_parallel" in module.__dict__ or (
+        nn.Parameter in map(type, module._buffers.values())
+    )
+
+
+def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
+    # `_former_parameters` comes first, as a deepcopy of the replica needs it (see `_former`).
+    template = {"_former_parameters": None, **module.__dict__, "_is_replica": True}
+    template.pop("_compiled_call_impl", None)
+    methods = _take_methods(module, template, slots[0].modules)
+    hooks = [name for name in _HOOKS if template.get(name)]
+    children = module._modules
+    parameters = [(name, id(source)) for name, source in module._parameters.items()]
+    buffers = [(name, id(source)) for name, source in module._buffers.items()]
+    has_none = type(None) in map(type, module._parameters.values())
+    for slot in slots:
+        twins, copies = slot.modules, slot.tensors
+        state = twins[module].__dict__
+        state.update(template)
+        for name in _HOOKS:
+            state[name] = OrderedDict()
+        for name in hooks:
+            state[name].update(template[name])
+        for name, method in methods:
+            state[name] = _rebound(method, slot)
+        state["_modules"] = {name: twins[child] for name, child in children.items()}
+        state["_buffers"] = {name: copies[source] for name, source in buffers}
+        state["_parameters"] = {}
+        state["_former_parameters"] = former = FormerParameters()
+        for name, source in parameters:
+            former[name] = state[name] = copies[source]
+        if has_none or slot.is_unsettled:
+            _settle_parameters(state)
+
+
+def _settle_parameters(state: dict[str, Any]) -> None:
+    """Register what assignment would: copies that are parameters, and parameters that are None.
+
+    Also tells a deepcopy of the buffers that are no leaves.
+    """
+    former = state["_former_parameters"]
+    for name, copy in list(former.items()):
+        if copy is None:
+            del former[name]
+        if copy is None or _is_parameter(copy):
+            state["_parameters"][name] = state.pop(name)
+    _note_others(state, state["_buffers"].values())
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    # Nearly all are plain tensors, and the metaclass of Parameter makes `isinstance` slow.
+    return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
+
+
+def _take_methods(
+    module: nn.Module, state: dict[str, Any], modules: Container[object]
+) -> list[tuple[str, MethodType]]:
+    """Take the bound methods of ``modules`` that are attributes of ``module`` out of ``state``.
+
+    Returns:
+        Those that a replica must be given anew. The others its class provides; without them
+        the replica does not refer to itself, and is freed as soon as nobody uses it.
+    """
+    taken = [
+        (name, value)
+        for name, value in state.items()
+        if type(value) is MethodType
+        and isinstance(value.__self__, nn.Module)
+        and value.__self__ in modules
+    ]
+    for name, _ in taken:
+        del state[name]
+    return [pair for pair in taken if not _is_provided(module, *pair)]
+
+
+def _is_provided(module: nn.Module, name: str, method: MethodType) -> bool:
+    return method.__self__ is module and getattr(type(module), name, None) is method.__func__
+
+
+def _rebound(method: MethodType, slot: Slot) -> MethodType:
+    return MethodType(method.__func__, slot.twin(method.__self__))
+
+
+def _made_by_hook(module: nn.Module) -> Any:
+    twin: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
+    twin._former_parameters = FormerParameters()
+    state = twin.__dict__
+    state.pop("_compiled_call_impl", None)
+    for name in _HOOKS:
+        if name in state and state[name] is module.__dict__.get(name):
+            state[name] = state[name].copy()
+    _move_to_front(state, "_former_parameters")
+    return twin
+
+
+def _move_to_front(state: dict[str, Any], name: str) -> None:
+    if name in state:
+        rest = state.copy()
+        state.clear()
+        state.update({name: rest.pop(name), **rest})
+
+
+def _assign(module: nn.Module, slots: Sequence[Slot]) -> None:
+    for kind in ("_modules", "_parameters", "_buffers"):
+        for name, member in getattr(module, kind).items():
+            for slot in slots:
+                _assign_member(slot.modules[module], kind, name, slot.twin(member))
+    for slot in slots:
+        state = slot.modules[module].__dict__
+        for name, method in _take_methods(module, state, slot.modules):
+            state[name] = _rebound(method, slot)
+        _note_others(state, map(slot.twin, module._buffers.values()))
+
+
+def _assign_member(twin: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:
+    if member is None:
+        getattr(twin, kind)[name] = None
+        return
+    setattr(twin, name, member)
+    if kind == "_parameters":
+        twin._former_parameters[name] = member
+
+
+def _note_others(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
+    others = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
+    if others:
+        state["_former_parameters"].others = others
+
+
+def _wrap(module: nn.Module, slots: Sequence[Slot]) -> None:
+    """Wrap the replicas of what ``torch.compile`` wrapped; they share its compiled code."""
+    for slot in slots:
+        twin = slot.twin(module)
+        twin.__init__(slot.twin(module._orig_mod), module.dynamo_ctx)
+        for name in _HOOKS:
+            twin.__dict__[name] = module.__dict__[name].copy()

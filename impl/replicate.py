@@ -1,0 +1,122 @@
+"""Copies of a module on several devices, through which gradients flow back to it.
+
+``k`` is the number of devices.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from ._buckets import DEFAULT_BUFFER_SIZE
+from ._copies import copies, detached_copies
+from ._devices import CPU, DeviceLike, as_device_or_current
+from ._replica import Slot, build
+from ._tree import Tree, walk
+
+__all__ = ["replicate"]
+
+T = TypeVar("T", bound=nn.Module)
+
+
+def replicate(
+    network: T,
+    devices: Iterable[DeviceLike],
+    detach: bool = False,
+    *,
+    buffer_size: int = DEFAULT_BUFFER_SIZE,
+) -> list[T]:
+    """Copy a module to each of ``devices``.
+
+    Modules, parameters and buffers that are shared stay shared, whatever is None stays None, and
+    any other attribute is the same object in every replica, with three exceptions: dictionaries
+    of hooks are copied, bound methods of modules of the tree are bound to the replica's modules,
+    and what ``Module.compile`` compiled is left out, so that the replica runs uncompiled.
+
+    Args:
+        network: The module, with all parameters and buffers on ``devices[0]``. It is not
+            changed.
+        devices: ``k`` targets. The same device may appear twice.
+        detach: Whether replicas are cut off from ``network``: no gradient flows back.
+        buffer_size: Bytes per transfer, and per sum of gradients. Each such bucket has its own
+            autograd node, so a small one frees the replicas' gradients sooner.
+
+    Returns:
+        ``k`` modules of the same classes. Their ``parameters()`` are empty: each parameter's
+        copy is an attribute of the same name, and is listed in ``_former_parameters``. The
+        first replica shares the memory of parameters and buffers: its buffers are those of
+        ``network``, and so are its parameters if ``detach``, which then are its parameters. All
+        other copies have memory of their own. Buffers that require grad are copied like
+        parameters, others without history.
+
+    Raises:
+        RuntimeError: A ``ScriptModule`` has a Python module below it; a parameter or buffer is
+            not on ``devices[0]``; a module is lazy.
+        AssertionError: A parameter is on the CPU, ``devices[0]`` is not, and not ``detach``.
+        ValueError: A parameter or buffer is not initialized yet.
+
+    Note:
+        What a replica's forward writes is lost with the replica, except in-place changes of
+        the first replica's buffers.
+    """
+    tree = walk(network)
+    _check_script_modules(tree)
+    targets = [as_device_or_current(device) for device in devices]
+    if not targets:
+        return []
+    attached, detached = _sort_tensors(tree, detach=detach)
+    _check_ready(attached, detached, targets[0])
+    rows = zip(
+        copies(attached, targets, buffer_size=buffer_size),
+        detached_copies(detached, targets, buffer_size=buffer_size),
+        strict=True,
+    )
+    has_grad_buffers = len(attached) > len(tree.parameters)
+    slots = [
+        Slot([*attached, *detached], [*one, *other], has_grad_buffers=has_grad_buffers)
+        for one, other in rows
+    ]
+    build(tree.modules, slots)
+    return [slot.modules[network] for slot in slots]
+
+
+def _check_script_modules(tree: Tree) -> None:
+    """Refuse a script module with a Python module anywhere below it."""
+    if torch.jit._state._enabled and any(map(_has_python_child, tree.modules)):
+        raise RuntimeError(
+            "Cannot replicate network where python modules are children of ScriptModule"
+        )
+
+
+def _has_python_child(module: nn.Module) -> bool:
+    script = torch.jit.ScriptModule
+    return isinstance(module, script) and not all(
+        child is None or isinstance(child, script) for child in module._modules.values()
+    )
+
+
+def _sort_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Part the tensors that gradients flow back to from the others."""
+    if detach:
+        return [], [*tree.parameters, *tree.buffers]
+    with_grad = [buffer for buffer in tree.buffers if buffer.requires_grad]
+    without = [buffer for buffer in tree.buffers if not buffer.requires_grad]
+    return [*tree.parameters, *with_grad], without
+
+
+def _check_ready(attached: list[Tensor], detached: list[Tensor], home: torch.device) -> None:
+    """Refuse tensors that are not on ``home``, or not initialized yet."""
+    if home != CPU and CPU in {tensor.device for tensor in attached}:
+        raise AssertionError("Broadcast function not implemented for CPU tensors")
+    tensors = attached + detached
+    if {tensor.device for tensor in tensors} - {home}:
+        place = home if home.index is None else home.index
+        raise RuntimeError(f"All tensors must be on devices[0]: {place}")
+    # Of each class one: `is_lazy` looks at nothing else.
+    if any(map(is_lazy, {type(tensor): tensor for tensor in tensors}.values())):
+        raise ValueError(
+            "Attempted to use an uninitialized parameter in replicate. Call `forward` with a "
+            "dummy batch first, so that lazy modules initialize their parameters"
+        )
