@@ -43,7 +43,8 @@ class NoneEntries(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The child of an affine map."""
-        return torch.as_tensor(self.child(x * self.weight + self.buffer))
+        result: Tensor = self.child(x * self.weight + self.buffer)
+        return result
 
 
 class GradBuffer(nn.Module):
@@ -140,7 +141,8 @@ class ChannelsLast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The row seen as two channels of a two by one image."""
-        return torch.as_tensor(self.convolution(x.reshape(-1, 2, 2, 1))).reshape(x.shape)
+        image: Tensor = self.convolution(x.reshape(-1, 2, 2, 1))
+        return image.reshape(x.shape)
 
 
 class Recurrent(nn.Module):
@@ -152,7 +154,8 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The row seen as a sequence of one step."""
-        return torch.as_tensor(self.layer(x[:, None, :])[0][:, 0])
+        result: Tensor = self.layer(x[:, None, :])[0][:, 0]
+        return result
 
 
 class Branch(nn.Module):
@@ -164,7 +167,8 @@ class Branch(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum."""
-        return x + torch.as_tensor(self.inner(x))
+        around: Tensor = self.inner(x)
+        return x + around
 
 
 def _linear() -> nn.Module:
@@ -172,6 +176,7 @@ def _linear() -> nn.Module:
 
 
 #: Kinds whose result for a row does not depend on the other rows, and that keep no statistics.
+#: None is complex: beside others such a parameter fails in the reference (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "linear": _linear,
     "tanh": nn.Tanh,
@@ -185,7 +190,6 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "scalar": lambda: Scaled(torch.tensor(0.5)),
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),
-    "complex": lambda: Scaled(torch.rand(WIDTH, dtype=torch.complex64)),
     "channels_last": ChannelsLast,
     "weight_norm": lambda: parametrizations.weight_norm(_linear()),
     "orthogonal": lambda: parametrizations.orthogonal(_linear(), orthogonal_map="cayley"),

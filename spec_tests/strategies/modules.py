@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from hypothesis import strategies as st
@@ -87,9 +87,14 @@ class ModuleSpec:
         """An input of ``count`` rows."""
         return TensorSpec((count, WIDTH), self.dtype, requires_grad=requires_grad, slot=slot)
 
-    def kinds(self) -> Iterator[str]:
-        """The kinds of its layers, outermost first."""
-        yield from (part.kind for part in _flat(self.parts) if isinstance(part, Layer))
+    @property
+    def finished(self) -> int:
+        """How many layers it has; the next one to be added gets this number."""
+        return sum(1 for _ in _flat(self.parts))
+
+    def then(self, *parts: "Part") -> "ModuleSpec":
+        """The network with more layers at its end."""
+        return replace(self, parts=(*self.parts, *parts))
 
     def __repr__(self) -> str:
         parts = ", ".join(map(repr, self.parts))

@@ -1,0 +1,60 @@
+"""replicate: the copies of buffers, and whose updates last."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.replicate import replicate_calls, zoo_calls
+from spec_tests.strategies.tensors import device_slots
+
+COUNTER = ModuleSpec((Layer("counter"),))
+
+
+@clause("replicate.buffers.copies")
+@given(call=replicate_calls(kinds=("batch_norm", "counter", "grad_buffer", "shared_buffer")))
+def test_buffers_arrive_as_buffers(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.buffers.dtypes")
+@given(call=zoo_calls("assorted"))
+def test_buffers_of_every_dtype_arrive(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.buffers.first-is-the-modules")
+@given(
+    spec=module_specs(kinds=("batch_norm", "counter")), slots=device_slots(), detach=st.booleans()
+)
+def test_the_first_replica_holds_the_modules_buffers(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    first, *_ = target.replicate.replicate(module, topology.take(slots), detach)
+    checks.same([*map(id, first.buffers())], [*map(id, module.buffers())], spec)
+
+
+@clause("replicate.buffers.updates-of-the-first-last")
+@given(runs=st.lists(st.integers(0, 2), max_size=4), detach=st.booleans())
+def test_updates_of_the_first_replica_only_last(target, topology, runs, detach):
+    topology.require(distinct=3)
+    module, devices = COUNTER.build(topology), topology.take(3)
+    replicas = target.replicate.replicate(module, devices, detach)
+    for index in runs:
+        replicas[index](torch.ones(2, 4, device=devices[index]))
+    checks.same(module[0].mean.tolist(), [2.0 * runs.count(0)] * 4, runs)
+
+
+@clause("replicate.buffers.requiring-grad")
+@given(call=replicate_calls(kinds=("grad_buffer", "tanh")))
+def test_buffers_that_require_a_gradient_get_one(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.buffers.persistence")
+@given(slots=device_slots())
+def test_buffers_that_are_not_saved_stay_so(target, topology, slots):
+    module = ModuleSpec((Layer("grad_buffer"),)).build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same([list(each.state_dict()) for each in replicas], [["0.moving"]] * len(slots), slots)

@@ -1,0 +1,60 @@
+"""replicate: what replicas compute, and the gradients that come back to the module."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.replicate import laws
+from spec_tests.strategies.layers import ROW_WISE
+from spec_tests.strategies.modules import Layer, module_specs
+from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
+
+#: Kinds whose gradients are summed in single precision at least.
+PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
+#: Kinds with second derivatives that are not zero.
+SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
+FEW = effort.part(5)
+
+
+@clause("replicate.outputs")
+@given(spec=module_specs(kinds=tuple(ROW_WISE)), slots=slot_lists(), detach=st.booleans())
+def test_replicas_compute_what_the_module_computes(target, topology, spec, slots, detach):
+    call = ReplicateCall(spec, slots, detach)
+    found, expected = laws.outputs(call, target, topology)
+    checks.same(found, expected, call, tolerance=checks.LAYER)
+
+
+@clause("replicate.gradients.summed")
+@given(spec=module_specs(kinds=PRECISE), slots=slot_lists())
+def test_the_module_gets_the_sum_of_the_gradients(target, topology, spec, slots):
+    call = ReplicateCall(spec, slots)
+    found, expected = laws.gradients(call, target, topology)
+    checks.same(found, expected, call, tolerance=checks.LAYER)
+
+
+@clause("replicate.gradients.agree")
+@given(call=replicate_calls(kinds=PRECISE))
+def test_every_leaf_gets_the_reference_gradient(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.gradients.twice")
+@FEW
+@given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_parts=2))
+def test_second_derivatives_flow_back(target, topology, spec):
+    module, devices = spec.then(Layer("linear")).build(topology), topology.take(2)
+    rows = spec.rows(2).build(topology).remainder(3)
+
+    def outputs(*leaves):
+        replicas = target.replicate.replicate(module, devices)
+        found = [
+            replica(rows.to(device)) for replica, device in zip(replicas, devices, strict=True)
+        ]
+        return tuple(each.to(rows.device) for each in found)
+
+    leaves = [leaf for leaf in laws.state(module).values() if leaf.requires_grad]
+    leaves = list({id(leaf): leaf for leaf in leaves}.values())
+    assert torch.autograd.gradcheck(outputs, leaves)
+    assert torch.autograd.gradgradcheck(outputs, leaves)

@@ -1,0 +1,53 @@
+"""replicate: replicas that are saved, and replicas that are dropped."""
+
+import io
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.lifetimes import left_over
+from spec_tests.strategies.calls import PublicCall, Unlike
+from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.modules import module_specs
+from spec_tests.strategies.replicate import slot_lists
+
+#: Parametrized modules make a class each, which can neither be pickled nor freed by itself.
+PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
+FEW = effort.part(2)
+
+
+def _saved(module):
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def _pickled(module):
+    return pickle.loads(pickle.dumps(module))
+
+
+@clause("replicate.saved")
+@pytest.mark.parametrize("copied", [_saved, _pickled])
+@FEW
+@given(spec=module_specs(kinds=PLAIN), slots=slot_lists(max_size=2), detach=st.booleans())
+def test_replicas_survive_being_saved(target, topology, copied, spec, slots, detach):
+    module, devices = spec.build(topology, slots[0]), topology.take(slots)
+    replicas = target.replicate.replicate(module, devices, detach)
+    for replica, device in zip(replicas, devices, strict=True):
+        rows = spec.rows(2, slot=None).build(topology).to(device)
+        found = copied(replica)
+        checks.same(found(rows), replica(rows), spec)
+
+
+@clause("replicate.leaves-nothing")
+@given(spec=module_specs(kinds=PLAIN), slots=slot_lists(), detach=st.booleans())
+def test_replicas_are_freed_without_the_collector(target, topology, spec, slots, detach):
+    arguments = {"network": spec, "devices": Unlike(slots), "detach": detach}
+    call = PublicCall("replicate.replicate", arguments)
+    checks.same(left_over(call, target, topology), [], call)

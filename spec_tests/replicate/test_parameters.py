@@ -1,0 +1,98 @@
+"""replicate: the copies of parameters."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.replicate.laws import copies, former
+from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.replicate import replicate_calls
+from spec_tests.strategies.tensors import device_slots
+from spec_tests.strategies.zoo import Specimen
+
+NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
+
+
+@clause("replicate.parameters.are-attributes")
+@given(spec=module_specs(), slots=device_slots())
+def test_replicas_have_no_parameters(target, topology, spec, slots):
+    module = spec.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same([list(each.parameters()) for each in replicas], [[] for _ in slots], spec)
+
+
+@clause("replicate.parameters.former")
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+def test_former_parameters_name_the_copies(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    pairs = [former(replica, module) for replica in replicas]
+    checks.same([found for found, _ in pairs], [expected for _, expected in pairs], spec)
+
+
+@clause("replicate.parameters.copies")
+@given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
+def test_copies_are_parts_of_the_graph(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.parameters.row-major")
+@given(call=replicate_calls(kinds=("channels_last", "linear")))
+def test_copies_elsewhere_are_row_major(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.parameters.detached")
+@given(call=replicate_calls(kinds=("linear", "none_entries", "batch_norm"), detach=(True,)))
+def test_detached_copies_are_leaves_without_gradient(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.parameters.detached-first")
+@given(spec=module_specs(), count=st.integers(1, 3))
+def test_the_first_detached_replica_holds_the_parameters(target, topology, spec, count):
+    module = spec.build(topology)
+    first, *_ = target.replicate.replicate(module, topology.take(count), True)
+    checks.same([*map(id, first.parameters())], [*map(id, module.parameters())], spec)
+
+
+@clause("replicate.parameters.frozen")
+@given(slots=device_slots())
+def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slots):
+    module = NETWORK.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    found = [(each[0].weight.requires_grad, each[1].weight.requires_grad) for each in replicas]
+    checks.same(found, [(True, False)] * len(slots), slots)
+
+
+@clause("replicate.parameters.complex")
+@given(slots=device_slots(), detach=st.booleans())
+def test_complex_parameters_stay_complex(target, topology, slots, detach):
+    module = Specimen("complex").build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    found = [each.scale.tolist() for each in replicas]
+    checks.same(found, [module.scale.tolist()] * len(slots), slots)
+
+
+@clause("replicate.parameters.empty")
+@given(shape=st.sampled_from([(0,), (0, 3), (3, 0, 2), ()]), slots=device_slots())
+def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, slots):
+    module = nn.ParameterList([torch.ones(shape), torch.ones(2)]).to(topology.device(slots[0]))
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same([tuple(each[0].shape) for each in replicas], [shape] * len(slots), slots)
+
+
+@clause("replicate.parameters.versions")
+@given(spec=module_specs(), detach=st.booleans())
+def test_writing_to_one_copy_leaves_the_others_versions(target, topology, spec, detach):
+    topology.require(distinct=2)
+    module = spec.then(Layer("linear"), Layer("counter")).build(topology)
+    _, replica = target.replicate.replicate(module, topology.take(2), detach)
+    written, *others = {id(copy): copy for copy in copies(replica, module).values()}.values()
+    before = [copy._version for copy in others]
+    with torch.no_grad():
+        written.add_(1)
+    checks.same([copy._version for copy in others], before, spec)

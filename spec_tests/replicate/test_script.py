@@ -1,0 +1,56 @@
+"""replicate: script modules."""
+
+import pytest
+from hypothesis import given
+from torch import nn
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.replicate.without_jit import replicas
+from spec_tests.strategies.scripts import Unfinished, script_calls
+
+FEW = effort.part(3)
+REFUSED = "Cannot replicate network where python modules are children of ScriptModule"
+
+
+def _itself(module):
+    return module
+
+
+@clause("replicate.script.scripted")
+@FEW
+@given(call=script_calls("scripted"))
+def test_scripted_modules_are_replicated(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.script.traced")
+@FEW
+@given(call=script_calls("traced"))
+def test_traced_modules_are_replicated(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.script.below-python")
+@FEW
+@given(call=script_calls("below_python"))
+def test_python_modules_may_have_script_children(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.script.python-child")
+@pytest.mark.parametrize("parent", [_itself, nn.Sequential], ids=["bare", "below"])
+@pytest.mark.parametrize("count", [0, 2], ids="devices={}".format)
+def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, count):
+    def replicate_unfinished(module):
+        # The one public moment at which a script module has a Python child is its constructor.
+        with pytest.raises(RuntimeError) as caught:
+            target.replicate.replicate(parent(module), topology.take(count))
+        checks.same(str(caught.value), REFUSED)
+
+    Unfinished(replicate_unfinished)
+
+
+@clause("replicate.script.without-jit")
+def test_without_torchscript_every_module_can_be_replicated(target, topology):
+    checks.same(replicas(target, topology), "2")

@@ -1,0 +1,138 @@
+"""replicate: the tree of modules, and what is shared in it."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.portrait import portrait
+from spec_tests.replicate.laws import copies, identities, sharing, state, walk
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip, Tied, module_specs
+from spec_tests.strategies.replicate import replicate_calls
+from spec_tests.strategies.tensors import device_slots
+
+NETWORK = ModuleSpec((Layer("linear"), Layer("batch_norm")))
+
+
+@clause("replicate.structure")
+@given(call=replicate_calls())
+def test_replicas_have_the_structure_of_the_module(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.one-per-device")
+@given(spec=module_specs(), slots=device_slots())
+def test_there_is_one_replica_a_device(target, topology, spec, slots):
+    module = spec.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same((type(replicas), len(replicas)), (list, len(slots)), spec)
+
+
+@clause("replicate.no-device")
+@given(spec=module_specs(), detach=st.booleans())
+def test_no_device_gives_no_replica(target, topology, spec, detach):
+    checks.same(target.replicate.replicate(spec.build(topology), [], detach), [], spec)
+
+
+@clause("replicate.on-its-device")
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+def test_all_of_a_replica_is_on_its_device(target, topology, spec, slots, detach):
+    module, devices = spec.build(topology, slots[0]), topology.take(slots)
+    replicas = target.replicate.replicate(module, devices, detach)
+    found = [[copy.device for copy in copies(each, module).values()] for each in replicas]
+    checks.same(found, [[device] * len(state(module)) for device in devices], spec)
+
+
+@clause("replicate.device-spellings")
+@pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
+@given(slots=device_slots())
+def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
+    devices = [At(slot, spelling).build(topology) for slot in slots]
+    replicas = target.replicate.replicate(NETWORK.build(topology, slots[0]), devices)
+    checks.same([replica[0].weight.device for replica in replicas], topology.take(slots), slots)
+
+
+@clause("replicate.shared-modules")
+@given(parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1))
+def test_a_module_reached_twice_is_one_in_each_replica(target, topology, parts):
+    layers = tuple(map(Layer, parts))
+    module = ModuleSpec((*layers, Skip((Same(0), Layer("tanh"))), Same(0))).build(topology)
+    for replica in target.replicate.replicate(module, topology.take(3)):
+        checks.same(sharing(dict(walk(replica))), sharing(dict(walk(module))), parts)
+
+
+@clause("replicate.tied-parameters")
+@given(spec=module_specs(kinds=("linear", "tanh", "linear_without_bias")), detach=st.booleans())
+def test_tied_parameters_stay_tied(target, topology, spec, detach):
+    tied = spec.then(Layer("linear"), Layer("tanh"), Tied(spec.finished)).build(topology)
+    for replica in target.replicate.replicate(tied, topology.take(3), detach):
+        checks.same(sharing(copies(replica, tied)), sharing(state(tied)), spec)
+
+
+@clause("replicate.shared-buffers")
+@given(spec=module_specs(kinds=("shared_buffer", "tanh")), detach=st.booleans())
+def test_shared_buffers_stay_shared(target, topology, spec, detach):
+    shared = spec.then(Layer("shared_buffer")).build(topology)
+    for replica in target.replicate.replicate(shared, topology.take(3), detach):
+        checks.same(sharing(copies(replica, shared)), sharing(state(shared)), spec)
+
+
+@clause("replicate.none-entries")
+@given(call=replicate_calls(kinds=("none_entries", "linear_without_bias")))
+def test_none_entries_stay_none(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("replicate.training-mode")
+@given(modes=st.lists(st.booleans(), min_size=2, max_size=2))
+def test_every_module_keeps_its_mode(target, topology, modes):
+    module = NETWORK.build(topology)
+    for child, mode in zip(module, modes, strict=True):
+        child.train(mode)
+    for replica in target.replicate.replicate(module, topology.take(2)):
+        checks.same([child.training for child in replica], modes)
+
+
+@clause("replicate.is-replica")
+@given(spec=module_specs())
+def test_replicas_and_only_they_are_marked(target, topology, spec):
+    module = spec.build(topology)
+    replicas = target.replicate.replicate(module, topology.take(2))
+    marks = {getattr(each, "_is_replica", False) for r in replicas for _, each in walk(r)}
+    checks.same(marks, {True}, spec)
+    checks.same(any(hasattr(each, "_is_replica") for _, each in walk(module)), False, spec)
+
+
+@clause("replicate.attributes")
+@given(slots=device_slots())
+def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
+    module = NETWORK.build(topology, slots[0])
+    module.kept = {"list": [torch.ones(2)], "itself": object()}
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same({id(each.kept) for each in replicas}, {id(module.kept)}, slots)
+
+
+@clause("replicate.own-entries")
+@given(slots=device_slots(min_size=2))
+def test_what_is_set_on_a_replica_stays_there(target, topology, slots):
+    module = NETWORK.build(topology, slots[0])
+    changed, *others = target.replicate.replicate(module, topology.take(slots))
+    before = [identities(each) for each in (module, *others)]
+    changed.note = 1
+    changed.register_buffer("extra", torch.ones(1))
+    changed.register_parameter("more", torch.nn.Parameter(torch.ones(1)))
+    changed.add_module("added", torch.nn.Tanh())
+    checks.same([identities(each) for each in (module, *others)], before, slots)
+
+
+@clause("replicate.original-unchanged")
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+def test_the_module_stays_as_it_was(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    before = identities(module), portrait(state(module), {})
+    target.replicate.replicate(module, topology.take(slots), detach)
+    checks.same(identities(module), before[0], spec)
+    checks.same(portrait(state(module), {}), before[1], spec)

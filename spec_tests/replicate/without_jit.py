@@ -1,0 +1,41 @@
+"""Replicate a module in a process of its own in which TorchScript is switched off.
+
+``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR`` prints how many replicas came of
+what would be a script module with a Python module below it.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from spec_tests.strategies.scripts import Unfinished
+from spec_tests.target import Target
+from spec_tests.topology import Topology, make_topology
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def replicas(target: Target, topology: Topology) -> str:
+    """What this module prints for ``target``."""
+    arguments = [sys.executable, "-m", __name__, target.name, topology.accelerator]
+    environment = {**os.environ, "PYTORCH_JIT": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or done.stderr
+
+
+def main(name: str, accelerator: str) -> None:
+    """Print the number of replicas."""
+    topology, target = make_topology(accelerator, None), Target(name)
+
+    def replicate(unfinished: Unfinished) -> None:
+        module = unfinished.to(topology.device(0))
+        print(len(target.replicate.replicate(module, topology.take(2))))
+
+    Unfinished(replicate)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

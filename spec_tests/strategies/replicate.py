@@ -1,0 +1,114 @@
+"""Calls of replicate: what the replicas are made of, and what they compute.
+
+The module is on the first device. What the register of differences is about is left out: devices
+that repeat, on which the reference shares some memory with the source and not other (CO-4), and
+complex parameters, which the reference views anew where it hands over others (RE-5, RE-6).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.replicate.anatomy import anatomy
+from spec_tests.strategies.calls import Unlike
+from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.modules import module_specs
+from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.strategies.zoo import Specimen
+from spec_tests.target import Target
+from spec_tests.topology import Topology
+
+
+class Network(Protocol):
+    """A description of a module and of its input."""
+
+    def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
+        """The module, on the device of ``slot``."""
+
+    def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
+        """An input of ``count`` rows."""
+
+
+@dataclass(frozen=True)
+class ReplicateCall:
+    """``replicate`` of a network to the devices at ``slots``, then each replica on some rows.
+
+    Args:
+        network: The module.
+        slots: Where to; the module is at the first of them.
+        detach: Whether the replicas' parameters are cut off from the module's.
+        runs: Which replicas are called afterwards, in order.
+    """
+
+    network: Network
+    slots: tuple[int, ...]
+    detach: bool = False
+    runs: tuple[int, ...] = ()
+
+    def inputs(self, topology: Topology) -> dict[str, Any]:
+        """The module, the devices and one input a device."""
+        devices = Unlike(self.slots).build(topology)
+        rows = self.network.rows(3, slot=None).build(topology)
+        return {
+            "module": self.network.build(topology, self.slots[0]),
+            "devices": devices,
+            "rows": [rows.to(device) for device in devices],
+        }
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """The anatomy of every replica and what they compute."""
+        module, devices = inputs["module"], inputs["devices"]
+        replicas = target.replicate.replicate(module, devices, self.detach)
+        runs = [index % len(devices) for index in self.runs]
+        outputs = [replicas[index](inputs["rows"][index]) for index in runs]
+        return {
+            "class": type(replicas),
+            "replicas": [anatomy(replica, module) for replica in replicas],
+            "outputs": outputs,
+        }
+
+    def __repr__(self) -> str:
+        devices = ", ".join(f"devices[{slot}]" for slot in self.slots)
+        runs = f", then replicas {list(self.runs)} called" if self.runs else ""
+        return f"replicate({self.network!r}, [{devices}], detach={self.detach}){runs}"
+
+
+def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+    """Different slots in any order. Shrinks to the first."""
+    slots = st.lists(st.integers(0, 3), min_size=1, max_size=max_size, unique=True)
+    return slots.map(tuple)
+
+
+@st.composite
+def replicate_calls(
+    draw: st.DrawFn, *, kinds: Sequence[str] = tuple(KINDS), detach: Sequence[bool] = (False, True)
+) -> ReplicateCall:
+    """``replicate`` of any network of layers of ``kinds``. Shrinks to one linear layer."""
+    runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple))
+    network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
+    return ReplicateCall(network, slots, draw(st.sampled_from(detach)), runs)
+
+
+@st.composite
+def zoo_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
+    """``replicate`` of a module of the zoo, some replicas called. Shrinks to the first kind."""
+    specimen = Specimen(draw(st.sampled_from(kinds)))
+    runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
+    return ReplicateCall(specimen, draw(slot_lists()), draw(st.booleans()), runs)
+
+
+@dataclass(frozen=True)
+class OnTheCpu:
+    """A network that is not on the accelerator."""
+
+    network: Network
+
+    def build(self, topology: Topology) -> nn.Module:
+        """The network, on the CPU."""
+        return self.network.build(topology, None)
+
+    def __repr__(self) -> str:
+        return f"{self.network!r}.cpu()"
