@@ -64,13 +64,13 @@ def reraise(error: BaseException, where: str) -> Never:
     Raises:
         Exception: Of the type of ``error`` if that can be built from a text, else a
             RuntimeError. Its text holds ``where`` and the original traceback; its cause is
-            ``error``.
+            ``error``, without its traceback.
         BaseException: ``error`` itself, with a note that holds ``where``, if it is no
             Exception.
     """
     try:
         if isinstance(error, Exception):
-            raise _rebuilt(error, _report(error, where)) from error
+            raise _rebuilt(error, _report(error, where)) from _without_traceback(error)
         with suppress(Exception):
             error.add_note(f"Raised {where}.")
         raise error
@@ -82,15 +82,20 @@ def _report(error: Exception, where: str) -> str:
     return f"Caught {type(error).__name__} {where}.\nOriginal {_formatted(error)}"
 
 
-def _formatted(error: BaseException) -> str:
+def _formatted(error: BaseException, *outer: BaseException) -> str:
     """Format ``error`` and its causes, but no cause that its own text already tells.
 
     The error of a nested ``parallel_apply`` tells its cause; told twice at each level, the
-    text would double with every one.
+    text would double with every one. ``outer`` are the errors that ``error`` is a cause of.
     """
-    cause = error.__cause__
-    told = cause is not None and _shows(error, _formatted(cause))
-    return "".join(traceback.format_exception(error, chain=not told))
+    cause, seen = error.__cause__, (*outer, error)
+    told = False
+    if cause is not None and all(cause is not other for other in seen):
+        told = _shows(error, _formatted(cause, *seen))
+    with suppress(Exception):
+        return "".join(traceback.format_exception(error, chain=not told))
+    lines = "".join(traceback.format_tb(error.__traceback__))
+    return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
 
 
 def _rebuilt(error: Exception, text: str) -> Exception:
@@ -129,15 +134,30 @@ def _shows(error: object, text: str) -> bool:
 
 
 def _forget_locals(error: BaseException) -> None:
-    """Clear the finished frames of ``error`` and of the exceptions that it is chained to."""
+    for each in _chain(error):
+        _clear_frames(each)
+
+
+def _without_traceback(error: Exception) -> Exception:
+    """Take the tracebacks of ``error`` away, which would lead back to it.
+
+    They lead to every frame below: to the modules, one of which may well hold the error, and
+    to whatever else the callers hold.
+    """
+    for each in _chain(error):
+        each.with_traceback(None)
+    return error
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Give ``error`` and the exceptions that it is chained to or holds, each once."""
     seen, waiting = set[int](), [error]
     while waiting:
         current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        _clear_frames(current)
-        waiting.extend(_linked(current))
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            waiting.extend(_linked(current))
 
 
 def _linked(error: BaseException) -> Iterator[BaseException]:

@@ -1,0 +1,301 @@
+"""impl._errors: what becomes of an exception between a replica and its caller."""
+
+import gc
+import re
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from impl._errors import Failure, attempt, reraise
+
+WHERE = "in replica 2 on device 3"
+REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
+
+
+class ClassMessageError(Exception):
+    """Takes its text by position, though its class has a ``message``."""
+
+    message = "of the class"
+
+
+class KeywordMessageError(Exception):
+    """Takes its text by name alone."""
+
+    message = "of the class"
+
+    def __init__(self, *, message):
+        super().__init__(message)
+
+
+class TwoArgumentsError(Exception):
+    """Cannot be built from a text."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+
+class DeafError(Exception):
+    """Says the same whatever it is told."""
+
+    def __init__(self, _=None):
+        super().__init__("always these words")
+
+
+class MuteError(Exception):
+    """Cannot be printed."""
+
+    def __str__(self):
+        raise RuntimeError("mute")
+
+
+class SingleError(Exception):
+    """There is one instance only."""
+
+    instance = None
+
+    def __new__(cls, *args):
+        cls.instance = cls.instance or super().__new__(cls, *args)
+        return cls.instance
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """No attribute of it can be set."""
+
+    text: str
+
+
+class OwnKeyError(KeyError):
+    """A KeyError of a library."""
+
+
+class Witness:
+    """Something whose end can be watched."""
+
+
+def fail_with(error):
+    raise error
+
+
+def failing(error):
+    return attempt(fail_with, error).take()
+
+
+def carried(error):
+    """What the caller catches when a replica raises ``error``."""
+    with pytest.raises(BaseException) as caught:
+        reraise(failing(error), WHERE)
+    return caught.value
+
+
+@contextmanager
+def no_garbage_collection():
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_a_result_passes_unchanged():
+    result = object()
+    assert attempt(lambda value: value, result) is result
+
+
+def test_the_traceback_begins_in_what_was_attempted():
+    trace = failing(ValueError("bad")).__traceback__
+    assert trace.tb_frame.f_code is fail_with.__code__
+    assert trace.tb_next is None
+
+
+def test_an_exception_is_given_away_once():
+    failure = attempt(fail_with, ValueError("bad"))
+    assert isinstance(failure, Failure)
+    failure.take()
+    with pytest.raises(AttributeError):
+        failure.take()
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, OwnKeyError])
+def test_the_type_is_kept_and_the_text_says_where_and_why(kind):
+    caught = carried(kind("bad"))
+    assert type(caught) is kind
+    assert str(caught).startswith(REPORT.format(kind.__name__))
+    assert str(caught).endswith(f"{kind.__name__}: {kind('bad')}\n")
+
+
+@pytest.mark.parametrize("kind", [ClassMessageError, DeafError, torch.OutOfMemoryError])
+def test_a_class_that_takes_one_text_is_kept(kind):
+    caught = carried(kind("bad"))
+    assert type(caught) is kind
+    assert str(caught).startswith(REPORT.format(kind.__name__))
+
+
+def test_a_class_that_takes_a_message_by_name_is_kept():
+    caught = carried(KeywordMessageError(message="bad"))
+    assert type(caught) is KeywordMessageError
+    assert str(caught).startswith(REPORT.format("KeywordMessageError"))
+
+
+def test_a_group_keeps_its_members():
+    group = ExceptionGroup("several", [ValueError("bad"), KeyError("worse")])
+    caught = carried(group)
+    assert type(caught) is ExceptionGroup
+    assert caught.exceptions == group.exceptions
+    assert str(caught).startswith(REPORT.format("ExceptionGroup").splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TwoArgumentsError("bad", 7),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
+        MuteError("bad"),
+        SingleError("bad"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_cannot_be_rebuilt_becomes_a_runtime_error(error):
+    caught = carried(error)
+    assert type(caught) is RuntimeError
+    assert str(caught).startswith(REPORT.format(type(error).__name__))
+    assert caught.__cause__ is error
+
+
+def test_a_frozen_exception_is_carried_too():
+    caught = carried(FrozenError("bad"))
+    assert type(caught) is FrozenError
+    assert caught.text.startswith(REPORT.format("FrozenError"))
+
+
+def test_the_cause_is_the_original_with_its_attributes():
+    error = OSError(2, "no such thing", "name")
+    caught = carried(error)
+    assert caught.__cause__ is error
+    assert (caught.__cause__.errno, caught.__cause__.filename) == (2, "name")
+
+
+def test_the_cause_is_told_by_the_text_and_has_no_traceback():
+    caught = carried(ValueError("bad"))
+    assert "in fail_with" in str(caught)
+    assert caught.__cause__.__traceback__ is None
+
+
+def test_causes_are_part_of_the_text():
+    def wrap():
+        try:
+            fail_with(KeyError("inner"))
+        except KeyError as inner:
+            raise ValueError("outer") from inner
+
+    with pytest.raises(ValueError) as caught:
+        reraise(attempt(wrap).take(), WHERE)
+    assert re.search(
+        "KeyError: 'inner'(.|\n)*direct cause(.|\n)*ValueError: outer", str(caught.value)
+    )
+
+
+def test_each_level_of_nested_calls_tells_the_cause_once():
+    def nested(depth):
+        if depth == 0:
+            raise ValueError("innermost")
+        failure = attempt(nested, depth - 1)
+        reraise(failure.take(), f"at depth {depth}")
+
+    with pytest.raises(ValueError) as caught:
+        nested(5)
+    assert str(caught.value).count("ValueError: innermost") == 1
+    assert str(caught.value).count("Caught ValueError at depth") == 5
+
+
+def test_a_cycle_of_causes_is_no_trap():
+    error = ValueError("bad")
+    error.__cause__ = KeyError("worse")
+    error.__cause__.__cause__ = error
+    assert "ValueError: bad" in str(carried(error))
+
+
+def test_an_exception_that_cannot_be_looked_at_is_carried_too():
+    class ShyError(Exception):
+        @property
+        def __notes__(self):
+            raise RuntimeError("do not look")
+
+    assert str(carried(ShyError("bad"))).endswith("ShyError\n")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_is_no_exception_is_raised_itself_with_a_note(kind):
+    error = kind("stop")
+    caught = carried(error)
+    assert caught is error
+    assert caught.__cause__ is None
+    assert caught.__notes__ == [f"Raised {WHERE}."]
+
+
+def test_an_exception_of_the_caller_is_no_part_of_the_cause():
+    error = failing(ValueError("bad"))
+    try:
+        raise KeyError("of the caller")
+    except KeyError:
+        with pytest.raises(ValueError) as caught:
+            reraise(error, WHERE)
+    assert caught.value.__cause__ is error
+    assert error.__context__ is None
+
+
+def hold(witnesses, error):
+    witness = Witness()
+    witnesses.append(weakref.ref(witness))
+    fail_with(error)
+
+
+def chain(witnesses):
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        hold(witnesses, ExceptionGroup("outer", [inner, ValueError("member")]))
+
+
+@pytest.mark.parametrize("raising", [lambda found: hold(found, ValueError("bad")), chain])
+def test_no_frame_of_the_replica_keeps_its_variables(raising):
+    witnesses = []
+    with no_garbage_collection():
+        failure = attempt(raising, witnesses)
+        assert witnesses
+        assert all(witness() is None for witness in witnesses)
+    assert isinstance(failure, Failure)
+
+
+def test_a_handled_exception_is_gone_without_the_collector():
+    def handle():
+        held = ClassMessageError("bad")
+        try:
+            reraise(failing(held), WHERE)
+        except ClassMessageError as error:
+            return weakref.ref(error), weakref.ref(held)
+
+    with no_garbage_collection():
+        assert [reference() for reference in handle()] == [None, None]
+
+
+def test_a_suspended_generator_is_not_closed():
+    def numbers():
+        try:
+            fail_with(KeyError("inside"))
+        except KeyError as error:
+            yield error
+        yield "alive"
+
+    generator = numbers()
+
+    def chained():
+        raise ValueError("outside") from next(generator)
+
+    attempt(chained)
+    assert next(generator) == "alive"
