@@ -10,7 +10,7 @@ from spec_tests.simulator import build
 FOLDER = Path(__file__).parent / "csrc"
 #: -O0 halves the time to compile, and the front end only hands tensors on. Without -fopenmp the
 #: replicas of a program that includes PyTorch's header run one after the other.
-FLAGS = ("-O0", "-fopenmp")
+FLAGS = ("-O0", "-std=c++20", "-fopenmp")
 #: What a build of PyTorch without CUDA lacks: a header, and the nodes Scatter and Gather.
 SUPPLIED = (f"-I{FOLDER / 'without_cuda'}", "-DSUPPLY_NODES")
 
@@ -22,4 +22,4 @@ def load() -> ModuleType:
         RuntimeError: it cannot be compiled, for example for want of a compiler.
     """
     flags = FLAGS if torch.version.cuda else (*FLAGS, *SUPPLIED)
-    return build.load(build.Extension("cpp_front_end", FOLDER, flags))
+    return build.load(build.Extension("cpp_front_end", "the C++ front end", FOLDER, flags))

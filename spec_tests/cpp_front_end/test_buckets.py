@@ -1,19 +1,26 @@
 """Reducing each parameter by itself, as C++ does, with ``replicate(..., buffer_size=1)``."""
 
-import torch
+from functools import reduce
+
 from hypothesis import given
 
 from spec_tests import checks
 from spec_tests.clauses import clause
-from spec_tests.cpp_front_end.backward import reduced_early
+from spec_tests.cpp_front_end.backward import forward, is_reduced_early, order_at_home
 from spec_tests.cpp_front_end.modules import python_twin
 from spec_tests.cpp_front_end.systems import BucketEach, Cpp, runs
 
 
-def loss_of(replicas, topology):
-    inputs = [torch.randn(2, 2, 4, 4, device=device) for device in topology.take(2)]
-    outputs = [replica(each) for replica, each in zip(replicas, inputs, strict=True)]
-    return sum(output.square().sum().cpu() for output in outputs)
+def part_of(replica):
+    def part(x, first, last):
+        return reduce(lambda value, layer: layer(value), list(replica.body)[first:last], x)
+
+    return part
+
+
+def forwards(replicas, topology):
+    pairs = zip(replicas, topology.take(2), strict=True)
+    return [forward(part_of(replica), device) for replica, device in pairs]
 
 
 @clause("cpp.buckets.gradients")
@@ -24,13 +31,19 @@ def test_a_bucket_a_parameter_gives_the_gradients_of_cpp(front_end, target, topo
 
 
 @clause("cpp.buckets.early-reduction")
-def test_the_last_layer_is_reduced_before_the_first_has_all_gradients(target, topology):
+def test_the_last_layer_is_reduced_while_backward_is_held_in_the_middle(target, topology):
     topology.require(distinct=2)
     module = python_twin("layers", 0, topology.device(0))
-    replicas = BucketEach(target).replicas(module, topology.take(2))
-    early = reduced_early(module.body[4].weight, replicas[1].body[0].weight)
-    loss_of(replicas, topology).backward()
-    assert early == [True]
+    home, away = forwards(BucketEach(target).replicas(module, topology.take(2)), topology)
+    assert is_reduced_early(module.body[4].weight, home, away)
+
+
+@clause("cpp.buckets.early-reduction")
+def test_a_sum_that_can_be_made_is_made_before_backward_goes_on(target, topology):
+    topology.require(distinct=2)
+    module = python_twin("layers", 0, topology.device(0))
+    home, away = forwards(BucketEach(target).replicas(module, topology.take(2)), topology)
+    assert order_at_home(module.body[4].weight, home, away) == ["reduced", "end"]
 
 
 @clause("cpp.buckets.reference-waits")
@@ -38,6 +51,5 @@ def test_the_reference_reduces_once_it_has_every_gradient(reference, topology):
     topology.require(distinct=2)
     module = python_twin("layers", 0, topology.device(0))
     replicas = reference.replicate.replicate(module, topology.take(2))
-    early = reduced_early(module.body[4].weight, replicas[1].body[0].weight, patience=0.5)
-    loss_of(replicas, topology).backward()
-    assert early == [False]
+    home, away = forwards(replicas, topology)
+    assert not is_reduced_early(module.body[4].weight, home, away, patience=0.5)

@@ -156,6 +156,12 @@ struct Model : Cloneable<Model> {
   Tensor forward(Tensor x) {
     return run(*this, std::move(x));
   }
+  // The layers of `body` from number `first` up to `last`.
+  Tensor part(Tensor x, int64_t first, int64_t last) {
+    for (auto layer = body->begin() + first; layer != body->begin() + last; ++layer)
+      x = layer->forward<Tensor>(x);
+    return x;
+  }
 
   std::string kind;
   Sequential body = nullptr;
@@ -243,6 +249,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("buffers", [](const Model& self) { return named(self.named_buffers()); })
       .def("to", [](Model& self, Device device) { self.to(device); }, release())
       .def("train", [](Model& self, bool on) { self.train(on); })
+      .def("part", &Model::part, release())
       .def("__call__", &Model::forward, release());
   m.def(
       "replicate",
