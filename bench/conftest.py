@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
+from spec_tests import reference
 from spec_tests.options import add_device_options
 from spec_tests.target import Target
 from spec_tests.topology import Topology, make_topology
@@ -26,6 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the devices before anything is timed."""
     options = config.getoption("--accelerator"), config.getoption("--device-ids")
     config.stash[_TOPOLOGY] = make_topology(*options)
+    for line in reference.IGNORED_WARNINGS:
+        config.addinivalue_line("filterwarnings", line)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
