@@ -70,6 +70,16 @@ bool is_strided(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested();
 }
 
+const char* kind_of(const at::Tensor& tensor) {
+  if (tensor.is_nested()) {
+    return "nested";
+  }
+  if (tensor.is_quantized()) {
+    return "quantized";
+  }
+  return tensor.is_mkldnn() ? "MKL-DNN" : "compressed sparse";
+}
+
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& tensor) {
@@ -80,7 +90,7 @@ at::Tensor host_view(const at::Tensor& tensor) {
 void HostViews::check_supported(const at::Tensor& tensor) const {
   TORCH_CHECK_NOT_IMPLEMENTED(
       is_strided(tensor) || tensor.is_sparse(), operator_,
-      " is not implemented for the sim device with tensors of the kind ", tensor.toString());
+      " is not implemented for the sim device: it has no ", kind_of(tensor), " tensors");
 }
 
 at::Tensor HostViews::to_host(const at::Tensor& tensor) {

@@ -1,0 +1,12 @@
+"""What the tests of the suite share."""
+
+import pytest
+
+from spec_tests.topology import not_run
+
+
+@pytest.fixture(scope="session")
+def sim(topology):
+    """The simulated accelerator, which a run on another one cannot test."""
+    if topology.accelerator != "sim":
+        not_run("tests the simulated accelerator")

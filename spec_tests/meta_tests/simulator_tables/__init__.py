@@ -1,0 +1,12 @@
+"""What the simulated accelerator is compared with the CPU on."""
+
+from .functional import FUNCTIONAL
+from .inputs import Row
+from .linear_algebra import LINEAR_ALGEBRA
+from .pointwise import POINTWISE
+from .reductions import REDUCTIONS
+from .shapes import SHAPES
+
+__all__ = ["OPERATORS"]
+
+OPERATORS: dict[str, Row] = POINTWISE | REDUCTIONS | LINEAR_ALGEBRA | SHAPES | FUNCTIONAL

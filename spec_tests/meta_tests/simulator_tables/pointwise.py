@@ -1,0 +1,78 @@
+"""Operators that act on each element by itself."""
+
+import operator
+
+import torch
+from torch.nn import functional
+
+from .inputs import Function, Row, bits, cplx, ints, pos, real, unit
+
+__all__ = ["POINTWISE"]
+
+X = real(3, 4)
+#: Draws, and the operators of one tensor that accept them.
+_OF_ONE = (
+    (X, "abs neg sign ceil floor round trunc frac sin cos tan sinh cosh tanh asinh atan exp"),
+    (X, "exp2 expm1 erf erfc sigmoid relu square signbit isnan isfinite nan_to_num deg2rad sgn"),
+    (X, "rad2deg positive i0 sinc logical_not isinf isneginf sin_ tanh_ neg_ exp_"),
+    (pos(3, 4), "log log2 log10 log1p sqrt rsqrt reciprocal digamma lgamma sqrt_ log_"),
+    (unit(3, 4), "acos asin atanh logit erfinv special.ndtri special.entr"),
+    (cplx(3, 4), "conj conj_physical real imag angle resolve_conj conj_physical_ view_as_real"),
+    (ints(20, 3, 4), "bitwise_not"),
+)
+_OF_ONE_FUNCTIONAL = "elu celu selu gelu silu mish hardtanh hardswish hardsigmoid softplus"
+_OF_ONE_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu6 logsigmoid"
+_OF_TWO = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
+_OF_TWO += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
+_OF_TWO_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
+_OF_TWO_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
+
+
+def _function(name: str) -> Function:
+    if name.endswith("_"):
+        return lambda x, *rest: getattr(x.clone(), name)(*rest)
+    function: Function = operator.attrgetter(name)(torch)
+    return function
+
+
+def _rows() -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for draw, names in _OF_ONE:
+        rows |= {name: (_function(name), (draw,)) for name in names.split()}
+    rows |= {name: (getattr(functional, name), (X,)) for name in _OF_ONE_FUNCTIONAL.split()}
+    rows |= {name: (_function(name), (X, real(4))) for name in _OF_TWO.split()}
+    rows |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _OF_TWO_POSITIVE.split()}
+    both = (ints(9, 3, 4), ints(5, 4))
+    rows |= {name: (_function(name), both) for name in _OF_TWO_INTEGERS.split()}
+    return rows
+
+
+POINTWISE: dict[str, Row] = _rows() | {
+    "add of scalar": (lambda x: x + 2, (X,)),
+    "rsub": (lambda x: 2 - x, (X,)),
+    "pow of scalar": (lambda x: x**3, (X,)),
+    "scalar to the power": (lambda x: 2**x, (X,)),
+    "clamp": (lambda x: x.clamp(-0.5, 0.5), (X,)),
+    "clamp by tensors": (torch.clamp, (X, real(4), pos(4))),
+    "lerp": (torch.lerp, (X, X, unit(4))),
+    "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=2), (X, X, X)),
+    "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z, value=2), (X, X, pos(3, 4))),
+    "where": (torch.where, (bits(3, 4), X, real(4))),
+    "masked_fill": (lambda x, m: x.masked_fill(m, 2.0), (X, bits(3, 4))),
+    "prelu": (functional.prelu, (X, pos(4))),
+    "glu": (functional.glu, (X,)),
+    "threshold": (lambda x: functional.threshold(x, 0.1, 2.0), (X,)),
+    "complex": (torch.complex, (X, X)),
+    "polar": (torch.polar, (pos(3, 4), X)),
+    "mul of complex": (torch.mul, (cplx(3, 4), cplx(4))),
+    "div of complex": (torch.div, (cplx(3, 4), cplx(4))),
+    "round to decimals": (lambda x: x.round(decimals=1), (X,)),
+    "div rounded": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, pos(4))),
+    "to float64": (lambda x: x.to(torch.float64), (X,)),
+    "to int64": (lambda x: x.to(torch.int64), (X,)),
+    "frexp": (lambda x: tuple(torch.frexp(x)), (X,)),
+    "polygamma": (lambda x: torch.polygamma(1, x), (pos(3, 4),)),
+    "heaviside": (lambda x, y: torch.heaviside(x.detach(), y.detach()), (X, real(4))),
+    "floor_divide": (lambda x, y: torch.floor_divide(x.detach(), y.detach()), (X, pos(4))),
+    "float_power": (lambda x: torch.float_power(x, 2), (X,)),
+}
