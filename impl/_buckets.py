@@ -5,10 +5,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["DEFAULT_BUFFER_SIZE", "buckets", "pack", "size_in_bytes", "unpack"]
+__all__ = [
+    "DEFAULT_BUFFER_SIZE",
+    "REPLICA_BUFFER_SIZE",
+    "buckets",
+    "pack",
+    "size_in_bytes",
+    "unpack",
+]
 
 #: Bytes that travel together unless the caller says otherwise.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
+
+#: The same for replicas. Smaller, because the gradients of a bucket are held until the last one
+#: has come: at 10 MiB the peak of a backward is up to 1.5 times that at 4 MiB.
+REPLICA_BUFFER_SIZE = 4 * 1024 * 1024
 
 
 def buckets(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._buckets import DEFAULT_BUFFER_SIZE, buckets
+from ._buckets import REPLICA_BUFFER_SIZE, buckets
 from ._sums import add_buckets
 from ._transfers import copy_bucket, send
 
@@ -33,7 +33,7 @@ def copies(
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
     *,
-    buffer_size: int = DEFAULT_BUFFER_SIZE,
+    buffer_size: int = REPLICA_BUFFER_SIZE,
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, differentiably.
 
@@ -58,7 +58,7 @@ def detached_copies(
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
     *,
-    buffer_size: int = DEFAULT_BUFFER_SIZE,
+    buffer_size: int = REPLICA_BUFFER_SIZE,
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, without history.
 

@@ -34,13 +34,8 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
         _check_addend(tensors[0], tensor, index)
-    root, *others = _root_first(tensors, ordinal)
-    if not others:
-        return root
-    total = torch.add(root, send(others[0], root.device))
-    for other in others[1:]:
-        total.add_(send(other, root.device))
-    return total
+    root_first = _root_first(tensors, ordinal)
+    return _add(root_first, root_first[0].device) if len(tensors) > 1 else tensors[0]
 
 
 def reduce_lists(
@@ -83,35 +78,35 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
         where something must travel, the small tensors of a list are added as they arrive, packed.
     """
     if all(tensors[0].device == device for tensors in lists):
-        return _add_in_place(lists)
+        return _add_lists(lists)
     small, large = small_and_large(lists[0])
-    totals: dict[int, Tensor] = {}
+    totals = {place: _add([tensors[place] for tensors in lists], device) for place in large}
     if small:
-        totals.update(zip(small, _add_packed(_picked(lists, small), device), strict=True))
-    if large:
-        moved = [[send(tensor, device) for tensor in row] for row in _picked(lists, large)]
-        totals.update(zip(large, _add_in_place(moved), strict=True))
+        members = [[tensors[place] for place in small] for tensors in lists]
+        totals.update(zip(small, _add_packed(members, device), strict=True))
     return [totals[place] for place in range(len(lists[0]))]
 
 
-def _add_in_place(lists: Sequence[list[Tensor]]) -> list[Tensor]:
-    first, second, *others = lists
-    totals = torch._foreach_add(first, second)
-    for other in others:
+def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    total = torch.add(send(tensors[0], device), send(tensors[1], device))
+    for other in tensors[2:]:
+        total.add_(send(other, device))
+    return total
+
+
+def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
+    totals = torch._foreach_add(lists[0], lists[1])
+    for other in lists[2:]:
         torch._foreach_add_(totals, other)
     return list(totals)
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
-    first, second, *others = lists
-    total = torch.add(send(pack(first), device), send(pack(second), device))
-    for other in others:
+    # What was packed out of several tensors is new, so the sum may grow in it.
+    total = send(pack(lists[0]), device)
+    for other in lists[1:]:
         total.add_(send(pack(other), device))
     return unpack(total, lists[0])
-
-
-def _picked(lists: Sequence[Sequence[Tensor]], places: Sequence[int]) -> list[list[Tensor]]:
-    return [[tensors[place] for place in places] for tensors in lists]
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
@@ -130,7 +125,7 @@ def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[lis
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     if _is_local(lists, ordinal):
         *others, root = lists
-        totals = _add_in_place([root, *others])
+        totals = _add_lists([root, *others])
     else:
         flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
         totals = unpack(flat, lists[0])
