@@ -136,6 +136,32 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
     assert [slope.tolist() for slope in slopes] == [chunk.tolist() for chunk in chunks]
 
 
+def _odd_beside_complex(part, devices):
+    """The sums of a real and a complex tensor of one precision, the real one of odd size."""
+    rows = [
+        (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
+        for device in devices
+    ]
+    addends = [tensor for row in rows for tensor in row]
+    return part.functions.ReduceAddCoalesced.apply(devices[0], 2, *addends)
+
+
+@clause("divergences.CO-2.real-beside-complex")
+def test_complex_tensors_are_summed_beside_real_ones(target, topology):
+    real, complex_sum = _odd_beside_complex(target, topology.take(3))
+    assert (real.dtype, real.tolist()) == (torch.float32, [3.0])
+    assert (complex_sum.dtype, complex_sum.tolist()) == (torch.complex64, [3.0, 3.0])
+
+
+@clause("divergences.CO-2.real-beside-complex")
+def test_copies_of_complex_tensors_beside_real_ones_have_gradients(target, topology):
+    dtypes = [torch.float32, torch.complex64]
+    tensors = [counting((1,), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
+    copies = target.functions.Broadcast.apply(topology.take(2), *tensors)
+    slopes = torch.autograd.grad(copies, tensors, [torch.ones_like(copy) for copy in copies])
+    assert [slope.tolist() for slope in slopes] == [[2.0], [2.0]]
+
+
 @clause("divergences.CO-2.channels-last-stays")
 def test_complex_channels_last_chunks_stay_channels_last(target, topology):
     spec = TensorSpec((2, 3, 2, 2), torch.complex64, layout="channels_last")
@@ -170,3 +196,9 @@ def test_reference_makes_complex_channels_last_row_major(reference, topology):
     chunks = [spec.build(topology) for _ in range(2)]
     joined = reference.functions.Gather.apply(topology.device(0), 0, *chunks)
     assert joined.is_contiguous()
+
+
+@clause("divergences.CO-2.real-beside-complex")
+def test_reference_refuses_complex_tensors_beside_real_ones(reference, topology):
+    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
+        _odd_beside_complex(reference, topology.take(3))

@@ -26,7 +26,7 @@ def test_every_device_gets_every_tensor_device_by_device(target, reference, topo
 
 
 @clause("functions.broadcast.gradients-summed")
-@given(call=broadcast_applies(dtypes=(*FLOATS, *COMPLEX), grads=(True,), counts=(1, 2, 3)))
+@given(call=broadcast_applies(kinds=(FLOATS, COMPLEX), grads=(True,), counts=(1, 2, 3)))
 def test_the_gradient_is_the_sum_over_the_devices(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)
