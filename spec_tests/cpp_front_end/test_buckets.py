@@ -23,14 +23,14 @@ def forwards(replicas, topology):
     return [forward(part_of(replica), device) for replica, device in pairs]
 
 
-@clause("cpp.buckets.gradients")
+@clause("systems.bucket-gradients")
 @given(run=runs())
 def test_a_bucket_a_parameter_gives_the_gradients_of_cpp(front_end, target, topology, run):
     expected = run.gradients(Cpp(front_end), topology)
     checks.same(run.gradients(BucketEach(target), topology), expected, run, tolerance=checks.LAYER)
 
 
-@clause("cpp.buckets.early-reduction")
+@clause("systems.early-reduction")
 def test_the_last_layer_is_reduced_while_backward_is_held_in_the_middle(target, topology):
     topology.require(distinct=2)
     module = python_twin("layers", 0, topology.device(0))
@@ -38,7 +38,7 @@ def test_the_last_layer_is_reduced_while_backward_is_held_in_the_middle(target, 
     assert is_reduced_early(module.body[4].weight, home, away)
 
 
-@clause("cpp.buckets.early-reduction")
+@clause("systems.early-reduction")
 def test_a_sum_that_can_be_made_is_made_before_backward_goes_on(target, topology):
     topology.require(distinct=2)
     module = python_twin("layers", 0, topology.device(0))
@@ -46,7 +46,7 @@ def test_a_sum_that_can_be_made_is_made_before_backward_goes_on(target, topology
     assert order_at_home(module.body[4].weight, home, away) == ["reduced", "end"]
 
 
-@clause("cpp.buckets.reference-waits")
+@clause("systems.early-reduction")
 def test_the_reference_reduces_once_it_has_every_gradient(reference, topology):
     topology.require(distinct=2)
     module = python_twin("layers", 0, topology.device(0))

@@ -90,6 +90,27 @@ def test_gradients_of_gradients_are_refused(front_end, topology, count):
     assert text in str(caught.value)
 
 
+def first_layers_only(replicas, topology):
+    pairs = zip(replicas, topology.take(len(replicas)), strict=True)
+    return sum(one.part(batch("layers", device), 0, 1).sum().cpu() for one, device in pairs)
+
+
+@clause("cpp.replicate.unused-parameters")
+def test_a_parameter_that_no_replica_used_has_no_gradient(front_end, topology):
+    module, replicas = replicas_of(front_end, topology, "layers", 2)
+    first_layers_only(replicas, topology).backward()
+    unused = {name for name, each in module.parameters().items() if each.grad is None}
+    assert unused == {"body.1.weight", "body.1.bias", "body.4.weight", "body.4.bias"}
+
+
+@clause("cpp.replicate.used-by-some")
+def test_a_parameter_that_one_replica_used_ends_backward(front_end, topology):
+    _, replicas = replicas_of(front_end, topology, "layers", 2)
+    loss = first_layers_only(replicas[:1], topology)
+    with pytest.raises(RuntimeError, match="All inputs of ReduceAdd must have the same size"):
+        loss.backward()
+
+
 @clause("cpp.replicate.ties-come-apart")
 def test_a_tied_weight_has_two_memories_in_a_replica(front_end, topology):
     module, (replica, _) = replicas_of(front_end, topology, "tied", 2)
