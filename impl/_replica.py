@@ -3,15 +3,14 @@
 A module of an ordinary class is *written*: its replica's ``__dict__`` is made from the module's,
 which costs a fraction of what attribute assignment does. A module whose class (or which itself)
 overrides how it is replicated or how attributes are set is *assigned*: its own hook makes the
-replica, and its own ``__setattr__`` sees every child, parameter and buffer. What ``torch.compile``
-returns is *wrapped* anew, since it forwards assignments to the module that it holds.
+replica, and its own ``__setattr__`` sees every child, parameter and buffer.
 
 Nothing here is kept from one call to the next: modules may change in between.
 """
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -53,60 +52,42 @@ class Slot:
         return self.tensors[id(member)] if isinstance(member, Tensor) else self.modules[member]
 
 
-#: Fills the replicas of one module in every slot.
-_Fill = Callable[[nn.Module, Sequence[Slot]], None]
-
-
 def build(modules: Sequence[nn.Module], slots: Sequence[Slot]) -> None:
     """Build the replicas of ``modules`` in every slot.
 
     Args:
-        modules: All modules of a tree, each before those below it.
+        modules: All modules of a tree.
         slots: Their ``modules`` are filled; their ``tensors`` has a copy of every tensor.
     """
-    written, assigned, wrapped = _sorted_out(modules)
-    for module in (*written, *wrapped):
-        kind = type(module)
-        for slot in slots:
-            slot.modules[module] = kind.__new__(kind)
-    for module in assigned:
-        for slot in slots:
-            slot.modules[module] = _made_by_hook(module)
-    for module in written:
-        _write(module, slots)
-    for module in assigned:
-        _assign(module, slots)
-    # The inner one of two wrappers comes first: a wrapper looks at what it wraps.
-    for module in reversed(wrapped):
-        _wrap(module, slots)
-
-
-def _sorted_out(modules: Sequence[nn.Module]) -> tuple[list[nn.Module], ...]:
-    """Tell modules to write, to assign and to wrap anew apart."""
-    ways = {kind: _way(kind) for kind in set(map(type, modules))}
-    written: list[nn.Module] = []
-    assigned: list[nn.Module] = []
-    wrapped: list[nn.Module] = []
-    lists: dict[_Fill, list[nn.Module]] = {_write: written, _assign: assigned, _wrap: wrapped}
+    plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
+    written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
     for module in modules:
-        way = ways[type(module)]
-        lists[_assign if way is _write and _is_odd(module) else way].append(module)
-    return written, assigned, wrapped
+        make = _made_empty if module in written else _made_by_hook
+        for slot in slots:
+            slot.modules[module] = make(module)
+    for module in modules:
+        (_write if module in written else _assign)(module, slots)
 
 
-def _way(kind: type[nn.Module]) -> _Fill:
-    """Give the function that fills replicas of modules of ``kind``."""
-    # Importing it takes seconds, and until somebody does there is no such module.
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    if dynamo is not None and issubclass(kind, dynamo.OptimizedModule):
-        return _wrap
+def _is_plain(kind: type[nn.Module]) -> bool:
+    """Tell whether modules of ``kind`` are replicated and assigned to as any module is."""
     is_plain = (
         kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and kind.__setattr__ is nn.Module.__setattr__
         and kind.__getattribute__ is object.__getattribute__
         and not _registration_is_watched()
     )
-    return _write if is_plain else _assign
+    return is_plain or _is_compiled(kind)
+
+
+def _is_compiled(kind: type[nn.Module]) -> bool:
+    """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
+
+    It forwards assignments to the module that it holds, which must not see them.
+    """
+    # Importing it takes seconds, and until somebody does there is no such module.
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return dynamo is not None and issubclass(kind, dynamo.OptimizedModule)
 
 
 def _registration_is_watched() -> bool:
@@ -124,8 +105,7 @@ def _is_odd(module: nn.Module) -> bool:
 
 def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
     # `_former_parameters` comes first, as a deepcopy of the replica needs it (see `_former`).
-    template = {"_former_parameters": None, **module.__dict__, "_is_replica": True}
-    template.pop("_compiled_call_impl", None)
+    template = {"_former_parameters": None, **_uncompiled(module), "_is_replica": True}
     methods = _take_methods(module, template, slots[0].modules)
     hooks = [name for name in _HOOKS if template.get(name)]
     children = module._modules
@@ -150,6 +130,20 @@ def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
             former[name] = state[name] = copies[source]
         if has_none or slot.is_unsettled:
             _settle_parameters(state)
+
+
+def _uncompiled(module: nn.Module) -> dict[str, Any]:
+    """Give the attributes of ``module`` without its compiled code.
+
+    That code computes with the weights of ``module``, and code that is compiled while replicas
+    run in threads fails.
+    """
+    state = module.__dict__
+    if "_compiled_call_impl" in state:
+        state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
+    if "_torchdynamo_orig_callable" in state:
+        state = {**state, "forward": module.get_submodule("_orig_mod").__call__}
+    return state
 
 
 def _settle_parameters(state: dict[str, Any]) -> None:
@@ -200,6 +194,11 @@ def _rebound(method: MethodType, slot: Slot) -> MethodType:
     return MethodType(method.__func__, slot.twin(method.__self__))
 
 
+def _made_empty(module: nn.Module) -> nn.Module:
+    kind = type(module)
+    return kind.__new__(kind)
+
+
 def _made_by_hook(module: nn.Module) -> Any:
     twin: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
     twin._former_parameters = FormerParameters()
@@ -244,12 +243,3 @@ def _note_others(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> Non
     others = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
     if others:
         state["_former_parameters"].others = others
-
-
-def _wrap(module: nn.Module, slots: Sequence[Slot]) -> None:
-    """Wrap the replicas of what ``torch.compile`` wrapped; they share its compiled code."""
-    for slot in slots:
-        twin = slot.twin(module)
-        twin.__init__(slot.twin(module._orig_mod), module.dynamo_ctx)
-        for name in _HOOKS:
-            twin.__dict__[name] = module.__dict__[name].copy()

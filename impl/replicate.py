@@ -31,9 +31,9 @@ def replicate(
     """Copy a module to each of ``devices``.
 
     Modules, parameters and buffers that are shared stay shared, whatever is None stays None, and
-    any other attribute is the same object in every replica, with three exceptions: dictionaries
-    of hooks are copied, bound methods of modules of the tree are bound to the replica's modules,
-    and what ``Module.compile`` compiled is left out, so that the replica runs uncompiled.
+    any other attribute is the same object in every replica, but for two: dictionaries of hooks
+    are copied, and bound methods of modules of the tree are bound to the replica's modules.
+    Replicas of compiled modules run uncompiled.
 
     Args:
         network: The module, with all parameters and buffers on ``devices[0]``. It is not

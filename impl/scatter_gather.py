@@ -200,9 +200,8 @@ def _chunks(
     if _needs_node([tensor]) or tensor.device.type == "cpu":
         chunks: Sequence[Tensor] = Scatter.apply(targets, lengths, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
-    with torch.no_grad():
-        pairs = zip(cut(tensor, len(targets), lengths, dim), targets, strict=True)
-        return [send(chunk, target) for chunk, target in pairs]
+    pairs = zip(cut(tensor, len(targets), lengths, dim), targets, strict=True)
+    return [send(chunk, target) for chunk, target in pairs]
 
 
 def _copy_whole(copied: Sequence[Copied], devices: Sequence[torch.device]) -> None:
@@ -228,8 +227,7 @@ def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
     dim = check_gather_inputs(tensors, dim, anywhere=True)
-    with torch.no_grad():
-        return join(tensors, dim, as_device_or_current(device))
+    return join(tensors, dim, as_device_or_current(device))
 
 
 def _is_special(tensor: Tensor) -> bool:
