@@ -46,12 +46,16 @@ def attempt(function: Callable[..., Any], /, *args: Any) -> Any:
     try:
         return function(*args)
     except BaseException as error:
-        trace = error.__traceback__
-        failure = Failure(error.with_traceback(trace and trace.tb_next))
-        with suppress(Exception):
-            _forget_locals(error)
-    del function, args, trace  # This frame stays reachable from those of the traceback.
-    return failure
+        del function, args  # This frame stays reachable from those of the traceback.
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> Failure:
+    trace = error.__traceback__
+    with suppress(Exception):
+        for each in _chain(error):
+            _clear_frames(each)
+    return Failure(error.with_traceback(trace and trace.tb_next))
 
 
 def reraise(error: BaseException, where: str) -> Never:
@@ -131,11 +135,6 @@ def _shows(error: object, text: str) -> bool:
     with suppress(Exception):
         return text in str(error)
     return False
-
-
-def _forget_locals(error: BaseException) -> None:
-    for each in _chain(error):
-        _clear_frames(each)
 
 
 def _without_traceback(error: Exception) -> Exception:

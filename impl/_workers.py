@@ -27,16 +27,12 @@ MAX_IDLE = 64
 class Pending:
     """The outcome of a started function, once there is one."""
 
-    __slots__ = ("_done", "_outcome")
+    __slots__ = ("_done", "outcome")
 
     def __init__(self) -> None:
         self._done = _thread.allocate_lock()
         self._done.acquire()
-        self._outcome: Any = None
-
-    def run(self, function: Callable[[], Any]) -> None:
-        """Run ``function``, whatever comes of it."""
-        self._outcome = attempt(function)
+        self.outcome: Any = None
 
     def release(self) -> None:
         """Let :meth:`wait` return."""
@@ -48,7 +44,7 @@ class Pending:
         An interrupt ends the waiting, not the function.
         """
         self._done.acquire()
-        outcome, self._outcome = self._outcome, None
+        outcome, self.outcome = self.outcome, None
         return outcome
 
 
@@ -88,7 +84,7 @@ class _Worker:
         if task is None:
             return False
         function, pending = task
-        pending.run(function)
+        pending.outcome = attempt(function)
         del task, function
         again = is_pristine() and self._pool.keep(self)
         pending.release()
@@ -140,8 +136,8 @@ class _Pool:
     def _new_worker(self) -> _Worker:
         _watch_process()
         worker = _Worker(self)
-        self._threads.add(worker.thread)
         worker.start()
+        self._threads.add(worker.thread)
         return worker
 
 

@@ -1,0 +1,187 @@
+"""impl._thread_state: what a replica's thread takes over, and what it leaves behind."""
+
+import contextvars
+import gc
+import threading
+import weakref
+from contextlib import ExitStack
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from impl import _thread_state
+from spec_tests.strategies.thread_state import sight, sights, thread_states
+
+CPU = torch.device("cpu")
+WORD = contextvars.ContextVar("WORD", default="unset")
+
+
+class FunctionMode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+class DispatchMode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+STAY_BEHIND = {
+    "function mode": FunctionMode,
+    "dispatch mode": DispatchMode,
+    "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
+}
+
+
+def run_in(state, function, *args):
+    return state.context.run(_thread_state.call_in, state, function, args, {})
+
+
+def in_new_thread(function, *args):
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(function(*args)))
+    thread.start()
+    thread.join()
+    return outcomes[0]
+
+
+def state_for(device=CPU):
+    return _thread_state.thread_states([device])[0]
+
+
+def meddle(device):
+    """Change everything that travels, and mend none of it."""
+    torch.set_grad_enabled(not torch.is_grad_enabled())
+    for kind in ("cpu", device.type):
+        torch.set_autocast_enabled(kind, not torch.is_autocast_enabled(kind))
+        torch.set_autocast_dtype(kind, torch.float16)
+    torch.set_autocast_cache_enabled(not torch.is_autocast_cache_enabled())
+    torch.set_default_device("meta")
+    WORD.set("meddled with")
+    torch.accelerator.set_stream(torch.Stream(device))
+
+
+@given(state=thread_states(), slot=st.integers(0, 3))
+def test_another_thread_sees_what_the_caller_sees(topology, state, slot):
+    device = topology.device(slot)
+    with state.entered(topology):
+        expected = sights([device])[0]
+        assert in_new_thread(run_in, state_for(device), sight, device) == expected
+
+
+@given(state=thread_states(), slot=st.integers(0, 3))
+def test_what_is_changed_in_a_replica_is_undone_in_its_thread(topology, state, slot):
+    device = topology.device(slot)
+
+    def before_and_after(taken):
+        before = sights(topology.devices)
+        run_in(taken, meddle, device)
+        return before, sights(topology.devices), _thread_state.is_pristine()
+
+    with state.entered(topology):
+        before, after, is_pristine = in_new_thread(before_and_after, state_for(device))
+    assert after == before
+    assert is_pristine
+
+
+@given(state=thread_states(), slot=st.integers(0, 3))
+def test_what_is_changed_in_a_replica_is_undone_in_the_callers_thread(topology, state, slot):
+    device = topology.device(slot)
+    with state.entered(topology):
+        before = sights(topology.devices), WORD.get()
+        run_in(state_for(device), meddle, device)
+        assert (sights(topology.devices), WORD.get()) == before
+
+
+def test_a_replica_on_the_cpu_keeps_the_callers_current_device(topology):
+    last = topology.devices[-1].index
+    with torch.accelerator.device_index(last):
+        state = state_for(CPU)
+    assert in_new_thread(run_in, state, torch.accelerator.current_device_index) == last
+
+
+def test_each_replica_has_its_own_context_variables():
+    WORD.set("of the caller")
+    first, second = _thread_state.thread_states([CPU, CPU])
+    run_in(first, WORD.set, "of the first")
+    assert run_in(second, WORD.get) == "of the caller"
+
+
+def test_a_thread_follows_the_callers_number_of_threads():
+    count = torch.get_num_threads()
+    born, go, seen = threading.Event(), threading.Event(), []
+
+    def worker():
+        seen.append(torch.get_num_threads())
+        born.set()
+        go.wait()
+        seen.append(run_in(state, torch.get_num_threads))
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    born.wait()
+    try:
+        torch.set_num_threads(count + 1)
+        state = state_for()
+    finally:
+        go.set()
+        thread.join()
+        torch.set_num_threads(count)
+    assert seen == [count, count + 1]
+
+
+def test_casts_cached_in_a_thread_are_dropped_with_its_replica():
+    weight = nn.Parameter(torch.ones(2, 2))
+    witness = weakref.ref(weight)
+    gc.collect()
+    with torch.autocast("cpu", torch.bfloat16):
+        in_new_thread(run_in, state_for(), nn.functional.linear, torch.ones(1, 2), weight)
+        del weight
+        assert witness() is None
+
+
+def test_a_plain_thread_and_a_default_device_travel_whole():
+    assert _thread_state.travels_whole()
+    with torch.device("meta"):
+        assert _thread_state.travels_whole()
+
+
+@pytest.mark.parametrize("make", STAY_BEHIND.values(), ids=STAY_BEHIND)
+def test_what_stays_behind_is_noticed(make):
+    with make():
+        assert not _thread_state.travels_whole()
+    assert _thread_state.travels_whole()
+
+
+def test_a_transform_stays_behind():
+    seen = []
+    torch.func.vmap(lambda x: seen.append(_thread_state.travels_whole()) or x)(torch.ones(1))
+    assert seen == [False]
+
+
+def test_an_exception_being_handled_stays_behind():
+    try:
+        raise ValueError("of the caller")
+    except ValueError:
+        assert not _thread_state.travels_whole()
+
+
+@pytest.mark.parametrize(
+    "enter",
+    [*STAY_BEHIND.values(), torch.inference_mode, lambda: torch.device("meta")],
+    ids=[*STAY_BEHIND, "inference mode", "default device"],
+)
+def test_a_thread_in_which_something_is_left_is_not_pristine(enter):
+    def look():
+        with ExitStack() as stack:
+            before = _thread_state.is_pristine()
+            stack.enter_context(enter())
+            return before, _thread_state.is_pristine()
+
+    assert in_new_thread(look) == (True, False)

@@ -1,0 +1,285 @@
+"""impl._workers: threads that wait for work, and the hazards that they bring."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from impl import _workers
+from impl._errors import Failure
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds after which something that should happen at once is taken to hang.
+PATIENCE = 20
+
+NESTED = """
+def nested(depth):
+    return depth and 1 + _workers.start(lambda: nested(depth - 1)).wait()
+"""
+
+
+class Witness:
+    """Something whose end can be watched."""
+
+
+class FunctionMode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def pool():
+    pool = _workers._Pool()
+    yield pool
+    pool.close()
+
+
+def fail_with(error):
+    raise error
+
+
+def run_script(script, *, patience=PATIENCE):
+    """Run ``script`` in an interpreter of its own."""
+    prologue = "import os, signal, sys, threading, time\nfrom impl import _workers\n"
+    return subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prologue + script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=patience,
+    )
+
+
+def wait_for_ends(threads):
+    for thread in threads:
+        thread.join(PATIENCE)
+    return not any(thread.is_alive() for thread in threads)
+
+
+def test_a_function_runs_in_another_thread(pool):
+    assert pool.start(threading.get_ident).wait() != threading.get_ident()
+
+
+def test_the_outcome_of_a_failing_function_is_a_failure(pool):
+    error = SystemExit(3)
+    outcome = pool.start(partial(fail_with, error)).wait()
+    assert isinstance(outcome, Failure)
+    assert outcome.take() is error
+
+
+def test_threads_wait_for_the_next_call(pool):
+    first = pool.start(threading.get_ident).wait()
+    assert [pool.start(threading.get_ident).wait() for _ in range(20)] == [first] * 20
+
+
+def test_functions_that_wait_for_each_other_all_run(pool):
+    count = 2 * _workers.MAX_IDLE
+    barrier = threading.Barrier(count, timeout=PATIENCE)
+    arrivals = [pending.wait() for pending in [pool.start(barrier.wait) for _ in range(count)]]
+    assert sorted(arrivals) == list(range(count))
+
+
+def test_no_more_threads_are_kept_than_the_limit(pool):
+    barrier = threading.Barrier(_workers.MAX_IDLE + 5, timeout=PATIENCE)
+    pending = [pool.start(barrier.wait) for _ in range(barrier.parties)]
+    for each in pending:
+        each.wait()
+    deadline = time.monotonic() + PATIENCE
+    while len(pool._threads) > _workers.MAX_IDLE and time.monotonic() < deadline:
+        time.sleep(0.01)
+        gc.collect()
+    assert len(pool._idle) == len([*pool._threads]) == _workers.MAX_IDLE
+
+
+def test_functions_may_start_functions_at_any_depth(pool):
+    def nested(depth):
+        return depth and 1 + pool.start(partial(nested, depth - 1)).wait()
+
+    assert nested(100) == 100
+
+
+def test_several_threads_may_start_functions_at_the_same_time(pool):
+    found = []
+
+    def caller(number):
+        pending = [pool.start(partial(divmod, number, 1 + i)) for i in range(4)]
+        found.append(
+            [each.wait() for each in pending] == [divmod(number, 1 + i) for i in range(4)]
+        )
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(50)]
+    for each in callers:
+        each.start()
+    assert wait_for_ends(callers)
+    assert found == [True] * 50
+
+
+@pytest.mark.parametrize("ending", [len, partial(lambda _: fail_with(ValueError()))])
+def test_a_waiting_thread_holds_on_to_nothing(pool, ending):
+    pool.start(int).wait()
+    gc.collect()
+    gc.disable()
+    try:
+        argument = [Witness()]
+        witness = weakref.ref(argument[0])
+        outcome = pool.start(partial(ending, argument)).wait()
+        del argument, outcome
+        assert witness() is None
+    finally:
+        gc.enable()
+
+
+def test_a_result_is_the_waiters_alone(pool):
+    result = pool.start(Witness).wait()
+    witness = weakref.ref(result)
+    del result
+    assert witness() is None
+
+
+@pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
+def test_a_thread_in_which_something_is_left_ends(pool, make):
+    kept = []
+
+    def enter():
+        kept.append(make())
+        kept[0].__enter__()
+        return threading.current_thread()
+
+    assert wait_for_ends([pool.start(enter).wait()])
+    states = pool.start(
+        lambda: (torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack())
+    )
+    assert states.wait() == (False, 0)
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_function(pool):
+    release, ended = threading.Event(), []
+
+    def interrupt():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        ended.append(release.wait(PATIENCE))
+        return threading.current_thread()
+
+    pending = pool.start(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pending.wait()
+    assert not ended
+    release.set()
+    worker = pending.wait()
+    assert ended == [True]
+    assert pool.start(threading.current_thread).wait() is worker
+
+
+def test_a_closed_pool_keeps_no_thread(pool):
+    pending = [pool.start(threading.current_thread) for _ in range(3)]
+    threads = [each.wait() for each in pending]
+    pool.close()
+    assert not any(thread.is_alive() for thread in threads)
+    assert wait_for_ends([pool.start(threading.current_thread).wait()])
+
+
+def test_threads_are_started_anew_after_a_fork():
+    done = run_script(
+        NESTED
+        + """
+assert nested(5) == 5
+child = os.fork()
+if child == 0:
+    os._exit(0 if nested(5) == 5 else 1)
+print(os.waitpid(child, 0)[1], nested(5))
+"""
+    )
+    assert (done.stdout, done.stderr) == ("0 5\n", "")
+
+
+def test_a_fork_while_functions_run_is_no_trap():
+    done = run_script(
+        NESTED
+        + """
+release = threading.Event()
+busy = [_workers.start(release.wait) for _ in range(3)]
+child = os.fork()
+if child == 0:
+    sys.exit(0 if nested(5) == 5 else 1)
+print(os.waitpid(child, 0)[1])
+release.set()
+print([each.wait() for each in busy])
+"""
+    )
+    assert (done.stdout, done.stderr) == ("0\n[True, True, True]\n", "")
+
+
+def test_a_function_may_fork():
+    done = run_script(
+        NESTED
+        + """
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if nested(5) == 5 else 1)
+    return os.waitpid(child, 0)[1]
+
+print(_workers.start(fork).wait(), nested(5))
+"""
+    )
+    assert (done.stdout, done.stderr) == ("0 5\n", "")
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
+def test_the_program_ends_with_threads_waiting(ending):
+    done = run_script("[_workers.start(int).wait() for _ in range(3)]\n" + ending)
+    assert done.stdout == ""
+    assert done.stderr == "" or "KeyboardInterrupt" in done.stderr.splitlines()[-1]
+    assert done.returncode == (-signal.SIGINT if "SIGINT" in ending else 0)
+
+
+def test_the_program_ends_after_what_still_runs():
+    done = run_script(
+        """
+_workers.start(lambda: (time.sleep(0.5), print("ended")))
+"""
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+
+
+def test_functions_may_be_started_while_the_program_ends():
+    done = run_script(
+        """
+import atexit
+_workers.start(int).wait()
+atexit.register(lambda: print(_workers.start(int).wait()))
+"""
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+
+
+def test_importing_starts_no_thread():
+    done = run_script("import impl\nprint(threading.active_count())")
+    assert done.stdout == "1\n"
+
+
+def test_os_is_not_asked_for_more_than_it_gives(pool, monkeypatch):
+    pool.start(int).wait()
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    release = threading.Event()
+    busy = pool.start(release.wait)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            pool.start(int)
+    release.set()
+    assert busy.wait()
+    assert os.getpid() == pool.start(os.getpid).wait()
