@@ -1,0 +1,99 @@
+"""Autocast casts on sim what it casts on every accelerator."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+DEVICE = "sim:2"
+HALVES = pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+LOWERED = {
+    "matmul": lambda x: x @ x.t(),
+    "linear": lambda x: nn.Linear(4, 3).to(DEVICE)(x),
+    "conv1d": lambda x: nn.Conv1d(3, 2, 2).to(DEVICE)(x[None]),
+    "conv_transpose1d": lambda x: nn.ConvTranspose1d(3, 2, 2).to(DEVICE)(x[None]),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x),
+    "bmm": lambda x: x[None].bmm(x.t()[None]),
+    "LSTM": lambda x: nn.LSTM(4, 3).to(DEVICE)(x)[0],
+    "GRUCell": lambda x: nn.GRUCell(4, 3).to(DEVICE)(x),
+}
+KEPT = {
+    "softmax": lambda x: x.half().softmax(0),
+    "sum": lambda x: x.half().sum(),
+    "exp": lambda x: x.half().exp(),
+    "norm": lambda x: x.half().norm(),
+    "layer_norm": lambda x: functional.layer_norm(x.half(), (4,)),
+    "mse_loss": lambda x: functional.mse_loss(x.half(), x.half()),
+    "promotion": lambda x: torch.addcmul(x, x.half(), x.half()),
+    "add": lambda x: x + 1,
+}
+
+
+@HALVES
+@pytest.mark.parametrize("name", LOWERED)
+def test_products_are_cast_down(name, half):
+    with torch.autocast("sim", dtype=half):
+        assert LOWERED[name](torch.ones(3, 4, device=DEVICE)).dtype == half
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_sensitive_operators_are_cast_up(name):
+    with torch.autocast("sim"):
+        assert KEPT[name](torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
+
+
+@HALVES
+def test_gradients_have_the_type_of_the_parameters(half):
+    torch.manual_seed(0)
+    net, x = nn.Linear(4, 3), torch.randn(2, 4)
+    net(x).sum().backward()
+    expected = net.weight.grad.clone()
+    net.zero_grad()
+    with torch.autocast("sim", dtype=half):
+        net.to(DEVICE)(x.to(DEVICE)).sum().backward()
+    assert net.weight.grad.dtype == torch.float32
+    atol = 4 * torch.finfo(half).eps * expected.abs().max().item()  # of inputs and of the sum
+    torch.testing.assert_close(net.weight.grad.cpu(), expected, rtol=0, atol=atol)
+
+
+def test_autocast_of_one_device_type_leaves_the_other_alone():
+    x = torch.ones(3, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x.to(DEVICE) @ x.to(DEVICE)).dtype == torch.float32
+        assert torch.linalg.inv(torch.eye(3, device=DEVICE)).dtype == torch.float32
+    with torch.autocast("sim"):
+        assert (x @ x).dtype == torch.float32
+
+
+def test_it_is_nested_and_disabled():
+    x = torch.ones(3, 3, device=DEVICE)
+    assert not torch.is_autocast_enabled("sim")
+    with torch.autocast("sim", dtype=torch.bfloat16):
+        assert torch.get_autocast_dtype("sim") == torch.bfloat16
+        with torch.autocast("sim", enabled=False):
+            assert (x @ x).dtype == torch.float32
+        assert (x @ x).dtype == torch.bfloat16
+
+
+def test_unsafe_losses_are_refused():
+    x = torch.full((3,), 0.5, device=DEVICE)
+    with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        functional.binary_cross_entropy(x, x)
+
+
+def test_scaled_gradients_are_unscaled_or_skipped():
+    net = nn.Linear(2, 1, bias=False).to(DEVICE)
+    before = net.weight.detach().clone()
+    scaler = torch.amp.GradScaler("sim", init_scale=8.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    for factor, moved in ((1.0, 1.0), (float("inf"), 0.0)):
+        optimizer.zero_grad()
+        scaler.scale(net(torch.full((1, 2), factor, device=DEVICE)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        torch.testing.assert_close(before - net.weight, torch.full_like(before, moved))
+        before = net.weight.detach().clone()
+    assert scaler.get_scale() == 4.0

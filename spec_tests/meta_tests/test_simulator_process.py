@@ -1,0 +1,208 @@
+"""The simulated accelerator and its process: built, enabled, forked, ended."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.simulator import build
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+ROOT = Path(__file__).parents[2]
+CANNOT_FORK = "Cannot re-initialize sim in forked subprocess"
+
+
+def run(code, **environment):
+    """Run Python code in a new process, where every warning is an error."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def in_child(function):
+    """Call ``function`` in a forked child; return what it raises."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            text = "nothing was raised"
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(writing, text.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_enabling_it_again_does_nothing():
+    simulator.enable(device_count=4)
+    assert torch.sim.device_count() == 4
+
+
+def test_another_number_of_devices_is_refused():
+    with pytest.raises(RuntimeError, match="sim has 4 devices already and cannot be given 3"):
+        simulator.enable(device_count=3)
+
+
+@pytest.mark.parametrize("count", [0, -1, 65])
+def test_numbers_of_devices_have_bounds(count):
+    with pytest.raises(ValueError, match=f"sim can have 1 to 64 devices, not {count}"):
+        simulator.enable(device_count=count)
+
+
+@pytest.mark.parametrize(("text", "count"), [("2", 2), (None, 4)])
+def test_the_number_of_devices_comes_from_the_environment(monkeypatch, text, count):
+    monkeypatch.delenv("SIM_DEVICE_COUNT", raising=False)
+    if text:
+        monkeypatch.setenv("SIM_DEVICE_COUNT", text)
+    assert simulator._from_environment() == count
+
+
+def test_an_environment_without_a_number_is_refused(monkeypatch):
+    monkeypatch.setenv("SIM_DEVICE_COUNT", "many")
+    with pytest.raises(ValueError, match="SIM_DEVICE_COUNT is no number of devices: 'many'"):
+        simulator.enable()
+
+
+def test_a_new_process_has_it_at_once_and_ends_in_peace():
+    done = run(
+        """
+        import time, torch
+        from spec_tests import simulator
+        begin = time.process_time()
+        simulator.enable(7)
+        elapsed = time.process_time() - begin
+        x = torch.ones(3, device="sim:6", requires_grad=True)
+        (x * 2).sum().backward()
+        print(torch.accelerator.device_count(), elapsed)
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    count, elapsed = done.stdout.split()
+    assert count == "7"
+    assert float(elapsed) < 0.9
+
+
+def test_a_failing_process_ends_with_its_own_error():
+    done = run(
+        """
+        import torch
+        from spec_tests import simulator
+        simulator.enable(2)
+        x = torch.ones(3, device="sim:1", requires_grad=True)
+        (x * 2).sum().backward()
+        raise SystemExit(3)
+        """
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "message"),
+    [
+        ("/nonexistent", "needs /nonexistent to be built: install g++ 11 or newer"),
+        ("false", "could not be built with false"),
+    ],
+)
+def test_a_missing_compiler_is_named_with_the_remedy(tmp_path, compiler, message):
+    code = "from spec_tests import simulator; simulator.enable()"
+    done = run(code, TORCH_EXTENSIONS_DIR=str(tmp_path), CXX=compiler)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_missing_ninja_is_named_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(build.shutil, "which", lambda tool, path: tool != "ninja" or None)
+    with pytest.raises(RuntimeError, match="needs ninja to be built: install it with `pip"):
+        build.load()
+
+
+def test_the_builder_finds_ninja_beside_the_interpreter(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    searched = []
+    monkeypatch.setattr(build.shutil, "which", lambda tool, path: searched.append(path))
+    with pytest.raises(RuntimeError):
+        build.load()
+    assert searched[0].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+
+
+def test_the_library_is_of_these_sources_and_this_torch(monkeypatch):
+    key = build.SIMULATOR.key
+    assert key == build.SIMULATOR.key
+    monkeypatch.setattr(torch, "__version__", "another")
+    assert build.SIMULATOR.key != key
+
+
+def test_one_process_builds_while_another_waits(tmp_path):
+    program = f"""
+    import time
+    from pathlib import Path
+    from spec_tests.simulator import build
+    with build._alone(Path({str(tmp_path / "lock")!r})):
+        begin = time.monotonic()
+        time.sleep(0.3)
+        print(begin, time.monotonic())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, **options) for _ in range(2)]
+    times = sorted(tuple(map(float, one.communicate()[0].split())) for one in both)
+    assert times[0][1] <= times[1][0]
+
+
+def test_children_of_a_user_get_a_clear_error():
+    x = torch.ones(3, device="sim:1")
+    uses = {
+        "operator": lambda: x + 1,
+        "memory": lambda: torch.empty(1, device="sim:0"),
+        "copy": lambda: x.cpu(),
+        "read": lambda: x[0].item(),
+        "device": lambda: torch.sim.set_device(1),
+        "stream": lambda: torch.Stream("sim:0"),
+    }
+    raised = {name: in_child(use) for name, use in uses.items()}
+    assert [name for name, text in raised.items() if CANNOT_FORK not in text] == []
+
+
+def test_children_still_compute_on_the_cpu():
+    torch.ones(3, device="sim:1")
+
+    def compute():
+        torch.manual_seed(0)  # skips devices that cannot be used
+        assert torch.sim._is_in_bad_fork()
+        assert torch.ones(3).sum().item() == 3
+
+    assert in_child(compute) == "nothing was raised"
+
+
+def test_children_of_a_process_that_used_no_device_may_use_them():
+    done = run(
+        """
+        import os, torch
+        from spec_tests import simulator
+        simulator.enable(2)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(torch.ones(3, device="sim:1").sum().item()))
+        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert (done.returncode, done.stderr) == (3, "")

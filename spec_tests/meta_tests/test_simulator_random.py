@@ -1,0 +1,115 @@
+"""Random numbers: a generator a device, seeded with the CPU's seed, never the CPU's own."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils import checkpoint
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+DEVICE = "sim:2"
+
+
+def _trials(device):
+    return torch.full((20,), 9.0, device=device), torch.full((20,), 0.5, device=device)
+
+
+SAMPLERS = {
+    "rand": lambda device: torch.rand(20, device=device),
+    "randn": lambda device: torch.randn(20, device=device),
+    "randint": lambda device: torch.randint(9, (20,), device=device),
+    "randperm": lambda device: torch.randperm(20, device=device),
+    "rand_like": lambda device: torch.rand_like(torch.ones(20, device=device)),
+    "normal": lambda device: torch.normal(0.0, torch.ones(20, device=device)),
+    "bernoulli": lambda device: torch.bernoulli(torch.full((20,), 0.5, device=device)),
+    "multinomial": lambda device: torch.multinomial(torch.ones(20, device=device), 5),
+    "poisson": lambda device: torch.poisson(torch.ones(20, device=device)),
+    "binomial": lambda device: torch.binomial(*_trials(device)),
+    "exponential_": lambda device: torch.empty(20, device=device).exponential_(),
+    "uniform_": lambda device: torch.empty(20, device=device).uniform_(),
+    "cauchy_": lambda device: torch.empty(20, device=device).cauchy_(),
+    "geometric_": lambda device: torch.empty(20, device=device).geometric_(0.5),
+    "dropout": lambda device: functional.dropout(torch.ones(20, device=device)),
+    "alpha_dropout": lambda device: functional.alpha_dropout(
+        torch.ones(20, device=device), 0.5, True
+    ),
+    "native_dropout": lambda device: torch.native_dropout(
+        torch.ones(20, device=device), 0.5, True
+    )[0],
+    "rrelu": lambda device: functional.rrelu(-torch.ones(20, device=device), training=True),
+    "gamma": lambda device: torch._standard_gamma(torch.ones(20, device=device)),
+    "kaiming": lambda device: nn.init.kaiming_uniform_(torch.empty(4, 5, device=device)),
+    "trunc_normal": lambda device: nn.init.trunc_normal_(torch.empty(20, device=device)),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_seed_repeats_the_numbers_of_the_cpu(name):
+    torch.manual_seed(5)
+    expected = SAMPLERS[name]("cpu")
+    torch.manual_seed(5)
+    first, second = SAMPLERS[name](DEVICE), SAMPLERS[name](DEVICE)
+    assert str(first.device) == DEVICE
+    torch.testing.assert_close(first.cpu(), expected)
+    torch.manual_seed(5)
+    assert SAMPLERS[name](DEVICE).equal(first)
+    assert not first.equal(second)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_drawing_on_a_device_leaves_other_generators_alone(name):
+    before = [torch.get_rng_state(), torch.sim.get_rng_state(0)]
+    own = torch.sim.get_rng_state(DEVICE)
+    SAMPLERS[name](DEVICE)
+    after = [torch.get_rng_state(), torch.sim.get_rng_state(0)]
+    assert all(x.equal(y) for x, y in zip(before, after, strict=True))
+    assert not own.equal(torch.sim.get_rng_state(DEVICE))
+
+
+def test_states_are_kept_and_given_back():
+    states = torch.sim.get_rng_state_all()
+    expected = torch.rand(3, device=DEVICE)
+    torch.sim.set_rng_state_all(states)
+    assert torch.rand(3, device=DEVICE).equal(expected)
+    with torch.random.fork_rng(devices=[2], device_type="sim"):
+        inner = torch.rand(3, device=DEVICE)
+    assert torch.rand(3, device=DEVICE).equal(inner)
+
+
+def test_seeds_are_set_and_told():
+    with torch.sim.device(2):
+        torch.sim.manual_seed(7)
+        assert torch.sim.initial_seed() == 7
+        assert torch.sim.seed() == torch.sim.initial_seed()
+    torch.sim.manual_seed_all(8)
+    assert {torch.sim.default_generator(index).initial_seed() for index in range(4)} == {8}
+    torch.sim.seed_all()
+
+
+def test_generators_belong_to_a_device():
+    generator = torch.Generator(DEVICE).manual_seed(3)
+    assert str(generator.device) == DEVICE
+    copy = generator.clone_state()
+    x = torch.randn(3, device=DEVICE, generator=generator)
+    assert torch.randn(3, device=DEVICE, generator=copy).equal(x)
+    generator.manual_seed(3)
+    assert torch.randn(3, device=DEVICE, generator=generator).equal(x)
+
+
+@pytest.mark.parametrize("other", ["cpu", "sim:1"])
+def test_generators_of_another_device_are_refused(other):
+    with pytest.raises(RuntimeError, match=f"Expected a 'sim:2' generator .* found '{other}'"):
+        torch.randn(3, device=DEVICE, generator=torch.Generator(other))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_draw_again_what_they_drew(reentrant):
+    net = nn.Sequential(nn.Linear(3, 20), nn.Dropout(0.5)).to(DEVICE)
+    grads = []
+    for run in (net, lambda x: checkpoint.checkpoint(net, x, use_reentrant=reentrant)):
+        torch.manual_seed(1)
+        x = torch.ones(2, 3, device=DEVICE, requires_grad=True)
+        run(x).sum().backward()
+        grads.append(x.grad)
+    assert grads[0].equal(grads[1])

@@ -1,0 +1,140 @@
+"""Tensors and modules saved, loaded, pickled, copied and moved."""
+
+import copy
+import io
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import pytest
+import torch
+import torch.multiprocessing
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+DEVICE = "sim:2"
+PLACES = {
+    "as saved": (None, DEVICE),
+    "cpu": ("cpu", "cpu"),
+    "another device": ("sim:1", "sim:1"),
+    "torch.device": (torch.device, "sim:3"),
+    "current device": ("sim", "sim:0"),
+    "renamed": ({"sim:2": "sim:3"}, "sim:3"),
+    "function": (lambda storage, _: storage, "cpu"),
+}
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return file
+
+
+def part():
+    return torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_saved_tensors_are_loaded_where_they_are_wanted(place):
+    wanted, device = PLACES[place]
+    wanted = torch.device("sim:3") if wanted is torch.device else wanted
+    loaded = torch.load(saved({"x": part()}), map_location=wanted)["x"]
+    assert str(loaded.device) == device
+    assert loaded.stride() == (4, 1)
+    assert loaded.tolist() == part().tolist()
+
+
+def test_loading_onto_a_device_that_does_not_exist_is_refused():
+    with pytest.raises(RuntimeError, match="7"):
+        torch.load(saved(torch.ones(2)), map_location="sim:7")
+
+
+def test_tensors_saved_together_still_share_memory():
+    x = torch.zeros(4, device=DEVICE)
+    first, second = torch.load(saved([x[:2], x[1:]]))
+    first.fill_(1)
+    assert second.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_of_tensors_stay_on_the_device_and_share_nothing(duplicate):
+    x = part()
+    y = duplicate(x)
+    assert y.device == x.device
+    assert y.stride() == x.stride()
+    x.zero_()
+    assert y.sum().item() == 54
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [
+        copy.deepcopy,
+        lambda net: pickle.loads(pickle.dumps(net)),
+        lambda net: torch.load(saved(net), weights_only=False),
+    ],
+)
+def test_copies_of_modules_stay_on_the_device(duplicate):
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(DEVICE)
+    other = duplicate(net)
+    assert {str(value.device) for value in other.state_dict().values()} == {DEVICE}
+    assert all(x.equal(y) for x, y in zip(net.parameters(), other.parameters(), strict=True))
+    assert next(net.parameters()) is not next(other.parameters())
+
+
+MOVES = {
+    "to": lambda net: net.to(DEVICE),
+    "method": lambda net: net.sim(1),
+    "method of the current device": lambda net: net.sim(),
+    "between devices": lambda net: net.to("sim:1").to("sim:3"),
+    "back": lambda net: net.to(DEVICE).cpu(),
+    "other type": lambda net: net.to(DEVICE, torch.float64),
+    "empty": lambda net: net.to_empty(device=DEVICE),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_moving_a_module_keeps_its_parameters_and_moves_gradients(move):
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    net(torch.randn(4, 3)).sum().backward()
+    before = list(net.parameters())
+    assert MOVES[move](net) is net
+    assert all(x is y for x, y in zip(before, net.parameters(), strict=True))
+    assert len({str(x.device) for x in net.state_dict().values()}) == 1
+    assert all(x.grad.device == x.device and x.grad.dtype == x.dtype for x in before)
+    inputs = torch.randn(4, 3).to(before[0].device, before[0].dtype)
+    net(inputs).sum().backward()
+
+
+def test_modules_are_made_on_a_device():
+    with torch.device(DEVICE):
+        net = nn.Linear(2, 2)
+    assert str(net.weight.device) == DEVICE
+    assert str(nn.Linear(2, 2, device="sim:1").weight.device) == "sim:1"
+    lazy = nn.LazyLinear(3).to(DEVICE)
+    assert lazy(torch.ones(1, 2, device=DEVICE)).shape == (1, 3)
+
+
+def test_packed_sequences_move():
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(2, 2)])
+    moved = packed.to(DEVICE)
+    assert moved.is_sim
+    assert str(moved.data.device) == DEVICE
+    assert moved.batch_sizes.device.type == "cpu"
+    assert packed.sim(1).data.device.index == 1
+
+
+def test_storages_know_their_device():
+    storage = part().untyped_storage()
+    assert storage.is_sim
+    assert str(storage.device) == DEVICE
+    assert torch.UntypedStorage(8, device=DEVICE).nbytes() == 8
+    assert str(storage.sim(1).device) == "sim:1"
+    assert bytes(storage.cpu()) == bytes(storage.sim(1).cpu())
+
+
+def test_sharing_with_other_processes_is_refused():
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        ForkingPickler.dumps(part())

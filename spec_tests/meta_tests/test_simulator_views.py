@@ -1,0 +1,131 @@
+"""Views, in-place operators and ``out=``: what shares memory on the CPU shares it on sim."""
+
+import pytest
+import torch
+
+from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+VIEWS = {
+    "slice": lambda x: x[1:3, ::2],
+    "transpose": lambda x: x.t(),
+    "expand": lambda x: x[:, :1].expand(4, 5),
+    "as_strided": lambda x: x.as_strided((2, 3), (2, 1), 1),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "view": lambda x: x.view(3, 8),
+    "reshape": lambda x: x.reshape(2, 12),
+    "flatten": lambda x: x.unsqueeze(0).flatten(),
+    "diagonal": lambda x: x.diagonal(),
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "detach": lambda x: x.detach(),
+    "as int32": lambda x: x.view(torch.int32),
+    "as bytes": lambda x: x.view(torch.uint8),
+    "as complex": lambda x: torch.view_as_complex(x.view(4, 3, 2)),
+    "conjugate": lambda x: torch.view_as_complex(x.view(4, 3, 2)).conj(),
+    "real part": lambda x: torch.view_as_complex(x.view(4, 3, 2)).real,
+    "negated imaginary part": lambda x: torch.view_as_complex(x.view(4, 3, 2)).conj().imag,
+    "negated": lambda x: torch._neg_view(x),
+}
+IN_PLACE = {
+    "add_": lambda x: x.add_(2),
+    "mul_": lambda x: x.mul_(3),
+    "copy_": lambda x: x.copy_(x.flip(0)),
+    "fill_": lambda x: x.fill_(1),
+    "zero_": lambda x: x.select(0, 0).zero_(),
+}
+START = torch.arange(1.0, 25).reshape(4, 6)
+
+
+@pytest.fixture
+def pair():
+    return START.clone(), START.to(DEVICE)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_share_memory_and_geometry(name, pair):
+    here, there = (VIEWS[name](x) for x in pair)
+    assert_same(here, there)
+    assert there.storage_offset() == here.storage_offset()
+    assert there.untyped_storage().data_ptr() == pair[1].untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+@pytest.mark.parametrize("name", [name for name in VIEWS if name != "expand"])
+def test_writing_through_a_view_changes_the_base(name, change, pair):
+    for x in pair:
+        IN_PLACE[change](VIEWS[name](x))
+    assert_same(*pair)
+    assert not pair[0].equal(START)
+
+
+@pytest.mark.parametrize("name", ["slice", "transpose", "diagonal", "view", "as_strided"])
+def test_gradients_flow_through_written_views(name, pair):
+    for x in pair:
+        x.requires_grad_()
+        y = x * 1
+        VIEWS[name](y).mul_(3)
+        (y * y).sum().backward()
+    assert_same(pair[0].grad, pair[1].grad)
+
+
+def test_operators_return_the_argument_they_changed(pair):
+    there = pair[1]
+    assert there.add_(1) is there
+    assert torch.add(there, 1, out=there) is there
+    assert there.to(DEVICE) is there
+    assert there.contiguous() is there
+
+
+@pytest.mark.parametrize("shape", [(0,), (6, 4), (4, 6)], ids=str)
+def test_outputs_are_resized_in_their_own_memory(shape, pair):
+    out = torch.empty(shape[::-1], device=DEVICE).t() if shape == (4, 6) else None
+    if out is None:
+        out = torch.empty(shape, device=DEVICE).resize_(0)
+    strides = out.stride()
+    torch.mul(pair[1], 2, out=out)
+    assert out.tolist() == (pair[0] * 2).tolist()
+    assert out.stride() == (strides if shape == (4, 6) else (6, 1))
+
+
+def test_outputs_grow_behind_their_offset():
+    storage = torch.zeros(10, device=DEVICE)
+    out = storage[2:2]
+    torch.arange(0, 20, out=out)
+    assert out.storage_offset() == 2
+    assert out.tolist() == list(range(20))
+
+
+def test_resizing_keeps_what_fits():
+    x = torch.arange(6.0, device=DEVICE).resize_(2, 2)
+    assert x.tolist() == [[0, 1], [2, 3]]
+    assert x.resize_(8)[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    nhwc = x.resize_(1, 2, 2, 2, memory_format=torch.channels_last)
+    assert nhwc.is_contiguous(memory_format=torch.channels_last)
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().nbytes() == 0
+
+
+def test_set_shares_the_source():
+    x = torch.arange(6.0, device=DEVICE)
+    y = torch.empty(0, device=DEVICE).set_(x.untyped_storage(), 2, (2,), (2,))
+    assert y.tolist() == [2, 4]
+    y.zero_()
+    assert x.tolist() == [0, 1, 0, 3, 0, 5]
+    assert y.set_(x).data_ptr() == x.data_ptr()
+    assert y.set_().numel() == 0
+    assert str(y.device) == DEVICE
+
+
+def test_results_that_share_memory_on_the_cpu_share_it_on_sim():
+    here = torch.unsafe_chunk(START.clone(), 2)
+    there = torch.unsafe_chunk(START.to(DEVICE), 2)
+    assert_same(here, there)
+    assert len({chunk.untyped_storage().data_ptr() for chunk in there}) == 1
+
+
+def test_results_never_share_memory_with_an_argument_by_accident():
+    x = torch.ones(3, device=DEVICE)
+    for y in (x + 0, x.clone(), x * 1, torch.cat([x]), x.float().double().float(), x[[0, 1, 2]]):
+        y.zero_()
+    assert x.tolist() == [1, 1, 1]
