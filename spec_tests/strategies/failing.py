@@ -123,7 +123,7 @@ class ChainingCall(FailingCall):
 
 def caught(
     call: FailingCall, target: Target, topology: Topology
-) -> tuple[BaseException, list[Failing]]:
+) -> tuple[BaseException, list[nn.Module]]:
     """The exception of a call, of whatever kind, and the modules of the call."""
     modules = call.modules()
     try:

@@ -1,0 +1,38 @@
+"""What DataParallel keeps of its arguments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from spec_tests.strategies.calls import At, build
+from spec_tests.target import Target
+from spec_tests.topology import Topology
+
+
+@dataclass(frozen=True)
+class AttributesCall:
+    """The attributes of a new ``DataParallel``."""
+
+    devices: Sequence[At] | None
+    output: At | None
+    dim: int
+
+    def inputs(self, topology: Topology) -> dict[str, Any]:
+        """The module and the arguments."""
+        return {
+            "module": nn.Tanh(),
+            "device_ids": build(self.devices, topology),
+            "output_device": build(self.output, topology),
+            "dim": self.dim,
+        }
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """The public attributes by name."""
+        wrapped = target.data_parallel.DataParallel(**inputs)
+        names = ("module", "device_ids", "output_device", "dim", "src_device_obj")
+        return {name: getattr(wrapped, name) for name in names}
+
+    def __repr__(self) -> str:
+        return f"vars(DataParallel(nn.Tanh(), {self.devices}, {self.output}, {self.dim}))"

@@ -1,0 +1,161 @@
+"""data_parallel and DataParallel: which devices compute, and where the outputs are."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel.probes import Placed, Refusing, Total
+from spec_tests.strategies.calls import At, PublicCall, build
+from spec_tests.strategies.data_parallel import SPELLINGS, DataParallelCall, New, device_lists
+from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.topology import not_run
+
+FUNCTIONAL = st.booleans()
+SEVERAL = device_lists(min_size=2)
+
+
+class Torn(Placed):
+    """A module whose buffer stays on the CPU, wherever it is moved."""
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self.offset = self.offset.cpu()
+        return self
+
+
+class Itself(nn.Module):
+    """Keeps the object whose forward was called."""
+
+    def forward(self, x):
+        vars(self)["called"] = self
+        return x
+
+
+def rows(count, *, slot=0):
+    return TensorSpec((count, 2), requires_grad=True, slot=slot)
+
+
+@clause("data_parallel.devices.order")
+@given(devices=SEVERAL, count=st.integers(4, 8), functional=FUNCTIONAL)
+def test_chunks_go_to_the_devices_in_their_order(
+    target, reference, topology, devices, count, functional
+):
+    call = DataParallelCall(New(Placed), (rows(count),), {}, devices, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.used-prefix")
+@given(devices=SEVERAL, count=st.integers(1, 3), functional=FUNCTIONAL)
+def test_a_small_batch_uses_the_first_devices_only(
+    target, reference, topology, devices, count, functional
+):
+    call = DataParallelCall(New(Placed), (rows(count),), {}, devices, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.default")
+@given(count=st.integers(1, 8), functional=FUNCTIONAL)
+def test_all_devices_are_the_default(target, reference, topology, count, functional):
+    # All devices of the machine begin with ordinal 0, wherever the topology begins.
+    if topology.device(0).index != 0:
+        not_run("the topology does not begin with the accelerator's first device")
+    call = DataParallelCall(New(Placed), (rows(count),), {}, None, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.output")
+@given(devices=SEVERAL, slot=st.integers(0, 3), functional=FUNCTIONAL)
+def test_outputs_are_joined_on_the_output_device(
+    target, reference, topology, devices, slot, functional
+):
+    call = DataParallelCall(New(Placed), (rows(4),), {}, devices, At(slot), functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.minus-one")
+@given(devices=SEVERAL, functional=FUNCTIONAL)
+def test_minus_one_is_the_cpu_and_warns(target, reference, topology, devices, functional):
+    call = DataParallelCall(New(Placed), (rows(4),), {}, devices, -1, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.none")
+@pytest.mark.parametrize("function", ["DataParallel", "data_parallel"])
+def test_an_empty_list_of_devices_is_refused(target, reference, topology, function):
+    arguments = {"module": New(Placed), "device_ids": []}
+    if function == "data_parallel":
+        arguments["inputs"] = rows(2)
+    checks.agree(PublicCall(f"data_parallel.{function}", arguments), target, reference, topology)
+
+
+@clause("data_parallel.devices.checked-at-the-call")
+@given(devices=SEVERAL, home=st.sampled_from([None, 1]), functional=FUNCTIONAL)
+def test_a_module_elsewhere_is_refused_when_it_is_called(
+    target, reference, topology, devices, home, functional
+):
+    call = DataParallelCall(
+        New(Placed), (rows(4),), {}, devices, functional=functional, home=At(home)
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.checked-at-the-call")
+@pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
+def test_a_buffer_elsewhere_is_refused_when_the_module_is_called(
+    target, reference, topology, count
+):
+    call = DataParallelCall(New(Torn), (rows(4),), {}, [At(0)] * count, functional=True)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.checked-at-the-call")
+def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
+    wrapped = target.data_parallel.DataParallel(Placed(), topology.take([1, 0]))
+    wrapped.to(topology.device(1))
+    assert wrapped(torch.ones(4, 2)).device == topology.device(1)
+
+
+@clause("data_parallel.devices.unmoved")
+@given(devices=SEVERAL)
+def test_the_constructor_moves_no_module_to_several_devices(target, topology, devices):
+    module = Placed()
+    target.data_parallel.DataParallel(module, build(devices, topology))
+    assert {tensor.device.type for tensor in module.state_dict().values()} == {"cpu"}
+
+
+@clause("data_parallel.one-device.moved")
+@given(device=st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS)))
+def test_the_constructor_moves_the_module_to_its_one_device(target, topology, device):
+    module = Placed()
+    target.data_parallel.DataParallel(module, [build(device, topology)])
+    assert {tensor.device for tensor in module.state_dict().values()} == {
+        topology.device(device.slot)
+    }
+
+
+@clause("data_parallel.one-device.scalars")
+@given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
+def test_on_one_device_a_scalar_stays_one(target, reference, topology, device, functional):
+    call = DataParallelCall(New(Total), (rows(4),), {}, [device], functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.one-device.errors")
+@given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
+def test_on_one_device_an_error_is_the_modules_own(
+    target, reference, topology, device, functional
+):
+    call = DataParallelCall(New(Refusing, (0,)), (rows(4),), {}, [device], functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.one-device.same-objects")
+def test_on_one_device_the_module_itself_is_called(target, topology):
+    module = Itself()
+    wrapped = target.data_parallel.DataParallel(module, topology.take(1))
+    wrapped(torch.ones(1))
+    assert module.called is module

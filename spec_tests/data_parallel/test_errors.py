@@ -1,0 +1,62 @@
+"""data_parallel and DataParallel: exceptions of replicas, and warnings."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel.imbalance import ImbalanceCall
+from spec_tests.data_parallel.probes import Refusing, Total
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
+from spec_tests.strategies.tensors import TensorSpec
+
+
+@clause("data_parallel.errors")
+@given(
+    devices=device_lists(min_size=2),
+    rows=st.integers(1, 8),
+    limit=st.sampled_from([0, 1, 5]),
+    functional=st.booleans(),
+)
+def test_an_error_tells_its_replica_and_device(
+    target, reference, topology, devices, rows, limit, functional
+):
+    call = DataParallelCall(
+        New(Refusing, (limit,)), (TensorSpec((rows, 1)),), {}, devices, functional=functional
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.scalars")
+@given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=st.booleans())
+def test_scalars_are_joined_to_a_vector_with_a_warning(
+    target, reference, topology, devices, rows, functional
+):
+    x = TensorSpec((rows, 2), requires_grad=True)
+    call = DataParallelCall(New(Total), (x,), {}, devices, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.scalars")
+@given(devices=device_lists(min_size=2), functional=st.booleans())
+def test_scalars_are_not_joined_along_another_dimension(
+    target, reference, topology, devices, functional
+):
+    x = TensorSpec((2, 4))
+    call = DataParallelCall(New(Total), (x,), {}, devices, dim=1, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.imbalance")
+@given(
+    memory=st.lists(st.integers(70, 100), min_size=4, max_size=4),
+    processors=st.lists(st.sampled_from([4, 3, 2]), min_size=4, max_size=4),
+    count=st.integers(1, 4),
+)
+def test_cuda_devices_of_unequal_size_are_warned_of(
+    target, reference, topology, memory, processors, count
+):
+    devices = tuple(At(slot) for slot in range(count))
+    call = ImbalanceCall(devices, tuple(memory), tuple(processors))
+    checks.agree(call, target, reference, topology)

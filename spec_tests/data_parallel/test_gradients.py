@@ -1,0 +1,96 @@
+"""data_parallel: first and second derivatives, numerically and by hand."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel import penalties
+from spec_tests.data_parallel.probes import Complex
+from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
+from spec_tests.strategies.tensors import TensorSpec
+
+WAYS = ["function", "class"]
+
+
+def network(topology, *, dtype=torch.float64):
+    return penalties.network(dtype).to(topology.device(0))
+
+
+def leaves(module, topology, rows, dtype=torch.float64):
+    x = torch.linspace(-1, 1, rows * 2, device="cpu").reshape(rows, 2).to(dtype)
+    return (x.to(topology.device(0)).requires_grad_(), *module.parameters())
+
+
+def as_function(target, topology, module, way, slots):
+    # Numerical differentiation changes the leaves in place, so the module sees every change.
+    spread = penalties.spread(target, module, topology.take(slots), way)
+    return lambda x, *_: spread(x)
+
+
+@clause("data_parallel.gradcheck")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
+def test_first_derivatives_are_right(target, topology, way, slots):
+    module = network(topology)
+    function = as_function(target, topology, module, way, slots)
+    assert gradcheck(function, leaves(module, topology, 4))
+
+
+@clause("data_parallel.gradgradcheck")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
+def test_second_derivatives_are_right(target, topology, way, slots):
+    module = network(topology)
+    function = as_function(target, topology, module, way, slots)
+    assert gradgradcheck(function, leaves(module, topology, 4))
+
+
+@clause("data_parallel.complex")
+@given(devices=device_lists(), rows=st.integers(1, 5), functional=st.booleans())
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32], ids=str)
+def test_complex_modules_stay_complex(
+    target, reference, topology, dtype, devices, rows, functional
+):
+    x = TensorSpec((rows, 2), dtype, requires_grad=True)
+    call = DataParallelCall(New(Complex), (x,), {}, devices, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.gradient-penalty")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("penalty", penalties.PENALTIES, ids=lambda each: each.__name__)
+@given(rows=st.integers(1, 6), slots=st.integers(1, 4))
+def test_a_gradient_penalty_has_the_gradients_of_the_plain_module(
+    target, topology, way, penalty, rows, slots
+):
+    module = network(topology)
+    x = leaves(module, topology, rows)[0]
+    spread = penalties.spread(target, module, topology.take(slots), way)
+    found = penalties.gradients(penalty, spread, module, x)
+    expected = penalties.gradients(penalty, module, module, x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.frozen")
+@given(devices=device_lists(min_size=2))
+def test_frozen_parameters_get_no_gradient(target, topology, devices):
+    module = network(topology)
+    module[0].weight.requires_grad_(False)
+    x = leaves(module, topology, 4)[0]
+    penalties.spread(target, module, topology.take(len(devices)), "class")(x).sum().backward()
+    assert module[0].weight.grad is None
+    assert module[0].bias.grad is not None
+
+
+@clause("data_parallel.accumulates")
+def test_gradients_of_several_calls_add_up(target, topology):
+    module = nn.Linear(2, 1).to(topology.device(0))
+    wrapped = target.data_parallel.DataParallel(module, topology.take(3))
+    for rows in (1, 4, 2):
+        wrapped(torch.ones(rows, 2, device=topology.device(0))).sum().backward()
+    checks.same(module.weight.grad, torch.full((1, 2), 7.0))

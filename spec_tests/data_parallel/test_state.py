@@ -1,0 +1,142 @@
+"""DataParallel as a module: attributes, parameters, buffers, saving."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel.attributes import AttributesCall
+from spec_tests.data_parallel.probes import Remembering
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.data_parallel import (
+    SPELLINGS,
+    DataParallelCall,
+    New,
+    device_lists,
+    network_calls,
+    unlike_devices,
+)
+from spec_tests.strategies.tensors import TensorSpec
+
+
+def wrapped_linear(target, topology):
+    devices = topology.take([0, 0])
+    return target.data_parallel.DataParallel(nn.Linear(2, 2).to(devices[0]), devices)
+
+
+@clause("data_parallel.state.attributes")
+@given(
+    devices=st.none() | device_lists(),
+    output=st.none() | st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS)),
+    dim=st.sampled_from([0, 1]),
+)
+def test_the_arguments_are_kept_as_attributes(target, reference, topology, devices, output, dim):
+    checks.agree(AttributesCall(devices, output, dim), target, reference, topology)
+
+
+@clause("data_parallel.state.keys")
+def test_the_keys_of_the_state_begin_with_module(target, topology):
+    wrapped = wrapped_linear(target, topology)
+    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+
+
+@clause("data_parallel.state.keys")
+def test_a_saved_state_is_loaded_again(target, topology):
+    wrapped, other = wrapped_linear(target, topology), wrapped_linear(target, topology)
+    file = io.BytesIO()
+    torch.save(wrapped.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    checks.same(other.module.weight, wrapped.module.weight)
+
+
+@clause("data_parallel.state.no-forwarding")
+def test_attributes_of_the_module_are_not_the_wrappers(target, topology):
+    wrapped = wrapped_linear(target, topology)
+    with pytest.raises(AttributeError, match="'DataParallel' object has no attribute 'weight'"):
+        _ = wrapped.weight
+
+
+@clause("data_parallel.state.parameters")
+def test_parameters_are_the_modules_own(target, topology):
+    wrapped = wrapped_linear(target, topology)
+    assert list(wrapped.parameters()) == list(wrapped.module.parameters())
+    assert [*wrapped.named_children()] == [("module", wrapped.module)]
+
+
+@clause("data_parallel.state.mode")
+def test_the_mode_of_the_wrapper_is_that_of_every_replica(target, topology):
+    modes = []
+    device = topology.device(0)
+    wrapped = target.data_parallel.DataParallel(Mode(modes), [device, device]).eval()
+    wrapped(torch.ones(2, device=device))
+    assert modes == [False, False]
+
+
+@clause("data_parallel.state.changes-between-calls")
+def test_changes_of_the_module_hold_for_the_next_call(target, topology):
+    wrapped = wrapped_linear(target, topology)
+    x = torch.ones(4, 2, device=topology.device(0))
+    wrapped(x)
+    with torch.no_grad():
+        wrapped.module.weight.fill_(3.0)
+    wrapped.module.bias = None
+    checks.same(wrapped(x).detach(), torch.full((4, 2), 6.0))
+
+
+@clause("data_parallel.state.buffers")
+@given(devices=unlike_devices(), rows=st.integers(1, 6), functional=st.booleans())
+def test_only_the_first_replica_changes_buffers_and_only_in_place(
+    target, reference, topology, devices, rows, functional
+):
+    x = TensorSpec((rows, 2))
+    call = DataParallelCall(New(Remembering), (x,), {}, devices, functional=functional)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.state.lost-attributes")
+def test_attributes_that_replicas_set_are_lost(target, topology):
+    device = topology.device(0)
+    wrapped = target.data_parallel.DataParallel(Remembering().to(device), [device, device])
+    wrapped(torch.ones(4, 2, device=device))
+    assert wrapped.module.rows == 0
+    assert wrapped.module.last.item() == 0
+
+
+@clause("data_parallel.state.batch-norm")
+@given(call=network_calls(kinds=("batch_norm", "counter")))
+def test_statistics_are_those_of_the_first_chunk(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.state.copies")
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))],
+    ids=["deepcopy", "pickle"],
+)
+def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
+    wrapped = wrapped_linear(target, topology)
+    x = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
+    twin = duplicate(wrapped)
+    checks.same(twin(x), wrapped(x))
+    assert twin.module.weight is not wrapped.module.weight
+
+
+class Mode(nn.Module):
+    """Notes whether it is in training mode."""
+
+    def __init__(self, modes):
+        super().__init__()
+        self.modes = modes
+
+    def forward(self, x):
+        self.modes.append(self.training)
+        return x

@@ -1,0 +1,89 @@
+"""DataParallel: its steps are methods, and forward goes through them."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel.steps import OwnParameter, StepsCall
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
+from spec_tests.strategies.tensors import TensorSpec
+
+
+def overridden(target, topology, **steps):
+    kind = type("Overridden", (target.data_parallel.DataParallel,), steps)
+    device = topology.device(0)
+    return kind(nn.Linear(2, 2).to(device), [device, device]), torch.ones(4, 2, device=device)
+
+
+@clause("data_parallel.steps.arguments")
+@given(
+    devices=device_lists(min_size=2),
+    rows=st.integers(1, 6),
+    dim=st.sampled_from([0, -2]),
+    grad=st.booleans(),
+)
+def test_each_step_is_given_what_the_one_before_returned(
+    target, reference, topology, devices, rows, dim, grad
+):
+    call = StepsCall(tuple(devices), rows, dim, grad)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.steps.scatter")
+def test_forward_applies_what_an_overriding_scatter_returns(target, topology):
+    def scatter(self, inputs, kwargs, device_ids):
+        return [(inputs[0] * 3,)], [{}]
+
+    wrapped, x = overridden(target, topology, scatter=scatter)
+    torch.testing.assert_close(wrapped(x), wrapped.module(x * 3))
+
+
+@clause("data_parallel.steps.replicate")
+def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
+    def replicate(self, module, device_ids):
+        return [nn.Identity() for _ in device_ids]
+
+    wrapped, x = overridden(target, topology, replicate=replicate)
+    torch.testing.assert_close(wrapped(x), x)
+
+
+@clause("data_parallel.steps.parallel-apply")
+def test_forward_joins_what_an_overriding_parallel_apply_returns(target, topology):
+    def parallel_apply(self, replicas, inputs, kwargs):
+        return [given[0] + 1 for given in inputs]
+
+    wrapped, x = overridden(target, topology, parallel_apply=parallel_apply)
+    torch.testing.assert_close(wrapped(x), x + 1)
+
+
+@clause("data_parallel.steps.gather")
+def test_forward_returns_what_an_overriding_gather_returns(target, topology):
+    def gather(self, outputs, output_device):
+        return [type(outputs), len(outputs), output_device]
+
+    wrapped, x = overridden(target, topology, gather=gather)
+    assert wrapped(x) == [list, 2, topology.device(0).index]
+
+
+@clause("data_parallel.steps.detached")
+@given(functional=st.booleans(), grad=st.booleans())
+def test_only_the_class_replicates_detached_and_only_without_grad_mode(
+    target, reference, topology, functional, grad
+):
+    devices = [At(0), At(1)]
+    x = TensorSpec((2, 2))
+    call = DataParallelCall(New(OwnParameter), (x,), {}, devices, functional=functional, grad=grad)
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.profiler")
+def test_forward_is_recorded_by_the_profiler(target, topology):
+    wrapped, x = overridden(target, topology)
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        wrapped(x)
+    assert "DataParallel.forward" in {event.name for event in recorded.events()}

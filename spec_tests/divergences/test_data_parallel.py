@@ -1,0 +1,125 @@
+"""Where DataParallel serves no CPU, DP-1, and forgets the output device, DP-2."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel import penalties
+from spec_tests.data_parallel.probes import Refusing, Total
+from spec_tests.parallel_apply.scripts import run_without_accelerator
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.data_parallel import SPELLINGS
+from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
+
+WAYS = ["function", "class"]
+LINEAR = ModuleSpec((Layer("linear"),))
+CPUS = st.lists(st.sampled_from(["cpu", torch.device("cpu")]), min_size=1, max_size=4)
+
+
+def computed(target, module, x, devices, way, **options):
+    if way == "class":
+        return target.data_parallel.DataParallel(module, devices, **options)(x)
+    return target.data_parallel.data_parallel(module, x, devices, **options)
+
+
+@clause("divergences.DP-1.cpu-devices")
+@pytest.mark.parametrize("way", WAYS)
+@example(module=LINEAR, rows=4, devices=["cpu", "cpu"])
+@given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6), devices=CPUS)
+def test_replicas_compute_on_the_cpu(target, topology, way, module, rows, devices):
+    net, x = module.build(topology, None), module.rows(rows, slot=None).build(topology)
+    found = computed(target, net, x, devices, way)
+    assert found.device.type == "cpu"
+    checks.same(found, net(x), module, tolerance=checks.LAYER)
+
+
+@clause("divergences.DP-1.cpu-devices")
+@pytest.mark.parametrize("way", WAYS)
+def test_replicas_on_the_cpu_have_gradients_and_second_ones(target, way):
+    module = penalties.network(torch.float64)
+    x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
+    spread = penalties.spread(target, module, ["cpu", "cpu"], way)
+    found = penalties.gradients(penalties.in_line, spread, module, x)
+    expected = penalties.gradients(penalties.in_line, module, module, x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@clause("divergences.DP-1.cpu-devices")
+def test_an_error_of_a_replica_on_the_cpu_is_rewrapped(target):
+    with pytest.raises(KeyError) as caught:
+        computed(target, Refusing(2), torch.arange(4.0), ["cpu", "cpu"], "class")
+    assert str(caught.value).startswith("Caught KeyError in replica 1 on device cpu.\n")
+
+
+@clause("divergences.DP-1.cpu-devices")
+def test_replicas_compute_on_the_cpu_of_a_machine_without_accelerator(target):
+    done = run_without_accelerator(
+        """
+        module, x = nn.Linear(2, 1), torch.ones(4, 2)
+        for devices in (["cpu"], ["cpu", "cpu"]):
+            wrapped = target.data_parallel.DataParallel(module, devices)
+            print(torch.equal(wrapped(x), module(x)), len(wrapped.device_ids))
+            found = target.data_parallel.data_parallel(module, x, devices)
+            print(torch.equal(found, module(x)))
+        """,
+        target,
+    )
+    assert done.stdout.splitlines() == ["True 1", "True", "True 2", "True"], done.stderr
+
+
+@clause("divergences.DP-1.cpu-devices")
+@pytest.mark.parametrize("way", WAYS)
+def test_reference_refuses_cpu_devices(reference, topology, way):
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        computed(reference, nn.Linear(2, 1), torch.ones(4, 2), ["cpu", "cpu"], way)
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.parametrize("way", WAYS)
+@example(module=LINEAR, output=At(1))
+@given(
+    module=row_wise_specs(max_parts=1),
+    output=st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS)),
+)
+def test_one_device_delivers_to_the_output_device(target, topology, way, module, output):
+    topology.require(distinct=2)
+    net = module.build(topology)
+    x = module.rows(3, requires_grad=True).build(topology)
+    place = output.build(topology)
+    found = computed(target, net, x, topology.take(1), way, output_device=place)
+    assert found.device == topology.device(output.slot)
+    checks.same(found, net(x), module)
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.parametrize("way", WAYS)
+def test_one_device_delivers_nested_outputs_with_gradients(target, topology, way):
+    topology.require(distinct=2)
+    module = Nested().to(topology.device(0))
+    x = torch.ones(2, device=topology.device(0), requires_grad=True)
+    found = computed(target, module, x, topology.take(1), way, output_device=topology.device(1))
+    assert found["pair"][0].device == found["scalar"].device == topology.device(1)
+    assert found["scalar"].shape == ()
+    (found["pair"][0].sum() + found["scalar"]).backward()
+    checks.same(x.grad, torch.full((2,), 4.0))
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.parametrize("way", WAYS)
+def test_reference_leaves_the_outputs_of_one_device_there(reference, topology, way):
+    topology.require(distinct=2)
+    module, x = Total().to(topology.device(0)), torch.ones(2, device=topology.device(0))
+    place = topology.device(1)
+    found = computed(reference, module, x, topology.take(1), way, output_device=place)
+    assert found.device == topology.device(0)
+
+
+class Nested(nn.Module):
+    """A tensor in containers, and one without dimensions."""
+
+    def forward(self, x):
+        return {"pair": (x * 2, None), "scalar": (x * 2).sum()}

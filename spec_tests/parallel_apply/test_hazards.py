@@ -1,0 +1,166 @@
+"""parallel_apply where threads meet: nesting, several callers, interrupts, the end."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.parallel_apply.running import run
+from spec_tests.parallel_apply.scripts import run_script
+from spec_tests.parallel_apply.turns import PATIENCE
+from spec_tests.strategies.modules import row_wise_specs
+
+
+class Do(nn.Module):
+    """Does what it is told."""
+
+    def __init__(self, action, *args):
+        super().__init__()
+        self.action = action
+        self.args = args
+
+    def forward(self):
+        return self.action(*self.args)
+
+
+def nested(target, topology, widths, path=()):
+    if not widths:
+        return path
+    modules = [
+        Do(nested, target, topology, widths[1:], (*path, index)) for index in range(widths[0])
+    ]
+    return run(target, topology, modules)
+
+
+def nested_lists(widths, path=()):
+    if not widths:
+        return path
+    return [nested_lists(widths[1:], (*path, index)) for index in range(widths[0])]
+
+
+def fail():
+    raise ValueError("failure")
+
+
+@clause("parallel_apply.hazards.nesting")
+@given(widths=st.lists(st.integers(1, 3), min_size=2, max_size=4))
+def test_modules_may_call_parallel_apply(target, topology, widths):
+    assert nested(target, topology, widths) == nested_lists(widths)
+
+
+@clause("parallel_apply.hazards.nesting")
+def test_an_error_passes_through_nested_calls(target, topology):
+    inner = [Do(int), Do(fail)]
+    outer = [Do(int), Do(int), Do(run, target, topology, inner)]
+    with pytest.raises(ValueError) as caught:
+        run(target, topology, outer)
+    assert str(caught.value).startswith("Caught ValueError in replica 2 on device ")
+    assert "Caught ValueError in replica 1 on device " in str(caught.value)
+
+
+@clause("parallel_apply.hazards.wrapped-twice")
+@given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6))
+def test_data_parallel_inside_data_parallel_computes_the_same(target, topology, module, rows):
+    devices = [topology.device(0)] * 2
+    wrap = target.data_parallel.DataParallel
+    plain, x = module.build(topology), module.rows(rows).build(topology)
+    checks.same(wrap(wrap(plain, devices), devices)(x), plain(x), tolerance=checks.LAYER)
+
+
+@clause("parallel_apply.hazards.several-callers")
+@given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
+def test_several_threads_may_call_at_the_same_time(target, topology, counts):
+    barrier = threading.Barrier(sum(counts), timeout=PATIENCE)
+
+    def call(caller, count):
+        return run(target, topology, [Do(meet, barrier, (caller, i)) for i in range(count)])
+
+    with ThreadPoolExecutor(len(counts)) as callers:
+        found = list(callers.map(call, range(len(counts)), counts))
+    assert found == [[(caller, i) for i in range(n)] for caller, n in enumerate(counts)]
+
+
+@clause("parallel_apply.hazards.several-callers")
+def test_an_error_reaches_its_own_caller_only(target, topology):
+    barrier = threading.Barrier(4, timeout=PATIENCE)
+    good = [Do(meet, barrier, index) for index in range(2)]
+    bad = [Do(meet_and_fail, barrier) for _ in range(2)]
+    with ThreadPoolExecutor(2) as callers:
+        answers = [callers.submit(run, target, topology, modules) for modules in (good, bad)]
+    assert answers[0].result() == [0, 1]
+    assert isinstance(answers[1].exception(), ValueError)
+
+
+def meet(barrier, value):
+    barrier.wait()
+    return value
+
+
+def meet_and_fail(barrier):
+    barrier.wait()
+    fail()
+
+
+@clause("parallel_apply.hazards.many-modules")
+def test_there_may_be_far_more_modules_than_processors(target, topology):
+    assert run(target, topology, [Do(int, str(i)) for i in range(300)]) == list(range(300))
+
+
+@clause("parallel_apply.hazards.interrupted-caller")
+def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology):
+    # The handler of a signal runs in the main thread, which may be busy with a module of its own.
+    done = run_script(
+        """
+        release = threading.Event()
+        def interrupt():
+            signal.raise_signal(signal.SIGINT)
+            release.wait(5)
+        try:
+            run(Do(release.wait, 5), Do(interrupt), Do(release.wait, 5))
+        except KeyboardInterrupt:
+            print("interrupted")
+        release.set()
+        print(run(Do(int, 1), Do(int, 2)))
+        """,
+        target,
+        topology,
+    )
+    assert (done.stdout, done.returncode) == ("interrupted\n[1, 2]\n", 0), done.stderr
+
+
+@clause("parallel_apply.hazards.end-of-the-program")
+@pytest.mark.parametrize("ending", ["", "sys.exit()", "raise KeyError('uncaught')"])
+def test_a_program_ends_after_calls(target, topology, ending):
+    done = run_script(
+        f"""
+        run(*[Do(int, i) for i in range(8)])
+        try:
+            run(Do(int, 1), Do(int, "x"))
+        except ValueError:
+            print("caught")
+        {ending}
+        """,
+        target,
+        topology,
+    )
+    assert done.stdout == "caught\n"
+    assert done.returncode == ("uncaught" in ending), done.stderr
+
+
+@clause("parallel_apply.hazards.end-of-the-program")
+def test_a_program_may_call_while_it_ends(target, topology):
+    done = run_script(
+        """
+        import atexit
+        run(Do(int, 1), Do(int, 2))
+        atexit.register(lambda: print(run(Do(int, 3), Do(int, 4))))
+        """,
+        target,
+        topology,
+    )
+    assert (done.stdout, done.returncode) == ("[3, 4]\n", 0), done.stderr
