@@ -1,0 +1,139 @@
+"""Where the reference loses or refuses containers: SG-8, SG-10 and SG-11."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.divergences.containers import (
+    MAPPINGS,
+    Batch,
+    Frozen,
+    batches,
+    beyond_members,
+    classes,
+    config,
+    counter,
+    default_dict,
+    made,
+    named_table,
+    plain,
+)
+from spec_tests.portrait import portrait
+from spec_tests.strategies.containers import Nothing, Pair
+from spec_tests.strategies.tensors import TensorSpec, device_slots
+
+ROWS = TensorSpec((4, 2), requires_grad=True)
+PARTS = st.sampled_from([ROWS, TensorSpec((4,), torch.int64), None])
+
+DATACLASSES = clause("divergences.SG-8.dataclasses-are-split")
+JOINED_DATACLASSES = clause("divergences.SG-8.dataclasses-are-joined")
+EMPTY = clause("divergences.SG-10.empty-named-tuples-are-carried")
+MAPPED = clause("divergences.SG-11.mappings-keep-all-they-hold")
+JOINED_MAPPINGS = clause("divergences.SG-11.joined-mappings-keep-all-they-hold")
+mappings = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
+
+
+@DATACLASSES
+@given(spec=batches(PARTS), slots=device_slots())
+@example(spec=Batch(ROWS), slots=(0, 1))
+@example(spec=Frozen(ROWS, [Batch(ROWS)]), slots=(0, 1))
+def test_the_fields_of_a_dataclass_are_split(target, reference, topology, spec, slots):
+    batch, devices = made(spec, topology), topology.take(slots)
+    found = target.scatter_gather.scatter([batch, None], devices)
+    expected = reference.scatter_gather.scatter([plain(batch), None], devices)
+    checks.same(portrait(plain(found), {}), portrait(expected, {}), spec)
+    checks.same([classes(each) for each, _ in found], [classes(batch)] * len(found), spec)
+
+
+@DATACLASSES
+@given(slots=device_slots())
+def test_reference_hands_the_same_dataclass_to_every_replica(reference, topology, slots):
+    batch = made(Batch(ROWS), topology)
+    found = reference.scatter_gather.scatter([batch], topology.take(slots))
+    checks.same([each is batch for [each] in found], [True] * len(slots))
+
+
+@JOINED_DATACLASSES
+@given(spec=batches(PARTS), slots=device_slots())
+@example(spec=Batch(ROWS), slots=(0, 1))
+def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
+    batch = made(spec, topology)
+    replicas = target.scatter_gather.scatter([batch, ROWS.build(topology)], topology.take(slots))
+    found = target.scatter_gather.gather([each for each, _ in replicas], topology.device(0))
+    checks.same(portrait(found, {}), portrait(batch, {}), spec)
+
+
+@JOINED_DATACLASSES
+@given(slots=device_slots())
+def test_reference_cannot_join_dataclasses(reference, topology, slots):
+    outputs = [Batch(torch.ones(1, device=device)) for device in topology.take(slots)]
+    with pytest.raises(TypeError, match="'Batch' object is not iterable"):
+        reference.scatter_gather.gather(outputs, topology.device(0))
+
+
+@EMPTY
+@given(rows=st.integers(0, 5), slots=device_slots())
+def test_an_empty_named_tuple_goes_to_every_replica(target, topology, rows, slots):
+    tensor = torch.arange(rows, device=topology.device(0))
+    arguments = Pair(tensor, {"nothing": Nothing()})
+    alone = target.scatter_gather.scatter([tensor], topology.take(slots))
+    found = target.scatter_gather.scatter(arguments, topology.take(slots))
+    checks.same([each.first for each in found], [{"nothing": Nothing()}] * len(alone), slots)
+
+
+@EMPTY
+@given(slots=device_slots())
+def test_reference_loses_everything_to_an_empty_named_tuple(reference, topology, slots):
+    tensor = torch.arange(4, device=topology.device(0))
+    checks.same(reference.scatter_gather.scatter((tensor, Nothing()), topology.take(slots)), [])
+
+
+@MAPPED
+@mappings
+@given(slots=device_slots())
+def test_a_mapping_keeps_all_that_it_holds(target, topology, kind, slots):
+    tensor = torch.arange(len(slots), device=topology.device(0))
+    mapping = kind(b=tensor, a=3)
+    found = target.scatter_gather.scatter([mapping], topology.take(slots))
+    checks.same([beyond_members(each) for [each] in found], [beyond_members(mapping)] * len(slots))
+    members = [(list(each), each["b"].tolist(), each["a"]) for [each] in found]
+    checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
+
+
+@MAPPED
+@pytest.mark.parametrize("kind", [config, named_table], ids="{0.__name__}".format)
+@given(slots=device_slots())
+def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
+    mapping = kind(b=torch.arange(len(slots), device=topology.device(0)), a=3)
+    found = reference.scatter_gather.scatter([mapping], topology.take(slots))
+    assert beyond_members(mapping) not in [beyond_members(each) for [each] in found]
+
+
+@MAPPED
+@given(slots=device_slots())
+def test_reference_counts_the_entries_of_a_counter(reference, topology, slots):
+    found = reference.scatter_gather.scatter([counter(b=2, a=3)], topology.take(slots))
+    checks.same(found, [[{("b", 2): 1, ("a", 3): 1}]] * len(slots), slots)
+
+
+@MAPPED
+@given(slots=device_slots())
+def test_reference_cannot_make_a_default_dictionary(reference, topology, slots):
+    outputs = [default_dict(b=torch.ones(1, device=device)) for device in topology.take(slots)]
+    with pytest.raises(TypeError, match="first argument must be callable or None"):
+        reference.scatter_gather.scatter(outputs[0], topology.take(slots))
+    with pytest.raises(TypeError, match="first argument must be callable or None"):
+        reference.scatter_gather.gather(outputs, topology.device(0))
+
+
+@JOINED_MAPPINGS
+@mappings
+@given(slots=device_slots())
+def test_a_joined_mapping_keeps_all_that_it_holds(target, topology, kind, slots):
+    outputs = [kind(b=torch.ones(1, device=device), a=None) for device in topology.take(slots)]
+    found = target.scatter_gather.gather(outputs, topology.device(0))
+    checks.same(beyond_members(found), beyond_members(outputs[0]), slots)
+    checks.same([*found, len(found["b"]), found["a"]], ["b", "a", len(slots), None], slots)

@@ -1,0 +1,134 @@
+"""Arguments that are not split like the others, which the reference cannot say: SG-5."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.divergences.marks import Mark, Marked, marked_arguments, slopes
+from spec_tests.portrait import portrait
+from spec_tests.strategies.calls import build
+from spec_tests.strategies.tensors import TensorSpec, device_slots
+
+MARKS = clause("divergences.SG-5.marked-arguments")
+GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
+MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
+ALONE = clause("divergences.SG-5.whole-alone")
+BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
+ROWS = TensorSpec((4, 2), requires_grad=True)
+with_mixed = example(case=Marked([Mark(ROWS), Mark(TensorSpec((2, 4)), 1), ROWS], 4, (0, 1)))
+
+
+@MARKS
+@given(case=marked_arguments())
+@with_mixed
+def test_every_replica_gets_its_share(target, topology, case):
+    inputs = build(case.arguments, topology)
+    given = case.marked(inputs, target.package)
+    found = target.scatter_gather.scatter(given, topology.take(case.slots))
+    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    checks.same(_values(found), _values(expected), case)
+
+
+@MARKS
+@given(case=marked_arguments())
+@with_mixed
+def test_keyword_arguments_may_be_marked(target, topology, case):
+    inputs = build(case.arguments, topology)
+    kwargs = {"x": case.marked(inputs, target.package)}
+    found = target.scatter_gather.scatter_kwargs((), kwargs, topology.take(case.slots))[1]
+    expected = [{"x": case.share(inputs, topology, replica)} for replica in case.replicas]
+    checks.same(_values(list(found)), _values(expected), case)
+
+
+@GRADIENTS
+@given(case=marked_arguments())
+@with_mixed
+def test_gradients_of_whole_arguments_are_summed(target, topology, case):
+    inputs = build(case.arguments, topology)
+    given = case.marked(inputs, target.package)
+    found = target.scatter_gather.scatter(given, topology.take(case.slots))
+    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    checks.same(slopes(found, inputs), slopes(expected, inputs), case)
+
+
+@GRADIENTS
+@effort.part(5)
+@given(slots=device_slots())
+def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
+    where = topology.device(0)
+    tensor = torch.rand(2, 3, dtype=torch.float64, device=where, requires_grad=True)
+
+    def parts(x):
+        given = target.package.Whole(x), target.package.SplitAlong(x, 1)
+        found = target.scatter_gather.scatter(given, topology.take(slots))
+        return tuple(part.to(where) for pair in found for part in pair)
+
+    assert torch.autograd.gradcheck(parts, [tensor])
+    assert torch.autograd.gradgradcheck(parts, [tensor])
+
+
+@MEMORY
+@given(slots=device_slots(min_size=2))
+def test_a_whole_tensor_on_its_own_device_is_shared(target, topology, slots):
+    tensor = torch.ones(3, device=topology.device(slots[0]))
+    found = target.scatter_gather.scatter(target.package.Whole(tensor), topology.take(slots))
+    found[0].add_(1)
+    checks.same(tensor.tolist(), [2.0] * 3, slots)
+
+
+@ALONE
+@given(slots=device_slots(), value=st.sampled_from([7, None, "text"]))
+def test_with_nothing_to_split_every_device_gets_all(target, topology, slots, value):
+    tensor = torch.arange(3, device=topology.device(0))
+    given = [target.package.Whole([tensor, value])]
+    found = target.scatter_gather.scatter(given, topology.take(slots))
+    checks.same(
+        [[part[0].tolist(), part[1]] for [part] in found], [[[0, 1, 2], value]] * len(slots)
+    )
+
+
+class WithState(nn.Module):
+    """A recurrent layer whose state has the batch on dimension 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(3, 2, batch_first=True)
+
+    def forward(self, rows, state=None):
+        return self.layer(rows, state)[0]
+
+
+@BATCH_DIM
+@effort.part(3)
+@given(batch=st.integers(1, 6), slots=device_slots())
+@example(batch=4, slots=(0, 1))
+def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):
+    home = topology.device(slots[0])
+    module = WithState().to(home)
+    rows, state = torch.rand(batch, 2, 3, device=home), torch.rand(1, batch, 2, device=home)
+    wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
+    found = wrapped(rows, state=target.package.SplitAlong(state, 1))
+    checks.same(found, module(rows, state), batch, tolerance=checks.LAYER)
+
+
+@BATCH_DIM
+@given(slots=device_slots(min_size=2))
+def test_reference_splits_state_like_rows(reference, topology, slots):
+    rows, state = torch.rand(4, 2, 3), torch.rand(1, 4, 2)
+    given = rows.to(topology.device(0)), state.to(topology.device(0))
+    found = reference.scatter_gather.scatter(given, topology.take(slots))
+    checks.same([part[1].shape for part in found], [torch.Size((1, 4, 2))], slots)
+
+
+@MARKS
+@pytest.mark.parametrize("name", ["Whole", "SplitAlong"])
+def test_reference_has_no_markers(reference, name):
+    assert not hasattr(torch.nn.parallel, name)
+
+
+def _values(found):
+    return portrait(found, {}, strides=False)

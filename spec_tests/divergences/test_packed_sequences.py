@@ -1,0 +1,113 @@
+"""Where the reference cuts packed sequences apart: SG-12."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from torch import nn
+
+from spec_tests import checks, effort
+from spec_tests.checks import LAYER
+from spec_tests.clauses import clause
+from spec_tests.portrait import portrait
+from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.strategies.packed import Packed, is_valid, packed_specs, sequences
+from spec_tests.strategies.tensors import device_slots
+
+SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
+BACK = clause("divergences.SG-12.packed-sequences-come-back")
+GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
+RECURRENT = clause("divergences.SG-12.recurrent-layers-on-packed-input")
+PRECISE = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
+example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
+example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
+
+
+def _values(found):
+    return portrait(list(found), {}, strides=False)
+
+
+@SPLIT
+@given(spec=packed_specs(), slots=device_slots())
+@example_sorted
+@example_unsorted
+def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slots):
+    packed = spec.build(topology)
+    chunks = target.scatter_gather.scatter([packed, "text"], topology.take(slots))
+    counts = pieces(len(spec.lengths), len(slots))
+    checks.same([is_valid(chunk) for chunk, _ in chunks], [True] * len(counts), spec)
+    checks.same([len(sequences(chunk)) for chunk, _ in chunks], counts, spec)
+    found = [each for chunk, _ in chunks for each in sequences(chunk)]
+    checks.same(_values(found), _values(sequences(packed)), spec)
+    devices = topology.take(slots)[: len(counts)]
+    checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
+
+
+@SPLIT
+@given(spec=packed_specs(), slots=device_slots())
+def test_reference_cannot_split_packed_sequences(reference, topology, spec, slots):
+    with pytest.raises(ValueError, match="batch_sizes should always be on CPU"):
+        reference.scatter_gather.scatter(spec.build(topology), topology.take(slots))
+
+
+@BACK
+@given(spec=packed_specs(), slots=device_slots())
+@example_sorted
+@example_unsorted
+def test_gathering_gives_back_the_packed_sequence(target, topology, spec, slots):
+    packed = spec.build(topology)
+    chunks = target.scatter_gather.scatter({"x": packed}, topology.take(slots))
+    found = target.scatter_gather.gather(chunks, topology.device(0))["x"]
+    checks.same(is_valid(found), True, spec)
+    checks.same(_values(sequences(found)), _values(sequences(packed)), spec)
+    checks.same(found.batch_sizes.tolist(), packed.batch_sizes.tolist(), spec)
+    checks.same(found.sorted_indices is None, spec.is_sorted, spec)
+
+
+@BACK
+@given(spec=packed_specs(), count=device_slots())
+def test_reference_cannot_join_packed_sequences(reference, topology, spec, count):
+    outputs = [spec.build(topology) for _ in count]
+    with pytest.raises(AssertionError, match="Gather function not implemented for CPU tensors"):
+        reference.scatter_gather.gather(outputs, topology.device(0))
+
+
+@GRADIENTS
+@given(spec=packed_specs(grads=(True,)), slots=device_slots())
+@example_sorted
+@example_unsorted
+def test_gradients_come_back_to_their_rows(target, topology, spec, slots):
+    packed = spec.build(topology)
+    chunks = target.scatter_gather.scatter([packed], topology.take(slots))
+    [found] = target.scatter_gather.gather(chunks, topology.device(0))
+    # The gradient of half the squared rows is the rows, whatever their order.
+    (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
+    checks.same(gradient, packed.data, spec)
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer that returns a packed sequence as it is given one."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.LSTM(width, 3)
+
+    def forward(self, packed):
+        return self.layer(packed)[0]
+
+
+@RECURRENT
+@effort.part(3)
+@given(spec=PRECISE, slots=device_slots())
+@example_sorted
+@example_unsorted
+def test_a_recurrent_layer_gives_what_it_gives_alone(target, topology, spec, slots):
+    module = Recurrent(spec.width).to(topology.device(slots[0]), spec.dtype)
+    wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
+    packed = spec.build(topology)
+    found, alone = wrapped(packed), module(packed.to(topology.device(slots[0])))
+    checks.same(_values(sequences(found)), _values(sequences(alone)), spec, tolerance=LAYER)
+    leaves = [packed.data, *module.parameters()]
+    of_wrapped, of_module = (
+        torch.autograd.grad(each.data.square().sum(), leaves) for each in (found, alone)
+    )
+    checks.same(_values(of_wrapped), _values(of_module), spec, tolerance=LAYER)

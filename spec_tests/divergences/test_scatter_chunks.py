@@ -1,0 +1,127 @@
+"""Where the reference deals out rows wrongly: SG-1 to SG-4."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.divergences.uneven import Few, Uneven, few, uneven, unsaid
+from spec_tests.outcome import cotangent
+from spec_tests.strategies.tensors import device_slots
+
+FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")
+UNEVEN = clause("divergences.SG-2.uneven-arguments-are-refused")
+UNEVEN_KEYWORD = clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
+SCALARS = clause("divergences.SG-4.scalars-are-copied")
+SCALAR_GRADIENTS = clause("divergences.SG-4.scalar-gradients-are-summed")
+
+
+@FOLLOW
+@given(case=few())
+@example(case=Few(1, 2))
+def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology, case):
+    given = (case.tensor(topology),), {"flag": 3}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
+    checks.same([len(each) for each in inputs], [1] * case.chunks, case)
+
+
+@FOLLOW
+@given(case=few())
+@example(case=Few(1, 2))
+def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology, case):
+    given = ("text", [7]), {"x": case.tensor(topology)}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    checks.same(inputs, (("text", [7]),) * case.chunks, case)
+    checks.same([list(each) for each in kwargs], [["x"]] * case.chunks, case)
+
+
+@FOLLOW
+@given(case=few())
+def test_reference_pads_with_no_arguments(reference, topology, case):
+    given = (case.tensor(topology),), {"flag": 3}
+    inputs, kwargs = reference.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    checks.same(kwargs, ({"flag": 3},) * case.devices, case)
+    checks.same(
+        [len(each) for each in inputs],
+        [1] * case.chunks + [0] * (case.devices - case.chunks),
+        case,
+    )
+
+
+@UNEVEN
+@given(case=uneven())
+@example(case=Uneven((8, 2), 4))
+def test_arguments_with_other_numbers_of_chunks_are_refused(target, topology, case):
+    first, second = case.tensors(topology)
+    arguments = {"x": [first], "y": (None, {"k": second})}
+    with pytest.raises(ValueError) as caught:
+        target.scatter_gather.scatter(arguments, topology.take(case.devices))
+    checks.same(unsaid(caught.value, ["inputs['x'][0]", "inputs['y'][1]['k']", *case.facts()]), [])
+
+
+@UNEVEN
+@given(case=uneven())
+def test_reference_drops_rows(reference, topology, case):
+    found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
+    kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
+    assert kept != list(case.rows)
+
+
+@UNEVEN_KEYWORD
+@given(case=uneven(), positional=st.integers(1, 4))
+@example(case=Uneven((8, 2), 4), positional=1)
+@example(case=Uneven((8, 2), 4), positional=3)
+def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case, positional):
+    first, second = case.tensors(topology)
+    given = (first,) * positional, {"flag": 3, "y": [second]}
+    with pytest.raises(ValueError) as caught:
+        target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    checks.same(unsaid(caught.value, ["args[0]", "kwargs['y'][0]", *case.facts()]), [])
+
+
+@UNEVEN_KEYWORD
+@pytest.mark.parametrize(("positional", "lengths"), [(1, [4, 2]), (2, [4, 2]), (3, [4, 4])])
+def test_reference_lets_the_number_of_positionals_decide(reference, topology, positional, lengths):
+    first, second = Uneven((8, 2), 4).tensors(topology)
+    given = (first,) * positional, {"y": second}
+    found = reference.scatter_gather.scatter_kwargs(*given, topology.take(4))
+    checks.same([len(each) for each in found], lengths)
+
+
+@SCALARS
+@given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
+def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
+    scalar = torch.tensor(7, device=topology.device(source))
+    tensor = torch.zeros(rows * len(slots), device=topology.device(0))
+    found = target.scatter_gather.scatter([tensor, {"n": scalar}], topology.take(slots))
+    copies = [each["n"] for _, each in found]
+    checks.same([copy.device for copy in copies], topology.take(slots), slots)
+    checks.same([copy.tolist() for copy in copies], [7] * len(slots), slots)
+
+
+@SCALARS
+@given(slots=device_slots())
+def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
+    scalar = torch.tensor(7, device=topology.device(0))
+    found = target.scatter_gather.scatter(scalar, topology.take(slots))
+    checks.same([copy.tolist() for copy in found], [7] * len(slots), slots)
+
+
+@SCALAR_GRADIENTS
+@given(slots=device_slots())
+def test_gradients_of_the_copies_are_summed(target, topology, slots):
+    scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)
+    copies = target.scatter_gather.scatter(scalar, topology.take(slots))
+    torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])
+    checks.same(scalar.grad.item(), 3.0 * len(slots), slots)
+
+
+@SCALARS
+@given(slots=device_slots())
+def test_reference_refuses_scalars(reference, topology, slots):
+    scalar = torch.tensor(7, device=topology.device(0))
+    with pytest.raises(RuntimeError, match="chunk expects at least a 1-dimensional tensor"):
+        reference.scatter_gather.scatter([scalar], topology.take(slots))
