@@ -20,6 +20,13 @@ def load() -> ModuleType:
 
     Raises:
         RuntimeError: it cannot be compiled, for example for want of a compiler.
+        ImportError: it does not fit the PyTorch installed.
     """
-    flags = FLAGS if torch.version.cuda else (*FLAGS, *SUPPLIED)
+    flags = (*FLAGS, *(_of_cuda() if torch.version.cuda else SUPPLIED))
     return build.load(build.Extension("cpp_front_end", "the C++ front end", FOLDER, flags))
+
+
+def _of_cuda() -> tuple[str, ...]:
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    return (f"-I{CUDA_HOME}/include",) if CUDA_HOME else ()
