@@ -146,6 +146,23 @@ def test_casts_cached_in_a_thread_are_dropped_with_its_replica():
         assert witness() is None
 
 
+def test_a_replica_that_switches_autocast_off_leaves_no_region_open():
+    dtype = torch.get_autocast_dtype("cpu")
+
+    def switch_off():
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", dtype)
+
+    def regions():
+        run_in(state, switch_off)
+        torch.autocast_increment_nesting()
+        return torch.autocast_decrement_nesting()
+
+    with torch.autocast("cpu", torch.float16):
+        state = state_for()
+    assert in_new_thread(regions) == 0
+
+
 def test_a_plain_thread_and_a_default_device_travel_whole():
     assert _thread_state.travels_whole()
     with torch.device("meta"):

@@ -139,8 +139,25 @@ def test_a_waiting_thread_holds_on_to_nothing(pool, ending):
         gc.enable()
 
 
+def test_a_thread_has_let_go_before_anyone_waits_no_more(pool, monkeypatch):
+    argument, alive = [Witness()], []
+    witness = weakref.ref(argument[0])
+    release = _workers.Pending.release
+
+    def look_and_release(pending):
+        alive.append(witness())
+        release(pending)
+
+    monkeypatch.setattr(_workers.Pending, "release", look_and_release)
+    pending = pool.start(partial(len, argument))
+    del argument
+    pending.wait()
+    assert alive == [None]
+
+
 def test_a_result_is_the_waiters_alone(pool):
-    result = pool.start(Witness).wait()
+    pending = pool.start(Witness)
+    result = pending.wait()
     witness = weakref.ref(result)
     del result
     assert witness() is None
