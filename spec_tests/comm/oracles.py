@@ -1,7 +1,7 @@
 """Right answers that owe nothing to any implementation."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import torch
@@ -56,3 +56,12 @@ def rejoined(chunks: Sequence[Tensor], dim: int) -> Tensor:
 def stacked(tensors: Sequence[Tensor]) -> Tensor:
     """The tensors on the CPU, one above the other."""
     return torch.stack([tensor.detach().cpu() for tensor in tensors])
+
+
+def order_tellers(count: int) -> list[Tensor]:
+    """Addends whose sum differs in some element if they are added in another order.
+
+    Small numbers are lost beside large ones in float32; every arrangement of them has a column.
+    """
+    values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
+    return list(torch.tensor(list(permutations(values))).T.contiguous())

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from spec_tests import checks
 from spec_tests.clauses import clause
 from spec_tests.comm.oracles import dense as as_array
-from spec_tests.comm.oracles import dense_sum, overlaps, spans, versions_after_each_write
+from spec_tests.comm.oracles import (
+    dense_sum,
+    order_tellers,
+    overlaps,
+    spans,
+    versions_after_each_write,
+)
 from spec_tests.comm.refusals import refused
 from spec_tests.portrait import portrait
 from spec_tests.strategies.calls import At, PublicCall, build
@@ -53,15 +59,12 @@ def test_sums_of_sparse_and_dense_positions_keep_their_order(target, topology, r
 
 @clause("comm.reduce-add-coalesced.order")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_each_sum_rounds_as_reduce_add_does(target, topology, buffer_size):
-    devices = topology.take([1, 0, 1, 2])
-    values = [1.0, 2.0**24, -(2.0**24), 1.0]
-    rows = [
-        [torch.tensor([value], device=device), torch.tensor([value, 1.0], device=device)]
-        for value, device in zip(values, devices, strict=True)
-    ]
-    sums = target.comm.reduce_add_coalesced(rows, devices[0], buffer_size)
-    alone = [target.comm.reduce_add(list(each), devices[0]) for each in zip(*rows, strict=True)]
+@pytest.mark.parametrize("slots", [(1, 0, 1, 2), (0, 0, 0, 0)], ids=str)
+def test_each_sum_rounds_as_reduce_add_does(target, topology, buffer_size, slots):
+    addends = zip(order_tellers(4), topology.take(slots), strict=True)
+    rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in addends]
+    sums = target.comm.reduce_add_coalesced(rows, rows[0][0].device, buffer_size)
+    alone = [target.comm.reduce_add(each, each[0].device) for each in zip(*rows, strict=True)]
     assert [total.tolist() for total in sums] == [total.tolist() for total in alone]
 
 
@@ -94,8 +97,9 @@ def test_sums_overlap_neither_each_other_nor_the_inputs(target, topology, call):
 @clause("comm.reduce-add-coalesced.row-major")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
-def test_dense_sums_are_row_major(target, topology, layout, count):
-    specs = [[TensorSpec((2, 3, 2, 2), layout=layout, slot=slot)] * count for slot in (0, 1)]
+@pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=str)
+def test_dense_sums_are_row_major(target, topology, layout, count, slots):
+    specs = [[TensorSpec((2, 3, 2, 2), layout=layout, slot=slot)] * count for slot in slots]
     sums = target.comm.reduce_add_coalesced(build(specs, topology), topology.device(0))
     assert [total.stride() for total in sums] == [(12, 4, 2, 1)] * count
 
