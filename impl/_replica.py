@@ -10,7 +10,7 @@ Nothing here is kept from one call to the next: modules may change in between.
 
 import sys
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
@@ -32,8 +32,7 @@ class Slot:
     Attributes:
         tensors: The copy of each parameter and buffer by the ``id`` of its source.
         modules: The replica of each module.
-        is_unsettled: Whether some copies of parameters are parameters, or some copies of buffers
-            require grad.
+        is_unsettled: Whether some copies may be parameters, or are buffers that require grad.
     """
 
     __slots__ = ("is_unsettled", "modules", "tensors")
@@ -45,7 +44,7 @@ class Slot:
         self.tensors: dict[int, Any] = dict(zip(map(id, sources), copies, strict=True))
         self.tensors[id(None)] = None
         self.modules: dict[nn.Module | None, Any] = {None: None}
-        self.is_unsettled = has_grad_buffers or any(map(_is_parameter, copies))
+        self.is_unsettled = has_grad_buffers or {Tensor} != set(map(type, copies))
 
     def twin(self, member: Any) -> Any:
         """Give the replica of a module, the copy of a tensor, or None for None."""
@@ -62,9 +61,13 @@ def build(modules: Sequence[nn.Module], slots: Sequence[Slot]) -> None:
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
     for module in modules:
-        make = _made_empty if module in written else _made_by_hook
-        for slot in slots:
-            slot.modules[module] = make(module)
+        if module in written:
+            kind = type(module)
+            for slot in slots:
+                slot.modules[module] = kind.__new__(kind)
+        else:
+            for slot in slots:
+                slot.modules[module] = _made_by_hook(module)
     for module in modules:
         (_write if module in written else _assign)(module, slots)
 
@@ -105,10 +108,12 @@ def _is_odd(module: nn.Module) -> bool:
 
 def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
     # `_former_parameters` comes first, as a deepcopy of the replica needs it (see `_former`).
-    template = {"_former_parameters": None, **_uncompiled(module), "_is_replica": True}
-    methods = _take_methods(module, template, slots[0].modules)
-    hooks = [name for name in _HOOKS if template.get(name)]
-    children = module._modules
+    template: dict[str, Any] = {"_former_parameters": None}
+    template |= _uncompiled(module)
+    template["_is_replica"] = True
+    methods = _methods(template, slots[0])
+    hooks = list(filter(template.get, _HOOKS))
+    children = list(module._modules.items())
     parameters = [(name, id(source)) for name, source in module._parameters.items()]
     buffers = [(name, id(source)) for name, source in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
@@ -116,16 +121,16 @@ def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
         twins, copies = slot.modules, slot.tensors
         state = twins[module].__dict__
         state.update(template)
+        state["_former_parameters"] = former = FormerParameters()
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
-        for name, method in methods:
-            state[name] = _rebound(method, slot)
-        state["_modules"] = {name: twins[child] for name, child in children.items()}
+        if methods:
+            _rebind(state, methods, module, slot)
+        state["_modules"] = {name: twins[child] for name, child in children}
         state["_buffers"] = {name: copies[source] for name, source in buffers}
         state["_parameters"] = {}
-        state["_former_parameters"] = former = FormerParameters()
         for name, source in parameters:
             former[name] = state[name] = copies[source]
         if has_none or slot.is_unsettled:
@@ -165,38 +170,31 @@ def _is_parameter(tensor: Tensor) -> bool:
     return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
 
 
-def _take_methods(
-    module: nn.Module, state: dict[str, Any], modules: Container[object]
-) -> list[tuple[str, MethodType]]:
-    """Take the bound methods of ``modules`` that are attributes of ``module`` out of ``state``.
-
-    Returns:
-        Those that a replica must be given anew. The others its class provides; without them
-        the replica does not refer to itself, and is freed as soon as nobody uses it.
-    """
-    taken = [
+def _methods(attributes: Mapping[str, Any], slot: Slot) -> list[tuple[str, MethodType]]:
+    """Find the bound methods of the tree's modules among ``attributes``."""
+    if MethodType not in map(type, attributes.values()):
+        return []
+    return [
         (name, value)
-        for name, value in state.items()
+        for name, value in attributes.items()
         if type(value) is MethodType
         and isinstance(value.__self__, nn.Module)
-        and value.__self__ in modules
+        and value.__self__ in slot.modules
     ]
-    for name, _ in taken:
-        del state[name]
-    return [pair for pair in taken if not _is_provided(module, *pair)]
 
 
-def _is_provided(module: nn.Module, name: str, method: MethodType) -> bool:
-    return method.__self__ is module and getattr(type(module), name, None) is method.__func__
-
-
-def _rebound(method: MethodType, slot: Slot) -> MethodType:
-    return MethodType(method.__func__, slot.twin(method.__self__))
-
-
-def _made_empty(module: nn.Module) -> nn.Module:
-    kind = type(module)
-    return kind.__new__(kind)
+def _rebind(
+    state: dict[str, Any], methods: list[tuple[str, MethodType]], module: nn.Module, slot: Slot
+) -> None:
+    """Bind ``methods``, attributes of the replica of ``module``, to the slot's modules."""
+    for name, method in methods:
+        provided = getattr(type(module), name, None) is method.__func__
+        if provided and method.__self__ is module:
+            # Its class binds it as well, and does not make the replica refer to itself: a
+            # replica without such cycles is freed as soon as nobody uses it.
+            del state[name]
+        else:
+            state[name] = MethodType(method.__func__, slot.twin(method.__self__))
 
 
 def _made_by_hook(module: nn.Module) -> Any:
@@ -225,8 +223,7 @@ def _assign(module: nn.Module, slots: Sequence[Slot]) -> None:
                 _assign_member(slot.modules[module], kind, name, slot.twin(member))
     for slot in slots:
         state = slot.modules[module].__dict__
-        for name, method in _take_methods(module, state, slot.modules):
-            state[name] = _rebound(method, slot)
+        _rebind(state, _methods(state, slot), module, slot)
         _note_others(state, map(slot.twin, module._buffers.values()))
 
 

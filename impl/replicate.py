@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ._buckets import DEFAULT_BUFFER_SIZE
+from ._collector import use_paused_collector
 from ._copies import copies, detached_copies
 from ._devices import CPU, DeviceLike, as_device_or_current
 from ._replica import Slot, build
@@ -68,17 +69,18 @@ def replicate(
         return []
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
-    rows = zip(
-        copies(attached, targets, buffer_size=buffer_size),
-        detached_copies(detached, targets, buffer_size=buffer_size),
-        strict=True,
-    )
-    has_grad_buffers = len(attached) > len(tree.parameters)
-    slots = [
-        Slot([*attached, *detached], [*one, *other], has_grad_buffers=has_grad_buffers)
-        for one, other in rows
-    ]
-    build(tree.modules, slots)
+    with use_paused_collector():
+        rows = zip(
+            copies(attached, targets, buffer_size=buffer_size),
+            detached_copies(detached, targets, buffer_size=buffer_size),
+            strict=True,
+        )
+        has_grad_buffers = len(attached) > len(tree.parameters)
+        slots = [
+            Slot([*attached, *detached], [*one, *other], has_grad_buffers=has_grad_buffers)
+            for one, other in rows
+        ]
+        build(tree.modules, slots)
     return [slot.modules[network] for slot in slots]
 
 
