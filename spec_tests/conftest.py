@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
-from spec_tests import clauses, register
+from spec_tests import clauses, machine, register
 from spec_tests import reference as reference_package
 from spec_tests.options import add_device_options, add_suite_options
 from spec_tests.target import Target
@@ -106,8 +106,10 @@ def _topology(config: pytest.Config) -> Topology:
 
 @pytest.fixture(scope="session")
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """The devices of the run."""
-    return _topology(request.config)
+    """The devices of the run, once they have proved to copy what they are given."""
+    found = _topology(request.config)
+    machine.require_copies(found.devices)
+    return found
 
 
 @pytest.fixture(scope="session")
