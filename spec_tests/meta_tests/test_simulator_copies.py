@@ -102,6 +102,7 @@ def test_pinned_memory_is_host_memory():
     assert not y.is_pinned()
     x.zero_()
     assert y.tolist() == [0, 1, 2]
+    torch.accelerator.empty_host_cache()
     for batch in DataLoader(torch.arange(4.0), batch_size=2, pin_memory=True):
         assert batch.is_pinned()
 

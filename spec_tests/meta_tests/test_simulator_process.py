@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,15 @@ def test_one_process_builds_while_another_waits(tmp_path):
     both = [subprocess.Popen(command, **options) for _ in range(2)]
     times = sorted(tuple(map(float, one.communicate()[0].split())) for one in both)
     assert times[0][1] <= times[1][0]
+
+
+def test_a_compiler_that_outlives_its_builder_is_not_disturbed(tmp_path):
+    with build._alone(tmp_path / "lock") as lock:
+        compiler = subprocess.Popen(["sleep", "0.5"], pass_fds=[lock])
+    begin = time.monotonic()
+    with build._alone(tmp_path / "lock"):
+        assert time.monotonic() - begin > 0.3
+    assert compiler.wait() == 0
 
 
 def test_children_of_a_user_get_a_clear_error():

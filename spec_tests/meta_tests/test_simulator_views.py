@@ -59,6 +59,13 @@ def test_writing_through_a_view_changes_the_base(name, change, pair):
     assert not pair[0].equal(START)
 
 
+@pytest.mark.parametrize("change", IN_PLACE)
+def test_writing_counts_versions_as_on_the_cpu(change, pair):
+    for x in pair:
+        IN_PLACE[change](x[1:])
+    assert pair[0]._version == pair[1]._version > 0
+
+
 @pytest.mark.parametrize("name", ["slice", "transpose", "diagonal", "view", "as_strided"])
 def test_gradients_flow_through_written_views(name, pair):
     for x in pair:

@@ -2,7 +2,10 @@
 
 It needs no hardware. Memory of a device is host memory that no other device can reach; an
 operator runs the CPU's kernel; operators have finished when they return, so streams and events
-order nothing, yet they exist. What it cannot do raises NotImplementedError.
+order nothing, yet they exist. A device that is seeded as the CPU is draws the CPU's numbers.
+
+What it cannot do raises NotImplementedError and names the operator: quantized, nested, MKL-DNN
+and compressed sparse tensors, operators of other libraries without a kernel for ``sim``.
 """
 
 import atexit

@@ -73,9 +73,9 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
     library = folder / f"{name}.so"
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / "lock"):
+        with _alone(folder / "lock") as lock:
             if not library.exists():
-                os.replace(_build(extension, name, folder / "build"), library)
+                os.replace(_build(extension, name, folder / "build", lock), library)
     return _import(name, library)
 
 
@@ -88,14 +88,14 @@ def _cache() -> Path:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Let one process in at a time; one that dies leaves nothing locked."""
+def _alone(path: Path) -> Iterator[int]:
+    """Let one process in at a time, which holds the lock as long as its children hold the file."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
-def _build(extension: Extension, name: str, folder: Path) -> Path:
+def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     compiler = os.environ.get("CXX", "c++")
     _require(
@@ -113,6 +113,7 @@ def _build(extension: Extension, name: str, folder: Path) -> Path:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(order)],
         env={**os.environ, "PATH": search},
+        pass_fds=[lock],  # who dies leaves the compiler running, and nobody may disturb it
         capture_output=True,
         text=True,
         check=False,

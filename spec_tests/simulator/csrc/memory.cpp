@@ -4,10 +4,11 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <unordered_set>
-#include <vector>
 
 namespace sim {
 namespace {
@@ -16,14 +17,12 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kTotalMemory = size_t{16} << 30;
 
-std::mutex stats_mutex;
-std::vector<DeviceStats> all_stats;
+// What follows is leaked on purpose: tensors that outlive the interpreter return their memory.
+auto& stats_mutex = *new std::mutex;
+auto& all_stats = *new std::map<c10::DeviceIndex, DeviceStats>;
 
 DeviceStats& stats_of(c10::DeviceIndex index) {
-  if (all_stats.size() <= static_cast<size_t>(index)) {
-    all_stats.resize(static_cast<size_t>(index) + 1);
-  }
-  return all_stats[static_cast<size_t>(index)];
+  return all_stats[index];
 }
 
 template <typename F>
@@ -92,15 +91,15 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    const auto held = getDeviceStats(index).allocated_bytes[0].current;
-    return {kTotalMemory - static_cast<size_t>(held), kTotalMemory};
+    const auto held = static_cast<size_t>(getDeviceStats(index).allocated_bytes[0].current);
+    return {kTotalMemory - std::min(held, kTotalMemory), kTotalMemory};
   }
 };
 
-std::mutex pinned_mutex;
-std::unordered_set<const void*> pinned;
+auto& pinned_mutex = *new std::mutex;
+auto& pinned = *new std::unordered_set<const void*>;
 
-class PinnedAllocator final : public c10::Allocator {
+class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
     auto* host = new c10::DataPtr(c10::GetCPUAllocator()->allocate(nbytes));
@@ -113,6 +112,20 @@ class PinnedAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t nbytes) const override {
     std::memcpy(to, from, nbytes);
   }
+
+  bool record_event(void* /*data*/, void* /*context*/, c10::Stream /*stream*/) override {
+    return true;  // nothing is in flight
+  }
+
+  void empty_cache() override {}
+
+  at::HostStats get_stats() override {
+    return {};
+  }
+
+  void reset_accumulated_stats() override {}
+
+  void reset_peak_stats() override {}
 
  private:
   static void unpin(void* context) {
@@ -127,13 +140,12 @@ class PinnedAllocator final : public c10::Allocator {
 
 }  // namespace
 
-// Leaked on purpose: tensors that outlive the interpreter still return their memory here.
 c10::DeviceAllocator* allocator() {
   static auto* instance = new Allocator;
   return instance;
 }
 
-c10::Allocator* pinned_allocator() {
+at::HostAllocator* pinned_allocator() {
   static auto* instance = new PinnedAllocator;
   return instance;
 }
@@ -172,5 +184,6 @@ void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
 }
 
 REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, allocator());
+REGISTER_HOST_ALLOCATOR(c10::DeviceType::PrivateUse1, pinned_allocator());
 
 }  // namespace sim

@@ -7,7 +7,8 @@ namespace sim {
 namespace {
 
 // As for CUDA: those marked "device_check: NoCheck" in PyTorch's list of operators.
-const std::unordered_set<std::string> kScalars = {
+// Leaked, like all that an operator needs: threads may outlive this library's variables.
+const auto& kScalars = *new std::unordered_set<std::string>{
     "__ilshift__", "__irshift__", "__lshift__", "__rshift__", "_fused_adagrad_", "_fused_adam_",
     "_fused_adamw_", "_fused_sgd_", "_index_put_impl_", "add", "addcdiv", "addcmul", "atan2",
     "bernoulli", "binary_cross_entropy", "binomial", "bitwise_and", "bitwise_left_shift",
@@ -24,7 +25,7 @@ const std::unordered_set<std::string> kScalars = {
     "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w",
     "special_xlog1py", "special_zeta", "sub", "where", "xlogy"};
 
-const std::unordered_set<std::string> kIndices = {
+const auto& kIndices = *new std::unordered_set<std::string>{
     "index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index",
     "_unsafe_index_put"};
 

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/TensorBody.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -28,7 +29,7 @@ void register_runtime();
 
 // memory.cpp: the allocator, its counters, and host memory that counts as pinned.
 c10::DeviceAllocator* allocator();
-c10::Allocator* pinned_allocator();
+at::HostAllocator* pinned_allocator();
 bool is_pinned(const void* data);
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 // Makes memory that a CPU operator has just allocated memory of the device, without a copy.

@@ -1,0 +1,50 @@
+"""The comparison of sim with the CPU fails whenever it ought to."""
+
+import pytest
+import torch
+
+from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same, assert_same_call
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+X = torch.arange(6.0).reshape(2, 3) + 1
+Z = torch.complex(X, X)
+#: What the CPU gives, and something else on the device.
+DIFFERENT = {
+    "numbers": (X, lambda: X.to(DEVICE) + 0.1),
+    "type": (X, lambda: X.to(DEVICE).double()),
+    "shape": (X, lambda: X.to(DEVICE)[:, :2]),
+    "strides": (X, lambda: X.t().contiguous().t().to(DEVICE)),
+    "device": (X, lambda: X.to("sim:1")),
+    "host": (X, lambda: X),
+    "gradient wanted": (X, lambda: X.to(DEVICE).requires_grad_()),
+    "lazy conjugation": (Z.conj(), lambda: Z.to(DEVICE).conj().resolve_conj()),
+    "fewer results": ((X, X), lambda: (X.to(DEVICE),)),
+    "other numbers of Python": (3, lambda: 4),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_differences_are_noticed(name):
+    expected, make = DIFFERENT[name]
+    with pytest.raises(AssertionError):
+        assert_same(expected, make())
+
+
+def test_differences_of_gradients_are_noticed():
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad if grad.is_cpu else grad * 1.1
+
+    with pytest.raises(AssertionError):
+        assert_same_call(Wrong.apply, [X])
+
+
+def test_equal_calls_pass():
+    assert_same((X, 3), (X.to(DEVICE), 3))
+    assert_same_call(lambda x: x * 2, [X])
