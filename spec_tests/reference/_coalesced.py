@@ -4,7 +4,6 @@ Tensors of one dtype and layout travel together, in chunks of about ``buffer_siz
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -53,10 +52,13 @@ def _check_placement(tensors: Sequence[Tensor], first: int) -> None:
 def _chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[Chunk]:
     """Chunks of one kind, each closed by the tensor that brings it to ``limit`` bytes."""
     groups: dict[tuple[bool, torch.dtype], Chunk] = {}
+    sizes: dict[tuple[bool, torch.dtype], int] = {}
     for position, tensor in enumerate(tensors):
         kind = (tensor.is_sparse, tensor.dtype)
         groups.setdefault(kind, []).append((position, tensor))
-        if sum(_size(member) for _, member in groups[kind]) >= limit:
+        sizes[kind] = sizes.get(kind, 0) + _size(tensor)
+        if sizes[kind] >= limit:
+            del sizes[kind]
             yield groups.pop(kind)
     yield from groups.values()
 
@@ -94,17 +96,12 @@ def _sparse_copies(members: list[Tensor], devices: Sequence[int]) -> Iterator[It
 
 def _flat(members: list[Tensor]) -> Tensor:
     """All elements in a row; a view of a single contiguous member."""
-    rows = [member.contiguous().view(-1) for member in members]
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+    return torch._C._nn.flatten_dense_tensors(members)
 
 
 def _unflat(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
-    counts = [member.numel() for member in members]
-    for member, stop in zip(members, accumulate(counts), strict=True):
-        if member.numel() == 0:
-            yield torch.empty(member.shape, dtype=buffer.dtype, device=buffer.device)
-        else:
-            yield buffer.narrow(0, stop - member.numel(), member.numel()).view(member.shape)
+    """Row-major views of ``buffer`` in the shapes of ``members``; empty ones of their own."""
+    return iter(torch._C._nn.unflatten_dense_tensors(buffer, members))
 
 
 def _like(member: Tensor, indices: Tensor, values: Tensor) -> Tensor:
