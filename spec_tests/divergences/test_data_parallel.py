@@ -20,6 +20,11 @@ LINEAR = ModuleSpec((Layer("linear"),))
 CPUS = st.lists(st.sampled_from(["cpu", torch.device("cpu")]), min_size=1, max_size=4)
 
 
+@pytest.fixture(scope="session")
+def two_devices(topology):
+    topology.require(distinct=2)
+
+
 def computed(target, module, x, devices, way, **options):
     if way == "class":
         return target.data_parallel.DataParallel(module, devices, **options)(x)
@@ -79,6 +84,7 @@ def test_reference_refuses_cpu_devices(reference, topology, way):
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("way", WAYS)
 @example(module=LINEAR, output=At(1))
 @given(
@@ -86,7 +92,6 @@ def test_reference_refuses_cpu_devices(reference, topology, way):
     output=st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS)),
 )
 def test_one_device_delivers_to_the_output_device(target, topology, way, module, output):
-    topology.require(distinct=2)
     net = module.build(topology)
     x = module.rows(3, requires_grad=True).build(topology)
     place = output.build(topology)

@@ -1,0 +1,129 @@
+"""Past defects of DataParallel: each test names version, symptom and cause."""
+
+import weakref
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.data_parallel import penalties
+from spec_tests.data_parallel.probes import Called, Placed
+from spec_tests.parallel_apply.leftovers import is_all_gone, no_garbage_collection
+from spec_tests.strategies.calls import At
+from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
+from spec_tests.strategies.tensors import TensorSpec
+
+
+class NotingBackward(torch.autograd.Function):
+    """The identity, which notes the current device of its backward."""
+
+    @staticmethod
+    def forward(ctx, x, noted):
+        ctx.noted = noted
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.noted.append((gradient.device.index, torch.accelerator.current_device_index()))
+        return gradient, None
+
+
+class Noting(nn.Module):
+    """Applies the Function that notes its device."""
+
+    def __init__(self, noted):
+        super().__init__()
+        self.noted = noted
+
+    def forward(self, x):
+        return NotingBackward.apply(x, self.noted)
+
+
+def forward_and_backward(target, topology):
+    devices = topology.take(3)
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).to(devices[0])
+    wrapped = target.data_parallel.DataParallel(module, devices)
+    x = torch.arange(12.0, device=devices[0]).reshape(6, 2).requires_grad_()
+    output = wrapped(x)
+    output.square().sum().backward()
+    tensors = [*module.parameters(), *module.buffers(), x, output]
+    return [weakref.ref(each) for each in (wrapped, module, *tensors)]
+
+
+@clause("data_parallel.leftovers")
+def test_a_call_keeps_nothing_alive(target, topology):
+    """PyTorch 0.3 (#4865): scatter and gather recursed through closures; cycles kept the batch."""
+    with no_garbage_collection():
+        references = forward_and_backward(target, topology)
+        assert is_all_gone(references)
+
+
+@clause("data_parallel.no-arguments")
+@pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
+def test_a_module_without_inputs_runs(target, reference, topology, slots):
+    """PyTorch 1.6 (#44873): a call without inputs crashed: no device was left to run on."""
+    call = DataParallelCall(New(Called), (), {}, [At(slot) for slot in slots])
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.keywords-alone")
+def test_keywords_alone_are_scattered(target, reference, topology):
+    """PyTorch 0.1 (#1169): a call by keywords alone had nothing to scatter, and failed."""
+    call = DataParallelCall(New(Weighted), (), {"x": TensorSpec((4, 2))}, [At(0), At(1)])
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.order")
+@pytest.mark.parametrize("slots", [(1, 0), (2, 3), (3, 1, 2)], ids=str)
+def test_keywords_follow_the_order_of_the_devices(target, reference, topology, slots):
+    """PyTorch 0.2 (#2610): device i of the list and ordinal i were taken for the same."""
+    x = TensorSpec((6, 2))
+    call = DataParallelCall(New(Weighted), (x,), {"y": x}, [At(slot) for slot in slots])
+    checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.devices.checked-at-the-call")
+def test_a_wrapped_module_may_be_moved_by_its_wrapper(target, topology):
+    """PyTorch 1.0.1 (#17065): the constructor refused a module that was to be moved later."""
+    wrapped = target.data_parallel.DataParallel(Placed(), topology.take(2))
+    wrapped.to(topology.device(0))
+    assert wrapped(torch.ones(2, 2)).shape == (2, 3)
+
+
+@clause("data_parallel.backward-device")
+@given(count=st.integers(1, 4))
+def test_backward_runs_with_the_device_of_forward_current(target, topology, count):
+    """PyTorch 0.1 (#2017): the current device was always 0 in backward."""
+    noted = []
+    devices = topology.take(count)
+    wrapped = target.data_parallel.DataParallel(Noting(noted), devices)
+    x = torch.ones(12, device=devices[0], requires_grad=True)
+    wrapped(x).sum().backward()
+    assert {current for _, current in noted} == {device.index for device in devices}
+    assert all(own == current for own, current in noted)
+
+
+@clause("data_parallel.gradient-penalty")
+@pytest.mark.parametrize("penalty", penalties.PENALTIES, ids=lambda each: each.__name__)
+def test_a_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
+    """PyTorch 0.2 (#2736) had none through Conv2d, 1.0 (#16532) lost those in helpers."""
+    device = topology.device(0)
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
+    x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()
+    wrapped = target.data_parallel.DataParallel(module, topology.take(3))
+    found = penalties.gradients(penalty, wrapped, module, x)
+    expected = penalties.gradients(penalty, module, module, x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.complex")
+@given(devices=device_lists(min_size=2))
+def test_complex_inputs_stay_complex(target, reference, topology, devices):
+    """PyTorch 2.10 (#135462): complex tensors reached the replicas as pairs of real numbers."""
+    x = TensorSpec((4, 2), torch.complex64, requires_grad=True)
+    call = DataParallelCall(New(Weighted), (x,), {}, devices)
+    checks.agree(call, target, reference, topology)

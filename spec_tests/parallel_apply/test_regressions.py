@@ -1,0 +1,120 @@
+"""Past defects of parallel_apply: each test names version, symptom and cause."""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.exceptions import ExceptionSpec
+from spec_tests.strategies.failing import FailingCall, caught
+from spec_tests.strategies.parallel_apply import ordinals
+from spec_tests.topology import not_run
+
+#: Cycles that a GPU idles before it computes: some tenths of a second.
+DELAY = 2**29
+
+
+class Echo(nn.Module):
+    """Returns what it is given."""
+
+    def forward(self, *args, **kwargs):
+        return args, kwargs
+
+
+class Doubling(nn.Module):
+    """Twice the input."""
+
+    def forward(self, x):
+        return x * 2
+
+
+@clause("parallel_apply.errors.rewrapped")
+def test_the_original_exception_itself_is_not_raised(target, topology):
+    """PyTorch 1.0 (#18055): the worker's own was raised; nobody saw which replica had failed."""
+    call = FailingCall({1: ExceptionSpec(ValueError)}, (0, 1), (0, 1))
+    found, modules = caught(call, target, topology)
+    assert found is not modules[1].raised
+    assert str(found).startswith("Caught ValueError in replica 1 on device ")
+
+
+@clause("parallel_apply.errors.refusing-constructor")
+@pytest.mark.parametrize("constructor", ["two", "keyword", "nothing"])
+def test_a_constructor_of_more_arguments_does_not_hide_the_error(target, topology, constructor):
+    """PyTorch 1.4 (#34130, #44631): a TypeError from rebuilding it took the error's place."""
+    call = FailingCall({0: ExceptionSpec(Exception, constructor)}, (0, 1), (0, 1))
+    found, _ = caught(call, target, topology)
+    assert type(found) is RuntimeError
+    assert str(found).startswith("Caught Generated in replica 0 on device ")
+
+
+@clause("parallel_apply.errors.refusing-constructor")
+def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topology):
+    """PyTorch 1.9 (#58131): a constructor's TypeError was excused, its other errors were not."""
+    call = FailingCall({0: ExceptionSpec(Exception, "picky")}, (0, 1), (0, 1))
+    found, _ = caught(call, target, topology)
+    assert type(found) is RuntimeError
+    assert "failure of module 0" in str(found)
+
+
+@clause("parallel_apply.errors.key-error")
+def test_a_key_error_is_readable(target, topology):
+    """PyTorch 1.0 (#16647): a KeyError shows its argument's repr, a traceback on one line."""
+    call = FailingCall({0: ExceptionSpec(KeyError)}, (0, 1), (0, 1))
+    found, _ = caught(call, target, topology)
+    assert len(str(found).splitlines()) > 3
+
+
+@clause("parallel_apply.arguments")
+@pytest.mark.parametrize("given", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
+def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, given):
+    """PyTorch 0.1 (#1809, #1857): inputs had to be variables, or tuples or lists of them."""
+    call = PublicCall(
+        "parallel_apply.parallel_apply",
+        {
+            "modules": [Echo(), Echo()],
+            "inputs": [given, given],
+            "devices": ordinals(topology, (0, 1)),
+        },
+    )
+    checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.arguments")
+def test_a_tensor_is_not_unpacked_along_its_rows(target, topology):
+    """PyTorch 0.1 (#1157): a tensor was unpacked into as many arguments as it has rows."""
+    x = torch.ones(2, 3, device=topology.device(0))
+    found = target.parallel_apply.parallel_apply([Echo()], [x], devices=[x.device.index])
+    assert len(found[0][0]) == 1
+    assert found[0][0][0] is x
+
+
+@clause("parallel_apply.lengths")
+def test_surplus_inputs_are_not_dropped(target, topology):
+    """PyTorch 2.9 (#162573): sequences were cut to the shortest without a word."""
+    with pytest.raises(AssertionError, match="modules 2 is not equal to the number of devices 3"):
+        target.parallel_apply.parallel_apply(
+            [Echo(), Echo()], [1, 2], devices=ordinals(topology, range(3))
+        )
+
+
+@clause("parallel_apply.state.current-stream")
+def test_modules_wait_for_what_the_caller_has_queued(target, topology):
+    """PyTorch 1.11 (#78824): workers used the default stream, and read before all was written."""
+    if topology.accelerator != "cuda":
+        not_run("needs CUDA, whose streams can be made to lag")
+    devices = topology.take(2)
+    inputs = [torch.zeros(1 << 20, device=device) for device in devices]
+    topology.synchronize()
+    streams = [torch.cuda.Stream(device) for device in devices]
+    with streams[0], streams[1]:
+        for x in inputs:
+            with torch.cuda.device(x.device):
+                torch.cuda._sleep(DELAY)
+            x.fill_(1.0)
+        found = target.parallel_apply.parallel_apply(
+            [Doubling()] * 2, inputs, devices=[x.device.index for x in inputs]
+        )
+        totals = [float(each.sum()) for each in found]
+    assert totals == [2.0 * (1 << 20)] * 2
