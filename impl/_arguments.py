@@ -26,7 +26,7 @@ from ._nested import (
 )
 from ._packed import PackedBranch, sequence_count
 
-__all__ = ["Copied", "Split", "Survey"]
+__all__ = ["Copied", "Split", "Survey", "unmarked"]
 
 
 class Copied(Leaf):
@@ -58,14 +58,15 @@ class Survey:
     Attributes:
         splits: What is to be split.
         copied: What is to be copied whole.
+        marks: The number of markers.
     """
 
-    __slots__ = ("_marks", "_open", "copied", "splits")
+    __slots__ = ("_open", "copied", "marks", "splits")
 
     def __init__(self) -> None:
         self.splits: list[Split] = []
         self.copied: list[Copied] = []
-        self._marks = 0
+        self.marks = 0
         self._open: list[int] = []
 
     def take(self, value: Any, dim: int | None, trail: Trail) -> Node:
@@ -136,7 +137,7 @@ class Survey:
         return Same(value) if self._found() == before else FieldsBranch(value, parts)
 
     def _found(self) -> int:
-        return len(self.splits) + len(self.copied) + self._marks
+        return len(self.splits) + len(self.copied) + self.marks
 
     def _packed(self, value: PackedSequence, dim: int | None, trail: Trail) -> Node:
         if dim is None:
@@ -147,12 +148,21 @@ class Survey:
         return split
 
     def _whole(self, value: Whole[Any], dim: int | None, trail: Trail) -> Node:
-        self._marks += 1
+        self.marks += 1
         return self.take(value.value, None, trail)
 
     def _split_along(self, value: SplitAlong[Any], dim: int | None, trail: Trail) -> Node:
-        self._marks += 1
+        self.marks += 1
         return self.take(value.value, value.dim, trail)
+
+
+def unmarked(value: Any) -> Any:
+    """Give ``value`` with what its markers hold in their place; itself if it has none."""
+    survey = Survey()
+    root = survey.take(value, None, "value")
+    for leaf in survey.copied:
+        leaf.pieces = [leaf.tensor]
+    return root.columns(1)[0] if survey.marks else value
 
 
 _Take = Callable[[Survey, Any, int | None, Trail], Node]

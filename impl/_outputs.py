@@ -46,7 +46,11 @@ _ONE_VALUE = (
 
 
 #: What must stand in a place of all replicas' outputs or of none.
-_ALIKE: dict[type, str] = {type(None): "None", Tensor: "a tensor", PackedSequence: "a packed sequence"}
+_ALIKE: dict[type, str] = {
+    type(None): "None",
+    Tensor: "a tensor",
+    PackedSequence: "a packed sequence",
+}
 
 
 class Joined(Leaf):
