@@ -57,8 +57,8 @@ class ThreadState(NamedTuple):
     * the number of threads that one operation may use on the CPU.
 
     The replica's device becomes the current one; for a replica on the CPU that of the caller
-    stays. Whatever the replica changes in these is put
-    back when it ends, in its own thread and in the caller's.
+    stays. Whatever the replica changes in these is put back when it ends, in a thread of its
+    own as in the caller's.
 
     These stay behind:
 
@@ -80,11 +80,7 @@ class ThreadState(NamedTuple):
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """Gather the calling thread's state for a replica on each of ``devices``.
-
-    Raises:
-        RuntimeError: One of ``devices`` does not exist.
-    """
+    """Gather the calling thread's state for a replica on each of ``devices``."""
     scope = _scope()
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     return [ThreadState(*shared, copy_context(), _current_for(device)) for device in devices]

@@ -53,6 +53,7 @@ class DataParallel(nn.Module, Generic[T]):
         output_device: An ordinal, or the CPU.
         dim: As given.
         src_device_obj: The first device.
+        chunk_sizes: As given.
 
     Raises:
         IndexError: ``device_ids`` is empty.

@@ -41,9 +41,10 @@ def parallel_apply(
 ) -> list[Any]:
     """Call ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    One module runs in the calling thread; the others have a thread each. Every one works in
-    the state of the calling thread (grad mode, autocast, streams, context variables, ...;
-    ``_thread_state.ThreadState`` lists it), and nothing that it changes there comes back.
+    One module runs in the calling thread, unless modes are active there that the others would
+    not see; the others have a thread each. Every one works in the state of the calling thread
+    (grad mode, autocast, streams, context variables, ...; ``_thread_state.ThreadState`` lists
+    it), and nothing that it changes there comes back.
 
     Args:
         modules: ``k`` modules, at least one.
@@ -68,8 +69,9 @@ def parallel_apply(
         BaseException: A module raised one that is no Exception: that very object.
 
     Note:
-        An interrupt of the calling thread while it only waits for the others is raised at
-        once; the others run to their end, and nobody sees what they return.
+        An interrupt of the calling thread ends its own module, and is raised when the others
+        have ended. While it only waits for the others it is raised at once; they run to their
+        end, and nobody sees what they return.
     """
     _check_length(modules, "inputs", inputs)
     if kwargs_tup is not None:
