@@ -1,0 +1,42 @@
+"""Modules that keep bound methods as attributes."""
+
+from types import MethodType
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.strategies.layers import WIDTH
+
+
+class Choosing(nn.Module):
+    """It keeps the method that it computes with, and one of its child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(WIDTH))
+        self.child = nn.Linear(WIDTH, WIDTH)
+        self.operation = self._scaled
+        self.below = self.child.forward
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the two methods make of the row."""
+        result: Tensor = self.below(self.operation(x))
+        return result
+
+
+def wrapped_in_place() -> nn.Module:
+    """A module whose forward is an attribute, as wrappers of other packages leave it."""
+    module = nn.Linear(WIDTH, WIDTH)
+    module.forward = module.forward  # type: ignore[method-assign]
+    return module
+
+
+def owners(module: nn.Module) -> dict[str, object]:
+    """Whose every method is that is kept as an attribute, ``forward`` included."""
+    kept = {name: each for name, each in vars(module).items() if isinstance(each, MethodType)}
+    return {name: each.__self__ for name, each in kept.items()} | {
+        "forward": getattr(module.forward, "__self__", None)
+    }

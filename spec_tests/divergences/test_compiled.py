@@ -1,0 +1,123 @@
+"""Where the reference destroys compiled modules: RE-1."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests import checks, effort
+from spec_tests.clauses import clause
+from spec_tests.divergences.compiled import Compiled
+from spec_tests.replicate import laws
+from spec_tests.strategies.modules import Layer, ModuleSpec
+from spec_tests.strategies.replicate import ReplicateCall, slot_lists
+from spec_tests.strategies.tensors import device_slots
+
+UNTOUCHED = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
+OUTPUTS = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
+GRADIENTS = clause("divergences.RE-1.gradients-of-compiled-modules")
+ways = pytest.mark.parametrize("how", ["torch.compile(m)", "a compiled child"])
+backends = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+networks = st.sampled_from(
+    [
+        ModuleSpec((Layer("linear"), Layer("tanh"))),
+        ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
+    ]
+)
+FEW = effort.part(8)
+LINEAR = ModuleSpec((Layer("linear"),))
+
+
+@UNTOUCHED
+@ways
+@backends
+@FEW
+@given(network=networks, slots=slot_lists(), detach=st.booleans())
+def test_a_compiled_module_stays_as_it_was(target, topology, how, backend, network, slots, detach):
+    module = Compiled(network, how, backend).build(topology, slots[0])
+    before = laws.identities(module)
+    target.replicate.replicate(module, topology.take(slots), detach)
+    checks.same(laws.identities(module), before, network)
+
+
+@OUTPUTS
+@ways
+@backends
+@FEW
+@given(network=networks, slots=slot_lists(max_size=2), detach=st.booleans())
+def test_replicas_compute_what_the_compiled_module_computes(
+    target, topology, how, backend, network, slots, detach
+):
+    call = ReplicateCall(Compiled(network, how, backend), slots, detach)
+    found, expected = laws.outputs(call, target, topology)
+    checks.same(found, expected, call, tolerance=checks.LAYER)
+
+
+@GRADIENTS
+@ways
+@backends
+@FEW
+@given(network=networks, slots=slot_lists(max_size=2))
+def test_the_compiled_module_gets_the_sum_of_the_gradients(
+    target, topology, how, backend, network, slots
+):
+    call = ReplicateCall(Compiled(network, how, backend), slots)
+    found, expected = laws.gradients(call, target, topology)
+    checks.same(found, expected, call, tolerance=checks.LAYER)
+
+
+@UNTOUCHED
+@given(slots=device_slots(), detach=st.booleans())
+def test_a_module_compiled_in_place_stays_as_it_was(target, topology, slots, detach):
+    module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
+    before = laws.identities(module)
+    target.replicate.replicate(module, topology.take(slots), detach)
+    checks.same(laws.identities(module), before, slots)
+
+
+@OUTPUTS
+@backends
+@FEW
+@given(slots=device_slots())
+def test_replicas_of_a_module_compiled_in_place_use_their_weights(
+    target, topology, backend, slots
+):
+    module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
+    for replica in target.replicate.replicate(module, topology.take(slots)):
+        replica[0].weight = torch.zeros_like(replica[0].weight)
+        found = replica(torch.ones(2, 4, device=replica[0].weight.device))
+        checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
+
+
+@GRADIENTS
+@backends
+@FEW
+@given(slots=device_slots())
+def test_gradients_of_a_module_compiled_in_place_pass_its_replicas(
+    target, topology, backend, slots
+):
+    module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
+    for replica in target.replicate.replicate(module, topology.take(slots)):
+        replica[0].weight = replica[0].weight * 3
+        found = replica(torch.ones(2, 4, device=replica[0].weight.device))
+        (gradient,) = torch.autograd.grad(found.sum(), module[0].weight)
+        checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
+
+
+@UNTOUCHED
+@ways
+def test_reference_empties_a_compiled_module(reference, topology, how):
+    module = Compiled(LINEAR, how, "eager").build(topology)
+    reference.replicate.replicate(module, topology.take(1))
+    names = [name for name, _ in module.named_parameters() if "_orig_mod" in name]
+    checks.same(names, [], how)
+
+
+@OUTPUTS
+@GRADIENTS
+def test_reference_runs_the_weights_of_a_module_compiled_in_place(reference, topology):
+    module = Compiled(LINEAR, "m.compile()", "eager").build(topology)
+    rows = torch.ones(2, 4, device=topology.device(0))
+    [replica] = reference.replicate.replicate(module, topology.take(1))
+    replica[0].weight = torch.zeros_like(replica[0].weight)
+    checks.same(replica(rows), module(rows))

@@ -1,0 +1,70 @@
+"""Where the reference mishandles complex parameters and buffers: RE-5 and RE-6."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.portrait import portrait
+from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
+from spec_tests.strategies.zoo import Specimen
+
+OBJECTS = clause("divergences.RE-5.complex-tensors-are-handed-over")
+OFFSETS = clause("divergences.RE-6.complex-beside-real")
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+SPECS = st.lists(
+    tensor_specs(shape=shapes(min_dims=0, max_dims=2), dtypes=DTYPES, layouts=("contiguous",)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@OBJECTS
+@given(count=st.integers(1, 3))
+def test_the_first_detached_replica_holds_complex_parameters(target, topology, count):
+    module = Specimen("complex").build(topology)
+    first, *_ = target.replicate.replicate(module, topology.take(count), True)
+    checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
+
+
+@OBJECTS
+@given(count=st.integers(1, 3), detach=st.booleans())
+def test_the_first_replica_holds_complex_buffers(target, topology, count, detach):
+    module = nn.Module()
+    module.register_buffer("buffer", torch.ones(2, dtype=torch.complex64))
+    module.to(topology.device(0))
+    first, *_ = target.replicate.replicate(module, topology.take(count), detach)
+    assert first.buffer is module.buffer
+
+
+@OBJECTS
+@given(count=st.integers(1, 3))
+def test_reference_gives_the_first_replica_views(reference, topology, count):
+    module = Specimen("complex").build(topology)
+    first, *_ = reference.replicate.replicate(module, topology.take(count), True)
+    checks.same(list(first.parameters()), [])
+    checks.same(first.scale.data_ptr(), module.scale.data_ptr())
+
+
+@OFFSETS
+@given(specs=SPECS, slots=device_slots(), detach=st.booleans())
+@example(specs=[TensorSpec((1,)), TensorSpec((2,), torch.complex64)], slots=(0, 1), detach=False)
+def test_complex_parameters_arrive_beside_real_ones(target, topology, specs, slots, detach):
+    built = [spec.build(topology) for spec in specs]
+    module = nn.ParameterList(built).to(topology.device(slots[0]))
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    found = [[each[index].detach().cpu() for index in range(len(specs))] for each in replicas]
+    expected = [[tensor.detach().cpu() for tensor in built]] * len(slots)
+    checks.same(portrait(found, {}), portrait(expected, {}), specs)
+
+
+@OFFSETS
+@given(slots=device_slots(min_size=2))
+def test_reference_fails_behind_an_odd_number_of_reals(reference, topology, slots):
+    tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
+    module = nn.ParameterList(tensors).to(topology.device(slots[0]))
+    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
+        reference.replicate.replicate(module, topology.take(slots))

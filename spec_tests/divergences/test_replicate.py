@@ -1,0 +1,136 @@
+"""Where the reference's replicas hang together with their module: RE-2 to RE-4."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests import checks
+from spec_tests.clauses import clause
+from spec_tests.divergences.methods import Choosing, owners, wrapped_in_place
+from spec_tests.portrait import portrait
+from spec_tests.replicate.laws import copies, state, walk
+from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.tensors import device_slots
+from spec_tests.strategies.zoo import Specimen
+
+METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
+HOOKS = clause("divergences.RE-3.hooks-are-the-replicas-own")
+KEPT_HOOKS = clause("divergences.RE-3.hooks-are-kept")
+DEEPCOPY = clause("divergences.RE-4.replicas-can-be-deepcopied")
+INDEPENDENT = clause("divergences.RE-4.deepcopies-are-independent")
+LINEAR = ModuleSpec((Layer("linear"),))
+
+
+@METHODS
+@given(slots=device_slots(), detach=st.booleans())
+def test_a_kept_method_is_the_replicas(target, topology, slots, detach):
+    module = Choosing().to(topology.device(slots[0]))
+    for replica in target.replicate.replicate(module, topology.take(slots), detach):
+        expected = {"operation": replica, "below": replica.child, "forward": replica}
+        checks.same(owners(replica), expected, slots)
+
+
+@METHODS
+@given(slots=device_slots())
+def test_a_kept_forward_computes_with_the_replicas_weight(target, topology, slots):
+    module = nn.Sequential(wrapped_in_place()).to(topology.device(slots[0]))
+    for replica in target.replicate.replicate(module, topology.take(slots)):
+        replica[0].weight = torch.zeros_like(replica[0].weight)
+        found = replica(torch.ones(2, 4, device=replica[0].weight.device))
+        checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
+
+
+@METHODS
+@given(slots=device_slots())
+def test_reference_keeps_the_modules_methods(reference, topology, slots):
+    module = Choosing().to(topology.device(slots[0]))
+    for replica in reference.replicate.replicate(module, topology.take(slots)):
+        expected = {"operation": module, "below": module.child, "forward": replica}
+        checks.same(owners(replica), expected, slots)
+
+
+def _dictionaries(module):
+    """Every dictionary of hooks of every module below ``module``."""
+    return [
+        value
+        for _, each in walk(module)
+        for name, value in vars(each).items()
+        if "_hooks" in name and isinstance(value, dict)
+    ]
+
+
+@HOOKS
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+def test_no_dictionary_of_hooks_is_shared(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    own = [{*map(id, _dictionaries(each))} for each in (module, *replicas)]
+    checks.same(len(set().union(*own)), sum(map(len, own)), spec)
+
+
+@HOOKS
+@given(slots=device_slots(min_size=2))
+def test_a_hook_set_on_a_replica_stays_there(target, topology, slots):
+    module = LINEAR.build(topology, slots[0])
+    hooked, *others = target.replicate.replicate(module, topology.take(slots))
+    hooked[0].register_forward_hook(lambda *_: None)
+    hooked[0].register_forward_pre_hook(lambda *_: None)
+    hooked[0].register_state_dict_post_hook(lambda *_: None)
+    found = [len(each) for other in (module, *others) for each in _dictionaries(other)]
+    checks.same(sum(found), 0, slots)
+
+
+@KEPT_HOOKS
+@given(slots=device_slots())
+def test_hooks_of_the_module_are_the_replicas_too(target, topology, slots):
+    module = Specimen("hooks").build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    found = [[list(each.values()) for each in _dictionaries(replica)] for replica in replicas]
+    checks.same(found, [[list(each.values()) for each in _dictionaries(module)]] * len(slots))
+
+
+@HOOKS
+@given(slots=device_slots())
+def test_reference_shares_dictionaries_of_hooks(reference, topology, slots):
+    module = LINEAR.build(topology, slots[0])
+    replicas = reference.replicate.replicate(module, topology.take(slots))
+    shared = [[*map(id, _dictionaries(each))] for each in replicas]
+    checks.same(shared, [[*map(id, _dictionaries(module))]] * len(slots), slots)
+
+
+@DEEPCOPY
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+@example(spec=LINEAR, slots=(0, 1), detach=False)
+def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, detach):
+    module, devices = spec.then(Layer("linear")).build(topology, slots[0]), topology.take(slots)
+    replicas = target.replicate.replicate(module, devices, detach)
+    for replica, device in zip(replicas, devices, strict=True):
+        rows = spec.rows(2, slot=None).build(topology).to(device)
+        copied = copy.deepcopy(replica)
+        checks.same(copied(rows), replica(rows), spec, tolerance=checks.LAYER)
+
+
+@INDEPENDENT
+@given(spec=module_specs(), slots=device_slots())
+def test_a_deepcopied_replica_is_cut_off(target, topology, spec, slots):
+    module = spec.then(Layer("linear")).build(topology, slots[0])
+    for replica in target.replicate.replicate(module, topology.take(slots)):
+        before = portrait(state(module), {})
+        copied = copies(copy.deepcopy(replica), module)
+        checks.same({each.is_leaf for each in copied.values()}, {True}, spec)
+        for tensor in copied.values():
+            tensor.data.add_(1)
+        checks.same(portrait(state(module), {}), before, spec)
+
+
+@DEEPCOPY
+@given(spec=module_specs(kinds=("linear", "tanh")), slots=device_slots())
+def test_reference_refuses_to_deepcopy_replicas(reference, topology, spec, slots):
+    module = spec.then(Layer("linear")).build(topology, slots[0])
+    for replica in reference.replicate.replicate(module, topology.take(slots)):
+        with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
+            copy.deepcopy(replica)
