@@ -1,0 +1,178 @@
+"""impl._tree, _replica, _former and _collector: how replicas are built."""
+
+import collections
+import contextlib
+import copy
+import gc
+import io
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from impl._collector import use_paused_collector
+from impl._former import FormerParameters
+from impl._tree import walk
+from impl.replicate import replicate
+
+CPUS = ["cpu", "cpu"]
+BOTH = pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
+
+
+class Zoo(nn.Module):
+    """What a module may hold: shared, tied and absent members, and buffers of both kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        self.again = self.first
+        self.tied = nn.Linear(2, 2)
+        self.tied.weight = self.first[0].weight
+        self.register_parameter("absent", None)
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_module("nobody", None)
+        self.register_buffer("nothing", None)
+        self.register_buffer("learnt", torch.ones(2, requires_grad=True))
+        self.note = ["shared"]
+
+    def forward(self, x):
+        return self.tied(self.again(x)) * self.scale + self.learnt
+
+
+class AssignedZoo(Zoo):
+    """The same for which attribute assignment is overridden."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+
+
+def shape(replica):
+    """What stands where in a replica, without saying which replica it is."""
+    return [
+        (name, sorted(vars(module)), sorted(module._former_parameters), *map(sorted, members))
+        for name, module in replica.named_modules()
+        for members in [(module._parameters, module._buffers, module._modules)]
+    ]
+
+
+def tensors(replica):
+    return [
+        tensor
+        for module in replica.modules()
+        for tensor in (*module._former_parameters.values(), *module._buffers.values())
+        if tensor is not None
+    ]
+
+
+def test_a_tree_lists_each_thing_once_and_parents_first():
+    zoo = Zoo()
+    tree = walk(zoo)
+    assert tree.modules == list(zoo.modules())
+    assert [id(it) for it in tree.parameters] == [id(it) for it in zoo.parameters()]
+    assert [id(it) for it in tree.buffers] == [id(it) for it in zoo.buffers()]
+
+
+@BOTH
+def test_written_and_assigned_replicas_are_alike(detach):
+    written, assigned = (replicate(kind(), CPUS, detach) for kind in (Zoo, AssignedZoo))
+    assert [shape(replica) for replica in written] == [shape(replica) for replica in assigned]
+    found = [[(t.requires_grad, t.is_leaf) for t in tensors(each)] for each in written]
+    assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(each)] for each in assigned]
+
+
+@pytest.mark.parametrize("kind", [Zoo, AssignedZoo])
+@BOTH
+def test_replicas_can_be_deepcopied(kind, detach):
+    x = torch.rand(3, 2)
+    for replica in replicate(kind(), CPUS, detach):
+        found = copy.deepcopy(replica)
+        assert shape(found) == shape(replica)
+        assert all(tensor.is_leaf for tensor in tensors(found))
+        theirs = {tensor.data_ptr() for tensor in tensors(replica)}
+        assert theirs.isdisjoint(tensor.data_ptr() for tensor in tensors(found))
+        assert found.tied.weight is found.first[0].weight
+        assert torch.equal(found(x), replica(x))
+        assert type(copy.deepcopy(found)) is kind
+
+
+def test_a_deepcopied_replica_learns_by_itself():
+    module = nn.Linear(2, 2)
+    found = copy.deepcopy(replicate(module, CPUS)[1])
+    found(torch.ones(1, 2)).sum().backward()
+    assert found.weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert module.weight.grad is None
+
+
+def test_a_pickled_replica_needs_nothing_of_this_package():
+    file = io.BytesIO()
+    torch.save(replicate(nn.Linear(2, 2), CPUS), file)
+    assert b"impl" not in file.getvalue()
+    file.seek(0)
+    first, _ = torch.load(file, weights_only=False)
+    assert type(first._former_parameters) is collections.OrderedDict
+    assert list(first._former_parameters) == ["weight", "bias"]
+
+
+def test_former_parameters_stand_before_what_holds_their_tensors():
+    lstm, _ = replicate(nn.LSTM(2, 2), CPUS)
+    plain, _ = replicate(nn.Linear(2, 2), CPUS)
+    assert next(iter(vars(lstm))) == next(iter(vars(plain))) == "_former_parameters"
+    assert isinstance(plain._former_parameters, FormerParameters)
+
+
+def test_a_buffer_that_is_a_parameter_is_assigned():
+    module = nn.Module()
+    module.register_buffer("odd", nn.Parameter(torch.ones(2)))
+    first, second = replicate(module, CPUS, detach=True)
+    assert (list(first._parameters), list(first._buffers)) == (["odd"], [])
+    assert (list(second._parameters), list(second._buffers)) == ([], ["odd"])
+
+
+def test_a_replacement_of_the_hook_on_one_module_counts():
+    module = nn.Sequential(nn.ReLU(), nn.ReLU())
+    vars(module[1])["_replicate_for_data_parallel"] = lambda: nn.Tanh()
+    replica, _ = replicate(module, CPUS)
+    assert [type(child) for child in replica] == [nn.ReLU, nn.Tanh]
+
+
+def test_global_hooks_on_registration_see_the_children():
+    module, seen = nn.Sequential(nn.ReLU()), []
+    handle = torch_module.register_module_module_registration_hook(
+        lambda parent, name, child: seen.append(name)
+    )
+    try:
+        replicate(module, CPUS)
+    finally:
+        handle.remove()
+    assert seen == ["0", "0"]
+
+
+def test_a_replica_can_be_replicated():
+    inner, _ = replicate(replicate(Zoo(), CPUS)[0], CPUS)
+    assert inner._former_parameters == {}
+    assert inner._is_replica
+
+
+@pytest.mark.parametrize("kind", [Zoo, AssignedZoo])
+@BOTH
+def test_nothing_refers_back_to_a_replica(kind, detach):
+    with use_paused_collector():
+        replicas = replicate(kind(), CPUS, detach)
+        left = [weakref.ref(module) for replica in replicas for module in replica.modules()]
+        del replicas
+        assert [module() for module in left] == [None] * len(left)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_collector_is_left_as_it_was(is_enabled):
+    before = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        with contextlib.suppress(KeyError), use_paused_collector():
+            within = gc.isenabled()
+            raise KeyError
+        assert (within, gc.isenabled()) == (False, is_enabled)
+    finally:
+        (gc.enable if before else gc.disable)()
