@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._buckets import DEFAULT_BUFFER_SIZE
+from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import copies, detached_copies
 from ._devices import CPU, DeviceLike, as_device_or_current
@@ -27,7 +27,7 @@ def replicate(
     devices: Iterable[DeviceLike],
     detach: bool = False,
     *,
-    buffer_size: int = DEFAULT_BUFFER_SIZE,
+    buffer_size: int = REPLICA_BUFFER_SIZE,
 ) -> list[T]:
     """Copy a module to each of ``devices``.
 

@@ -49,8 +49,9 @@ def scatter(
     Returns:
         One value for each chunk, at most ``k``; a tuple for a bare tensor, else a list. Where
         nothing is split there are ``k``. A chunk whose device holds its tensor already is a
-        view of it, a copied tensor is that tensor or a view; others are copies that keep dense
-        strides. Gradients flow back to the tensors; those of a copied tensor are summed.
+        view of it, another one is a copy that keeps dense strides. A tensor that goes to each
+        device is itself, or a view, on its own device, and elsewhere a row-major copy.
+        Gradients flow back to the tensors; those of a copied tensor are summed.
 
     Raises:
         ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
