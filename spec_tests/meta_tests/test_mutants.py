@@ -22,7 +22,8 @@ def test_the_passage_occurs_once(mutant):
 
 def test_every_clause_has_a_mutant():
     broken = {name for mutant in MUTANTS.values() for name in mutant.breaks}
-    assert broken == set(clauses.load())
+    # The clauses of the C++ front end are no target's; test_cpp_facts has a wrong one for each.
+    assert broken == {name for name in clauses.load() if not name.startswith("cpp.")}
 
 
 def test_the_sample_is_caught():
