@@ -110,9 +110,8 @@ def test_every_exception_tells_text_replica_and_device(target, topology, call):
 @example(call=NAMED)
 @given(
     call=failing_calls(
-        generated(
-            constructors=("inherited", "message"), messages=("class", "property", "slot", "absent")
-        )
+        generated(constructors=("inherited",))
+        | generated(constructors=("message",), messages=("class", "property", "slot"))
         | builtins([ExceptionGroup])
     )
 )

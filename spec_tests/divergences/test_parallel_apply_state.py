@@ -105,13 +105,16 @@ def test_reference_makes_no_inference_tensors(reference, topology):
 
 
 @clause("divergences.PA-7.devices-follow-the-inputs")
+@pytest.mark.parametrize("devices", [None, [None] * 3], ids="devices={}".format)
 @pytest.mark.parametrize("keywords", [False, True], ids="keywords={}".format)
-def test_a_module_without_device_runs_where_its_first_tensor_is(target, topology, keywords):
+def test_a_module_without_device_runs_where_its_first_tensor_is(
+    target, topology, keywords, devices
+):
     topology.require(distinct=2)
     tensors = [torch.ones(1, device=topology.device(slot)) for slot in (1, 0, 1)]
     inputs = [() if keywords else [None, {"x": [tensor]}] for tensor in tensors]
     named = [{"x": tensor} if keywords else {} for tensor in tensors]
-    found = target.parallel_apply.parallel_apply([Place()] * 3, inputs, named)
+    found = target.parallel_apply.parallel_apply([Place()] * 3, inputs, named, devices)
     assert found == [tensor.device.index for tensor in tensors]
 
 

@@ -76,6 +76,13 @@ def saved_tensors_mode(seen):
     )
 
 
+@pytest.fixture(scope="session")
+def autocasting(target, topology):
+    if target.name == "torch.nn.parallel" and topology.accelerator != "cuda":
+        not_run("torch.nn.parallel hands on the autocast of CUDA alone; see divergence PA-1")
+    return target
+
+
 @contextmanager
 def shared_settings():
     torch.set_default_dtype(torch.float64)
@@ -114,11 +121,9 @@ def test_modules_run_on_the_callers_streams(target, topology, state, count):
 
 @clause("parallel_apply.state.autocast-switch")
 @given(count=COUNTS)
-def test_autocast_is_on_in_modules_where_it_is_in_the_caller(target, topology, count):
-    if topology.accelerator != "cuda":
-        not_run("torch.nn.parallel hands on the autocast of CUDA alone; see divergence PA-1")
+def test_autocast_is_on_in_modules_where_it_is_in_the_caller(autocasting, topology, count):
     with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
-        found = run(target, topology, lookers(topology, count))
+        found = run(autocasting, topology, lookers(topology, count))
     assert [each["autocast"] for each in found] == [(True, torch.float16)] * count
 
 

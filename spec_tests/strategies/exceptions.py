@@ -101,7 +101,7 @@ def _init_ignoring(self: Any, text: str) -> None:
     BaseException.__init__(self, "always these words")
 
 
-def _init_message(self: Any, message: str) -> None:
+def _init_message(self: Any, *, message: str) -> None:
     BaseException.__init__(self, message)
 
 
@@ -129,7 +129,7 @@ _MAKE: dict[str, Callable[[Any, str], BaseException]] = {
     "nothing": lambda kind, text: kind(),
     "picky": lambda kind, text: kind(text),
     "ignoring": lambda kind, text: kind(text),
-    "message": lambda kind, text: kind(text),
+    "message": lambda kind, text: kind(message=text),
     "exiting": lambda kind, text: kind(text),
 }
 
