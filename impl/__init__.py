@@ -3,7 +3,7 @@
 Names and signatures are those of ``torch.nn.parallel``; ``Whole`` and ``SplitAlong`` are new.
 """
 
-from . import comm, functions, scatter_gather
+from . import comm
 from ._markers import SplitAlong, Whole
 from .data_parallel import DataParallel, data_parallel
 from .parallel_apply import parallel_apply
@@ -16,10 +16,8 @@ __all__ = [
     "Whole",
     "comm",
     "data_parallel",
-    "functions",
     "gather",
     "parallel_apply",
     "replicate",
     "scatter",
-    "scatter_gather",
 ]
