@@ -1,9 +1,6 @@
 """impl._errors: what becomes of an exception between a replica and its caller."""
 
-import gc
 import re
-import weakref
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -62,10 +59,6 @@ class SingleError(Exception):
         return cls.instance
 
 
-class StopError(BaseException):
-    """No Exception."""
-
-
 @dataclass(frozen=True)
 class FrozenError(Exception):
     """No attribute of it can be set."""
@@ -75,10 +68,6 @@ class FrozenError(Exception):
 
 class OwnKeyError(KeyError):
     """A KeyError of a library."""
-
-
-class Witness:
-    """Something whose end can be watched."""
 
 
 def fail_with(error):
@@ -94,16 +83,6 @@ def carried(error):
     with pytest.raises(BaseException) as caught:
         reraise(failing(error), WHERE)
     return caught.value
-
-
-@contextmanager
-def no_garbage_collection():
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def test_a_result_passes_unchanged():
@@ -251,77 +230,3 @@ def test_an_exception_of_the_caller_is_no_part_of_the_cause():
             reraise(error, WHERE)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
-
-
-def hold(witnesses, error):
-    witness = Witness()
-    witnesses.append(weakref.ref(witness))
-    fail_with(error)
-
-
-def chain(witnesses):
-    try:
-        hold(witnesses, KeyError("inner"))
-    except KeyError as inner:
-        hold(witnesses, ExceptionGroup("outer", [inner, ValueError("member")]))
-
-
-@pytest.mark.parametrize("raising", [lambda found: hold(found, ValueError("bad")), chain])
-def test_no_frame_of_the_replica_keeps_its_variables(raising):
-    witnesses = []
-    with no_garbage_collection():
-        failure = attempt(raising, witnesses)
-        assert witnesses
-        assert all(witness() is None for witness in witnesses)
-    assert isinstance(failure, Failure)
-
-
-def test_a_failure_keeps_no_argument_alive():
-    with no_garbage_collection():
-        argument = Witness()
-        witness = weakref.ref(argument)
-        failure = attempt(lambda _: fail_with(ValueError("bad")), argument)
-        del argument
-        assert witness() is None
-    assert isinstance(failure, Failure)
-
-
-@pytest.mark.parametrize("kind", [ClassMessageError, StopError])
-def test_a_handled_exception_is_gone_without_the_collector(kind):
-    def handle():
-        try:
-            reraise(attempt(lambda: fail_with(kind("bad"))).take(), WHERE)
-        except kind as error:
-            return weakref.ref(error)
-
-    with no_garbage_collection():
-        assert handle()() is None
-
-
-def test_an_exception_that_someone_holds_is_gone_with_its_holder():
-    def handle():
-        held = ClassMessageError("bad")
-        try:
-            reraise(failing(held), WHERE)
-        except ClassMessageError:
-            return weakref.ref(held)
-
-    with no_garbage_collection():
-        assert handle()() is None
-
-
-def test_a_suspended_generator_is_not_closed():
-    def numbers():
-        try:
-            fail_with(KeyError("inside"))
-        except KeyError as error:
-            yield error
-        yield "alive"
-
-    generator = numbers()
-
-    def chained():
-        raise ValueError("outside") from next(generator)
-
-    attempt(chained)
-    assert next(generator) == "alive"
