@@ -129,6 +129,12 @@ def test_a_tensor_that_is_not_on_the_first_device_is_refused(target, topology, s
     refused(call, target, topology, RuntimeError, text)
 
 
+@clause("comm.broadcast-coalesced.refuses-negative-ordinal")
+def test_a_negative_ordinal_is_refused(target, topology):
+    text = "Expected non-negative device index, but got -1"
+    refused(_broadcast([dense()], devices=[At(0), -1]), target, topology, RuntimeError, text)
+
+
 @clause("comm.broadcast-coalesced.refuses-other-devices")
 def test_a_tensor_on_the_cpu_is_refused(target, topology):
     call = _broadcast([dense(slot=None)], devices=[At(0)])

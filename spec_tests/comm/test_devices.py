@@ -7,7 +7,8 @@ import torch
 
 from spec_tests.clauses import clause
 from spec_tests.comm.refusals import refused
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.comm.streams import streams_of
+from spec_tests.strategies.calls import At, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -104,6 +105,17 @@ def test_sums_and_joins_leave_the_current_device_alone(target, topology, name, c
     with torch.accelerator.device_index(ordinal):
         call.run(target, call.inputs(topology))
         assert torch.accelerator.current_device_index() == ordinal
+
+
+@clause("comm.devices.current-streams")
+@pytest.mark.parametrize("name", TO_DEVICES)
+def test_copies_run_on_the_current_stream_of_their_device(target, topology, name):
+    topology.require(distinct=2)
+    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [At(0), At(1)]})
+    inputs = call.inputs(topology)
+    with StreamAt(1).build(topology) as stream:
+        used = streams_of(lambda: call.run(target, inputs))
+    assert {each.stream_id for each in used} == {stream.stream_id}
 
 
 @clause("comm.devices.any-dtype")

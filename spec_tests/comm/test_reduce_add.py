@@ -15,7 +15,7 @@ from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.coalesced import reduce_add_calls
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.sparse import sparse_specs
-from spec_tests.strategies.tensors import counting
+from spec_tests.strategies.tensors import TensorSpec, counting
 
 
 def _reduce(*inputs, **rest):
@@ -34,6 +34,24 @@ def test_every_input_counts_once(target, topology, count):
     inputs = [counting((3, 2), torch.float64, device) + 1 for device in topology.take(count)]
     total = target.comm.reduce_add(inputs, inputs[0].device)
     np.testing.assert_array_equal(as_array(total), dense_sum(inputs))
+
+
+@clause("comm.reduce-add.mixed-dtypes")
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.int32, torch.float32),
+        (torch.float32, torch.int32),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float16),
+        (torch.int32, torch.int32, torch.float32),
+    ],
+    ids=lambda dtypes: "-".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
+)
+def test_inputs_of_different_dtypes_are_promoted_or_refused(target, reference, topology, dtypes):
+    topology.require_copies()
+    inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
+    checks.agree(_reduce(*inputs, destination=At(0)), target, reference, topology)
 
 
 @clause("comm.reduce-add.single-input")

@@ -150,6 +150,13 @@ def test_lists_of_different_lengths_are_refused(target, topology, lengths, word)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
+def test_a_list_on_the_cpu_is_refused(target, topology):
+    text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
+    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=At(0))
+    refused(call, target, topology, AssertionError, text)
+
+
+@clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 @pytest.mark.parametrize(
     "rest", [{"destination": At(1)}, {"destination": At(1), "buffer_size": 0}]
 )

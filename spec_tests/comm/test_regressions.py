@@ -33,16 +33,24 @@ def test_buffers_of_rare_dtypes_are_copied(target, topology, dtype):
 
 
 @clause("comm.reduce-add-coalesced.mixed-sparse")
-@pytest.mark.parametrize("first", ["dense", "sparse"])
+@pytest.mark.parametrize("kinds", [(TensorSpec, SparseSpec), (SparseSpec, TensorSpec)])
 def test_a_gradient_dense_on_one_device_and_sparse_on_another_becomes_dense(
-    target, topology, first
+    target, topology, kinds
 ):
     # PyTorch 0.2: the path was chosen by the first device's gradient (#3211).
-    kinds = {"dense": TensorSpec((3, 2)), "sparse": SparseSpec((3, 2), (0, 0, 1))}
-    rows = [[kinds.pop(first).build(topology)], [kinds.popitem()[1].build(topology)]]
+    rows = [[kind((3, 2), slot=slot).build(topology)] for slot, kind in enumerate(kinds)]
     (total,) = target.comm.reduce_add_coalesced(rows, topology.device(0))
     expected = dense_sum([row[0] for row in rows])
     assert (total.layout, total.tolist()) == (torch.strided, expected.tolist())
+
+
+@clause("comm.gather.joined")
+def test_a_large_result_on_the_cpu_may_be_read_at_once(target, topology):
+    # The copies to the CPU are waited for; on an accelerator that defers work it would show.
+    chunks = [
+        torch.full((2**20,), float(slot + 1), device=topology.device(slot)) for slot in (0, 1)
+    ]
+    assert target.comm.gather(chunks, 0, "cpu").sum().item() == 3 * 2**20
 
 
 @clause("comm.reduce-add.sum")

@@ -47,9 +47,11 @@ def test_a_copy_requires_a_gradient_where_its_input_does(target, topology, call)
 
 @clause("functions.broadcast.first-are-views")
 @pytest.mark.parametrize("grad", [False, True], ids=["plain", "requires-grad"])
-def test_those_of_the_first_device_are_views_of_the_inputs(target, topology, grad):
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad], ids=["grad", "no-grad"])
+def test_those_of_the_first_device_are_views_of_the_inputs(target, topology, grad, mode):
     tensor = counting((3,), torch.float32, topology.device(0)).requires_grad_(grad)
-    first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
+    with mode():
+        first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
     assert first is not tensor
     with torch.no_grad():
         first.fill_(-1)

@@ -1,5 +1,7 @@
 """functions.Gather: chunks joined into one tensor, with gradients."""
 
+import inspect
+
 import pytest
 import torch
 from hypothesis import given
@@ -71,6 +73,14 @@ def test_scalars_make_a_vector_and_warn(target, reference, topology, call):
     with pytest.warns(UserWarning, match=SCALARS):
         joined = call.run(target, call.inputs(topology))
     assert joined.shape == (len(call.tensors),)
+
+
+@clause("functions.gather.warning-names-autograd")
+def test_the_warning_of_scalars_points_at_autograd(target, topology):
+    # Callers silence it by that place: the frame of Function.apply, not one of their own.
+    with pytest.warns(UserWarning, match=SCALARS) as caught:
+        _gather(dense(())).run(target, _gather(dense(())).inputs(topology))
+    assert caught[0].filename == inspect.getsourcefile(torch.autograd.Function)
 
 
 @clause("functions.gather.scalar-gradients")

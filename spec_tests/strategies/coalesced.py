@@ -23,8 +23,15 @@ def _destinations(slots: Sequence[int]) -> st.SearchStrategy[At]:
     return st.builds(At, st.sampled_from(slots), st.sampled_from(SPELLINGS))
 
 
-def _dense(slots: Sequence[int], grads: Sequence[bool]) -> st.SearchStrategy[TensorSpec]:
-    return tensor_specs(shape=shapes(max_size=3), dtypes=REAL, slots=slots, grads=grads)
+def _few(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
+    """One dtype or two, so that tensors of one dtype meet."""
+    return st.lists(st.sampled_from(dtypes), min_size=1, max_size=2)
+
+
+def _dense(
+    dtypes: Sequence[torch.dtype], slots: Sequence[int], grads: Sequence[bool]
+) -> st.SearchStrategy[TensorSpec]:
+    return tensor_specs(shape=shapes(max_size=3), dtypes=dtypes, slots=slots, grads=grads)
 
 
 @st.composite
@@ -34,7 +41,7 @@ def broadcast_coalesced_calls(
     """Dense and sparse tensors of any dtypes. Shrinks to one float32; no tensor comes last."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     home = slots[:1]
-    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense(home, grads)
+    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense(draw(_few(REAL)), home, grads)
     if sparse:
         spec = st.one_of(spec, sparse_specs(slots=home))
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
@@ -65,7 +72,8 @@ def reduce_add_calls(
 def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
     """As many rows as devices, equal in their shapes. Shrinks to two rows of one float32."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
-    columns = draw(st.lists(st.tuples(shapes(max_size=3), st.sampled_from(DTYPES)), max_size=4))
+    column = st.tuples(shapes(max_size=3), st.sampled_from(draw(_few(DTYPES))))
+    columns = draw(st.lists(column, max_size=4))
     layout = st.sampled_from(LAYOUTS)
     rows = [
         [TensorSpec(shape, dtype, draw(layout), slot=slot) for shape, dtype in columns]
@@ -81,14 +89,19 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
-    """Rows whose positions are dense, sparse, or dense on some devices only."""
+    """Rows whose positions are dense, sparse, or sparse on some devices only."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
-    kinds = draw(st.lists(st.sampled_from(["sparse", "mixed", "dense"]), min_size=1, max_size=4))
-    return [[draw(_member(kind, row, slot)) for kind in kinds] for row, slot in enumerate(slots)]
+    # Which rows are sparse at each position.
+    sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])
+    positions = draw(st.lists(sparse, min_size=1, max_size=4))
+    return [
+        [draw(_member(row in sparse_rows, slot)) for sparse_rows in positions]
+        for row, slot in enumerate(slots)
+    ]
 
 
-def _member(kind: str, row: int, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
+def _member(is_sparse: bool, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
     shape = (3, 2)
-    if kind == "sparse" or (kind == "mixed" and row % 2 == 1):
+    if is_sparse:
         return sparse_specs(dtypes=(torch.float32,), shape=shape, slots=[slot])
     return st.just(TensorSpec(shape, slot=slot))
