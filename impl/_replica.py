@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ._former import FormerParameters
 
-__all__ = ["Slot", "build"]
+__all__ = ["Twins", "build"]
 
 #: The dictionaries of hooks that every module has.
 _HOOKS = tuple(
@@ -26,50 +26,60 @@ _HOOKS = tuple(
 )
 
 
-class Slot:
-    """One replica in the making.
+class Twins:
+    """What stands for each member of a tree in every replica, one column a member.
+
+    Args:
+        sources: All parameters and buffers.
+        rows: For each replica its copies of ``sources``.
+        has_grad_buffers: Whether some copies of buffers require grad.
 
     Attributes:
-        tensors: The copy of each parameter and buffer by the ``id`` of its source.
-        modules: The replica of each module.
-        is_unsettled: Whether some copies may be parameters, or are buffers that require grad.
+        tensors: Columns of parameters and buffers, by the ``id`` of the source.
+        modules: Columns of modules; empty at first.
+        unsettled: For each replica, whether its parameters or buffers may need more than being
+            put where they belong.
     """
 
-    __slots__ = ("is_unsettled", "modules", "tensors")
+    __slots__ = ("modules", "tensors", "unsettled")
 
     def __init__(
-        self, sources: Sequence[Tensor], copies: Sequence[Tensor], *, has_grad_buffers: bool
+        self,
+        sources: Sequence[Tensor],
+        rows: Sequence[Sequence[Tensor]],
+        *,
+        has_grad_buffers: bool,
     ) -> None:
         # None stands for itself, since a parameter, buffer or child may be None.
-        self.tensors: dict[int, Any] = dict(zip(map(id, sources), copies, strict=True))
-        self.tensors[id(None)] = None
-        self.modules: dict[nn.Module | None, Any] = {None: None}
-        self.is_unsettled = has_grad_buffers or {Tensor} != set(map(type, copies))
+        nobody = (None,) * len(rows)
+        columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
+        self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nobody}
+        self.modules: dict[nn.Module | None, Sequence[Any]] = {None: nobody}
+        self.unsettled = [has_grad_buffers or {*map(type, row)} != {Tensor} for row in rows]
 
-    def twin(self, member: Any) -> Any:
-        """Give the replica of a module, the copy of a tensor, or None for None."""
+    def of(self, member: Any) -> Sequence[Any]:
+        """Give the column of a module, a tensor, or None."""
         return self.tensors[id(member)] if isinstance(member, Tensor) else self.modules[member]
 
 
-def build(modules: Sequence[nn.Module], slots: Sequence[Slot]) -> None:
-    """Build the replicas of ``modules`` in every slot.
+def build(modules: Sequence[nn.Module], twins: Twins) -> None:
+    """Build all replicas of ``modules``.
 
     Args:
         modules: All modules of a tree.
-        slots: Their ``modules`` are filled; their ``tensors`` has a copy of every tensor.
+        twins: Its ``modules`` are filled; its ``tensors`` has every tensor of the tree.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
+    slots = range(len(twins.unsettled))
     for module in modules:
         if module in written:
             kind = type(module)
-            for slot in slots:
-                slot.modules[module] = kind.__new__(kind)
+            twins.modules[module] = [kind.__new__(kind) for _ in slots]
         else:
-            for slot in slots:
-                slot.modules[module] = _made_by_hook(module)
+            twins.modules[module] = [_made_by_hook(module) for _ in slots]
     for module in modules:
-        (_write if module in written else _assign)(module, slots)
+        (_write if module in written else _assign)(module, twins)
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:
@@ -106,35 +116,33 @@ def _is_odd(module: nn.Module) -> bool:
     )
 
 
-def _write(module: nn.Module, slots: Sequence[Slot]) -> None:
+def _write(module: nn.Module, twins: Twins) -> None:
     # `_former_parameters` comes first, as a deepcopy of the replica needs it (see `_former`).
-    template: dict[str, Any] = {"_former_parameters": None}
-    template |= _uncompiled(module)
-    template["_is_replica"] = True
-    methods = _methods(template, slots[0])
+    template = {"_former_parameters": None, **_uncompiled(module), "_is_replica": True}
+    methods = _methods(template, twins)
     hooks = list(filter(template.get, _HOOKS))
-    children = list(module._modules.items())
-    parameters = [(name, id(source)) for name, source in module._parameters.items()]
-    buffers = [(name, id(source)) for name, source in module._buffers.items()]
+    children = [(name, twins.modules[it]) for name, it in module._modules.items()]
+    parameters = [(name, twins.tensors[id(it)]) for name, it in module._parameters.items()]
+    buffers = [(name, twins.tensors[id(it)]) for name, it in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
-    for slot in slots:
-        twins, copies = slot.modules, slot.tensors
-        state = twins[module].__dict__
+    for slot, twin in enumerate(twins.modules[module]):
+        state = twin.__dict__
         state.update(template)
-        state["_former_parameters"] = former = FormerParameters()
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
+        # Most modules lack some kind of member, and an empty display is quicker than a loop.
+        state["_modules"] = {name: it[slot] for name, it in children} if children else {}
+        state["_buffers"] = {name: it[slot] for name, it in buffers} if buffers else {}
+        state["_parameters"] = {}
+        state["_former_parameters"] = former = FormerParameters()
+        for name, it in parameters:
+            former[name] = state[name] = it[slot]
+        if has_none or twins.unsettled[slot]:
+            _settle_parameters(state)
         if methods:
             _rebind(state, methods, module, slot)
-        state["_modules"] = {name: twins[child] for name, child in children}
-        state["_buffers"] = {name: copies[source] for name, source in buffers}
-        state["_parameters"] = {}
-        for name, source in parameters:
-            former[name] = state[name] = copies[source]
-        if has_none or slot.is_unsettled:
-            _settle_parameters(state)
 
 
 def _uncompiled(module: nn.Module) -> dict[str, Any]:
@@ -170,31 +178,36 @@ def _is_parameter(tensor: Tensor) -> bool:
     return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
 
 
-def _methods(attributes: Mapping[str, Any], slot: Slot) -> list[tuple[str, MethodType]]:
-    """Find the bound methods of the tree's modules among ``attributes``."""
+def _methods(
+    attributes: Mapping[str, Any], twins: Twins
+) -> list[tuple[str, MethodType, Sequence[Any]]]:
+    """Find the bound methods of the tree's modules, and these modules' twins."""
     if MethodType not in map(type, attributes.values()):
         return []
     return [
-        (name, value)
+        (name, value, twins.modules[value.__self__])
         for name, value in attributes.items()
         if type(value) is MethodType
         and isinstance(value.__self__, nn.Module)
-        and value.__self__ in slot.modules
+        and value.__self__ in twins.modules
     ]
 
 
 def _rebind(
-    state: dict[str, Any], methods: list[tuple[str, MethodType]], module: nn.Module, slot: Slot
+    state: dict[str, Any],
+    methods: Iterable[tuple[str, MethodType, Sequence[Any]]],
+    module: nn.Module,
+    slot: int,
 ) -> None:
     """Bind ``methods``, attributes of the replica of ``module``, to the slot's modules."""
-    for name, method in methods:
+    for name, method, owners in methods:
         provided = getattr(type(module), name, None) is method.__func__
         if provided and method.__self__ is module:
             # Its class binds it as well, and does not make the replica refer to itself: a
             # replica without such cycles is freed as soon as nobody uses it.
             del state[name]
         else:
-            state[name] = MethodType(method.__func__, slot.twin(method.__self__))
+            state[name] = MethodType(method.__func__, owners[slot])
 
 
 def _made_by_hook(module: nn.Module) -> Any:
@@ -216,15 +229,17 @@ def _move_to_front(state: dict[str, Any], name: str) -> None:
         state.update({name: rest.pop(name), **rest})
 
 
-def _assign(module: nn.Module, slots: Sequence[Slot]) -> None:
+def _assign(module: nn.Module, twins: Twins) -> None:
+    made = twins.modules[module]
     for kind in ("_modules", "_parameters", "_buffers"):
         for name, member in getattr(module, kind).items():
-            for slot in slots:
-                _assign_member(slot.modules[module], kind, name, slot.twin(member))
-    for slot in slots:
-        state = slot.modules[module].__dict__
-        _rebind(state, _methods(state, slot), module, slot)
-        _note_others(state, map(slot.twin, module._buffers.values()))
+            for twin, copy in zip(made, twins.of(member), strict=True):
+                _assign_member(twin, kind, name, copy)
+    buffers = [twins.of(buffer) for buffer in module._buffers.values()]
+    for slot, twin in enumerate(made):
+        state = twin.__dict__
+        _rebind(state, _methods(state, twins), module, slot)
+        _note_others(state, [column[slot] for column in buffers])
 
 
 def _assign_member(twin: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:

@@ -14,7 +14,7 @@ from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import copies, detached_copies
 from ._devices import CPU, DeviceLike, as_device_or_current
-from ._replica import Slot, build
+from ._replica import Twins, build
 from ._tree import Tree, walk
 
 __all__ = ["replicate"]
@@ -70,18 +70,15 @@ def replicate(
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
     with use_paused_collector():
-        rows = zip(
-            copies(attached, targets, buffer_size=buffer_size),
-            detached_copies(detached, targets, buffer_size=buffer_size),
-            strict=True,
+        one = copies(attached, targets, buffer_size=buffer_size)
+        other = detached_copies(detached, targets, buffer_size=buffer_size)
+        twins = Twins(
+            attached + detached,
+            [left + right for left, right in zip(one, other, strict=True)],
+            has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        has_grad_buffers = len(attached) > len(tree.parameters)
-        slots = [
-            Slot([*attached, *detached], [*one, *other], has_grad_buffers=has_grad_buffers)
-            for one, other in rows
-        ]
-        build(tree.modules, slots)
-    return [slot.modules[network] for slot in slots]
+        build(tree.modules, twins)
+    return [*twins.modules[network]]
 
 
 def _check_script_modules(tree: Tree) -> None:
