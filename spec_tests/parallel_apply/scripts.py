@@ -12,7 +12,7 @@ from spec_tests.topology import Topology
 TIME_LIMIT = 60
 
 _PROLOGUE = """
-import signal, sys, threading, time
+import os, signal, sys, threading, time
 import torch
 from torch import nn
 from spec_tests.target import Target

@@ -112,16 +112,20 @@ def test_there_may_be_far_more_modules_than_processors(target, topology):
 
 
 @clause("parallel_apply.hazards.interrupted-caller")
-def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology):
-    # The handler of a signal runs in the main thread, which may be busy with a module of its own.
+@pytest.mark.parametrize("first", ["release.wait(5)", "None"], ids=["working", "waiting"])
+def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first):
+    # The caller may run the first module itself; it is interrupted while that module runs, and
+    # while it waits for the others.
     done = run_script(
-        """
-        release = threading.Event()
+        f"""
+        begun, release = threading.Event(), threading.Event()
         def interrupt():
-            signal.raise_signal(signal.SIGINT)
+            begun.wait(5)
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
             release.wait(5)
         try:
-            run(Do(release.wait, 5), Do(interrupt), Do(release.wait, 5))
+            run(Do(lambda: (begun.set(), {first})), Do(interrupt), Do(release.wait, 5))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()

@@ -20,6 +20,7 @@ from spec_tests.strategies.thread_state import (
     placements,
     sights,
     thread_states,
+    whole_sight,
 )
 from spec_tests.topology import not_run
 
@@ -161,28 +162,28 @@ def test_modes_of_the_caller_hold_for_a_single_module(target, topology, mode):
 @given(state=thread_states(), count=COUNTS)
 def test_a_call_leaves_the_callers_state_as_it_was(target, topology, state, count):
     with state.entered(topology):
-        before = sights(topology.devices)
+        before = whole_sight(topology.devices)
         run(target, topology, lookers(topology, count))
-        assert sights(topology.devices) == before
+        assert whole_sight(topology.devices) == before
 
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
 def test_what_a_module_changes_is_seen_by_no_other(target, topology, changes, count):
-    before = sights(topology.devices)
+    before = whole_sight(topology.devices)
     plain = run(target, topology, lookers(topology, count))
     run(target, topology, [Meddling(changes, topology.device(1))] * count)
-    assert sights(topology.devices) == before
+    assert whole_sight(topology.devices) == before
     assert run(target, topology, lookers(topology, count)) == plain
 
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
 def test_what_a_failing_module_changes_is_seen_by_no_other(target, topology, changes, count):
-    before = sights(topology.devices)
+    before = whole_sight(topology.devices)
     plain = run(target, topology, lookers(topology, count))
     failing = Meddling(changes, topology.device(1), ValueError("failure"))
     with pytest.raises(ValueError):
         run(target, topology, [failing] * count)
-    assert sights(topology.devices) == before
+    assert whole_sight(topology.devices) == before
     assert run(target, topology, lookers(topology, count)) == plain

@@ -121,6 +121,11 @@ def sights(devices: Sequence[torch.device]) -> list[dict[str, object]]:
     return found
 
 
+def whole_sight(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
+    """The current device of the calling thread, and its sight of each of ``devices``."""
+    return torch.accelerator.current_device_index(), sights(devices)
+
+
 AUTOCASTS = st.none() | st.builds(
     Autocast,
     dtype=st.sampled_from([torch.bfloat16, torch.float16]),
