@@ -63,9 +63,15 @@ def test_autocast_of_one_device_type_leaves_the_other_alone():
     x = torch.ones(3, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x.to(DEVICE) @ x.to(DEVICE)).dtype == torch.float32
-        assert torch.linalg.inv(torch.eye(3, device=DEVICE)).dtype == torch.float32
     with torch.autocast("sim"):
         assert (x @ x).dtype == torch.float32
+
+
+def test_kernels_that_multiply_matrices_inside_are_not_cast_with_the_cpu():
+    x = torch.randn(40, 3, device=DEVICE)
+    expected = torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None).equal(expected)
 
 
 def test_it_is_nested_and_disabled():

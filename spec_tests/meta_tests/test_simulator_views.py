@@ -103,6 +103,17 @@ def test_outputs_grow_behind_their_offset():
     assert out.tolist() == list(range(20))
 
 
+def test_outputs_take_lazy_bits():
+    results = []
+    for device in ("cpu", DEVICE):
+        x, y = (START[:size, :4].to(device, torch.complex64) * 1j for size in (4, 2))
+        out = torch.empty(2, 4, dtype=torch.complex64, device=device)
+        factors = torch.linalg.lu_factor(x + 30 * torch.eye(4, device=device))
+        torch.linalg.lu_solve(*factors, y, left=False, out=out)
+        results.append(out)
+    assert_same(*results)
+
+
 def test_resizing_keeps_what_fits():
     x = torch.arange(6.0, device=DEVICE).resize_(2, 2)
     assert x.tolist() == [[0, 1], [2, 3]]
