@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spec_tests import checks
 from spec_tests.clauses import clause
 from spec_tests.data_parallel.probes import Called
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -42,19 +42,11 @@ def test_keyword_arguments_suffice(target, reference, topology, devices, functio
 
 @clause("data_parallel.inputs")
 @pytest.mark.parametrize("inputs", [None, (), X, [X, X], {"x": X}, (X, X), "text"], ids=repr)
-@pytest.mark.parametrize("keywords", [None, {}, {"y": X}], ids="module_kwargs={}".format)
+@pytest.mark.parametrize("keywords", [{}, {"y": X}], ids="module_kwargs={}".format)
 def test_inputs_that_are_no_tuple_are_the_one_argument(
     target, reference, topology, inputs, keywords
 ):
-    call = PublicCall(
-        "data_parallel.data_parallel",
-        {
-            "module": New(Called),
-            "inputs": inputs,
-            "device_ids": list(TWO),
-            "module_kwargs": keywords,
-        },
-    )
+    call = DataParallelCall(New(Called), inputs, keywords, TWO, functional=True)
     checks.agree(call, target, reference, topology)
 
 
