@@ -12,8 +12,8 @@ Model = Callable[[Tensor, Tensor], Tensor]
 
 
 def plain(weight: Tensor, rows: Tensor) -> Tensor:
-    """Cubes of scaled rows: curved enough that a second derivative shows."""
-    return (rows * weight) ** 3
+    """Squares of scaled rows."""
+    return (rows * weight).square()
 
 
 def spread(target: Target, topology: Topology) -> Model:
@@ -23,17 +23,18 @@ def spread(target: Target, topology: Topology) -> Model:
     def model(weight: Tensor, rows: Tensor) -> Tensor:
         chunks = target.functions.Scatter.apply(devices, None, 0, rows)
         weights = target.functions.Broadcast.apply(devices, weight)
-        cubes = [plain(*pair) for pair in zip(weights, chunks, strict=True)]
-        gathered: Tensor = target.functions.Gather.apply(devices[0], 0, *cubes)
+        squares = [plain(*pair) for pair in zip(weights, chunks, strict=True)]
+        gathered: Tensor = target.functions.Gather.apply(devices[0], 0, *squares)
         return gathered
 
     return model
 
 
 def penalty(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """The squared gradient of the rows; the model's output is gone when it returns."""
-    (slope,) = torch.autograd.grad(model(weight, rows).sum(), rows, create_graph=True)
-    return slope.square().sum()
+    """The squared gradients of a loss; the model's output is gone when it returns."""
+    loss = model(weight, rows).square().sum()
+    slopes = torch.autograd.grad(loss, (weight, rows), create_graph=True)
+    return torch.stack([slope.square().sum() for slope in slopes]).sum()
 
 
 def gradient_of_helper(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
@@ -45,6 +46,7 @@ def gradient_of_helper(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
 def gradient_in_line(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
     """The weight's gradient of a penalty computed while the model's output is alive."""
     output = model(weight, rows)
-    (slope,) = torch.autograd.grad(output.sum(), rows, create_graph=True)
-    (found,) = torch.autograd.grad(slope.square().sum() + 0 * output.sum(), weight)
+    slopes = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
+    squares = torch.stack([slope.square().sum() for slope in slopes])
+    (found,) = torch.autograd.grad(squares.sum() + 0 * output.sum(), weight)
     return found

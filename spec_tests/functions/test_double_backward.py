@@ -5,6 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from spec_tests.clauses import clause
+from spec_tests.portrait import tensors
 from spec_tests.strategies.calls import ApplyCall, At, Unlike
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -70,3 +71,15 @@ def test_the_second_gradient_is_the_numerical_one(target, topology, make, dtype)
     call = make(dtype)
     inputs = call.inputs(topology)
     assert gradgradcheck(_as_function(call, target, inputs), inputs["tensors"])
+
+
+@DTYPES
+@_each("double-backward")
+def test_every_gradient_has_a_gradient_itself(target, topology, make, dtype):
+    # The numerical check passes over gradients that do not require one.
+    call = make(dtype)
+    inputs = call.inputs(topology)
+    outputs = [output for _, output in tensors(call.run(target, inputs), "outputs")]
+    slopes = [torch.ones_like(output, requires_grad=True) for output in outputs]
+    found = torch.autograd.grad(outputs, inputs["tensors"], slopes, create_graph=True)
+    assert all(slope.requires_grad for slope in found)

@@ -10,7 +10,8 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 
 def _leaves(topology):
-    specs = [TensorSpec((1, 2), requires_grad=True), TensorSpec((6, 2), requires_grad=True)]
+    """A weight and six rows; whole numbers, so that all sums are exact in double precision."""
+    specs = [TensorSpec(shape, torch.float64, requires_grad=True) for shape in [(1, 2), (6, 2)]]
     return [spec.build(topology) for spec in specs]
 
 
