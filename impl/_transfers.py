@@ -51,15 +51,17 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
             {place: row_major_copy(bucket[place], device) for place in large} for device in devices
         ]
         if small:
+            small.sort(key=lambda place: bucket[place].shape)  # Like shapes are unpacked at once.
             members = [bucket[place] for place in small]
             flat = pack(members)
             for slot, (row, device) in enumerate(zip(rows, devices, strict=True)):
                 # The flat buffer is new: the first slot on its device may keep it.
                 arrived = send(flat, device, copy=device in devices[:slot])
-                row.update(zip(small, unpack(arrived, members), strict=True))
-    # `.data` gives each its own version counter: an in-place change of one must not look like a
-    # change of its neighbours in the buffer (pytorch/pytorch#13594).
-    return [[row[place].data for place in range(len(bucket))] for row in rows]
+                pieces = unpack(arrived, members)
+                # A piece without dimensions is a view of one with one; `.data` is none.
+                plain = (piece if piece.dim() else piece.data for piece in pieces)
+                row.update(zip(small, plain, strict=True))
+    return [[row[place] for place in range(len(bucket))] for row in rows]
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
