@@ -160,8 +160,10 @@ def unmarked(value: Any) -> Any:
     """Give ``value`` with what its markers hold in their place; itself if it has none."""
     survey = Survey()
     root = survey.take(value, None, "value")
-    for leaf in survey.copied:
-        leaf.pieces = [leaf.tensor]
+    for copied in survey.copied:
+        copied.pieces = [copied.tensor]
+    for split in survey.splits:
+        split.pieces = [split.value]
     return root.columns(1)[0] if survey.marks else value
 
 

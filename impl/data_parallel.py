@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.autograd.profiler import record_function
 
-from ._arguments import Survey
+from ._arguments import Survey, unmarked
 from ._chunks import check_weights
 from ._devices import CPU, DeviceLike, as_device_or_current
 from ._placement import Place, check_place, placement, warn_of_imbalance
@@ -111,7 +111,7 @@ class DataParallel(nn.Module, Generic[T]):
         """
         with record_function("DataParallel.forward"):
             if not self.device_ids:
-                return self.module(*inputs, **kwargs)
+                return self.module(*unmarked(inputs), **unmarked(kwargs))
             check_place(self.module, self.src_device_obj)
             given, named = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             if len(self.device_ids) == 1:
