@@ -136,7 +136,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   double elapsedTime(void* begin, void* end, c10::DeviceIndex /*index*/) const override {
-    TORCH_CHECK(begin && end, "both events must be recorded before the time between them is asked");
+    TORCH_CHECK(begin && end, "both events must be recorded before their distance is asked");
     const auto between =
         static_cast<Event*>(end)->recorded_at - static_cast<Event*>(begin)->recorded_at;
     return std::chrono::duration<double, std::milli>(between).count();

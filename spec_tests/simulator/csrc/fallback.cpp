@@ -213,7 +213,7 @@ void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack)
   Call(op, key).run(stack);
 }
 
-// What `convolution` asks of an accelerator that PyTorch does not know; the arguments are the same.
+// What `convolution` asks of an accelerator that PyTorch does not know, with its own arguments.
 void convolve(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
   Call(op, DispatchKey::CPU).run(stack);

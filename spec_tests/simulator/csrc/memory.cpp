@@ -167,7 +167,9 @@ c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
   auto* data = host.get();
   {
     const std::lock_guard<std::mutex> lock(stats_mutex);
-    each_total(stats_of(index), [&](auto& stat, bool bytes) { stat.increase(bytes ? nbytes : 1); });
+    each_total(stats_of(index), [&](auto& stat, bool bytes) {
+      stat.increase(bytes ? nbytes : 1);
+    });
   }
   return {data, new Block{std::move(host), nbytes, index}, &release, c10::Device(kSim, index)};
 }

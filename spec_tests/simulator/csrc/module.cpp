@@ -10,7 +10,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("start", &sim::start);
   m.def("device_count", &sim::device_count);
   m.def("current_device", [] { return static_cast<int>(sim::current_device()); });
-  m.def("check_usable", [](int index) { sim::check_usable(static_cast<c10::DeviceIndex>(index)); });
   m.def("in_bad_fork", &sim::in_bad_fork);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));
