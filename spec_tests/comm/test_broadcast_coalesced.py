@@ -14,10 +14,16 @@ from spec_tests.comm.refusals import refused
 from spec_tests.portrait import portrait
 from spec_tests.strategies.calls import At, PublicCall, Unlike
 from spec_tests.strategies.coalesced import BUFFER_SIZES, broadcast_coalesced_calls
-from spec_tests.strategies.comm import dense
-from spec_tests.strategies.tensors import counting
+from spec_tests.strategies.comm import SPARSE, dense
+from spec_tests.strategies.tensors import TensorSpec, counting
 
 DIFFERENT = Unlike((0, 1, 2))
+#: Neighbours alike and unlike in shape and dtype; with elements and without.
+MANY = [
+    TensorSpec(shape, dtype, layout="offset")
+    for shape in [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
+    for dtype in (torch.float32, torch.int64)
+]
 coalesced_calls = broadcast_coalesced_calls
 
 
@@ -34,6 +40,13 @@ def _copies(call, target, topology):
 @clause("comm.broadcast-coalesced.copies")
 @given(call=coalesced_calls())
 def test_every_device_gets_every_tensor_in_order(target, reference, topology, call):
+    checks.agree(call, target, reference, topology)
+
+
+@clause("comm.broadcast-coalesced.copies")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+def test_many_tensors_of_few_shapes_arrive_in_order(target, reference, topology, buffer_size):
+    call = _broadcast([*MANY, SPARSE, *MANY[::-1]], buffer_size=buffer_size)
     checks.agree(call, target, reference, topology)
 
 

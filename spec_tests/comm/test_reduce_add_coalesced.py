@@ -38,6 +38,17 @@ def test_each_position_is_summed_on_the_destination(target, reference, topology,
     checks.agree(call, target, reference, topology)
 
 
+@clause("comm.reduce-add-coalesced.sums")
+@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
+@pytest.mark.parametrize("slots", [(0, 0, 0), (1, 0, 2)], ids=str)
+def test_many_positions_of_few_shapes(target, reference, topology, buffer_size, slots):
+    shapes = [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
+    dtypes = (torch.float32, torch.int64)
+    rows = [[TensorSpec(s, d, slot=slot) for s in shapes for d in dtypes] for slot in slots]
+    call = _reduce(*rows, destination=At(slots[0]), buffer_size=buffer_size)
+    checks.agree(call, target, reference, topology)
+
+
 @clause("comm.reduce-add-coalesced.mixed-sparse")
 @given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
 def test_positions_sparse_on_some_devices_only_become_dense(target, topology, rows, buffer_size):
