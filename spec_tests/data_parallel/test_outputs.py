@@ -1,21 +1,40 @@
 """data_parallel and DataParallel: outputs and gradients of a batch."""
 
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from spec_tests import checks
 from spec_tests.clauses import clause
 from spec_tests.data_parallel import oracles
-from spec_tests.strategies.calls import At
+from spec_tests.strategies.calls import At, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     New,
     Weighted,
+    device_lists,
     nested_calls,
     network_calls,
+    script_calls,
 )
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.tensors import TensorSpec
+
+
+class Box:
+    """Holds an object that is no container to scatter."""
+
+    def __init__(self, held):
+        self.held = held
+
+
+class Identity(nn.Module):
+    """Returns its input, and appends its second argument to the list in a box."""
+
+    def forward(self, x, given, found):
+        found.held.append(given)
+        return x
 
 
 @clause("data_parallel.outputs")
@@ -59,3 +78,50 @@ def test_arguments_are_split_and_outputs_joined_along_dim(
 @given(call=nested_calls(factors=(0.5, 3)))
 def test_other_arguments_reach_every_replica(target, reference, topology, call):
     checks.agree(call, target, reference, topology)
+
+
+@clause("data_parallel.constants")
+@given(devices=device_lists(min_size=2))
+def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
+    given = object()
+    module = Identity().to(topology.device(devices[0].slot))
+    found = []
+    wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
+    wrapped(torch.ones(len(devices)), given, found=Box(found))
+    assert [each is given for each in found] == [True] * len(devices)
+
+
+@clause("data_parallel.script-modules")
+@settings(max_examples=6)
+@given(call=script_calls())
+def test_script_modules_compute_what_the_reference_makes_them(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.sparse-gradients")
+@given(
+    devices=device_lists(min_size=2), indices=st.lists(st.integers(0, 4), min_size=2, max_size=8)
+)
+def test_sparse_gradients_are_summed(target, topology, devices, indices):
+    embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(devices[0].slot))
+    wrapped = target.data_parallel.DataParallel(embedding, build(devices, topology))
+    wrapped(torch.tensor(indices)).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    counts = torch.bincount(torch.tensor(indices), minlength=5).float()
+    checks.same(embedding.weight.grad.to_dense(), counts[:, None].expand(5, 2))
+
+
+@clause("data_parallel.hooks")
+@given(devices=device_lists(min_size=2), rows=st.integers(4, 8))
+def test_hooks_see_the_batch_on_the_wrapper_and_chunks_on_the_module(
+    target, topology, devices, rows
+):
+    seen = []
+    module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
+    wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
+    module.register_forward_hook(lambda _, given, output: seen.append(len(output)))
+    wrapped(torch.ones(rows, 2))
+    wrapped.register_forward_hook(lambda _, given, output: seen.append(len(output)))
+    wrapped(torch.ones(rows, 2))
+    chunks = sorted(len(chunk) for chunk in torch.ones(rows).chunk(len(devices)))
+    assert sorted(seen) == sorted([*chunks, *chunks, rows])

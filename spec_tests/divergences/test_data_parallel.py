@@ -1,4 +1,4 @@
-"""Where DataParallel serves no CPU, DP-1, and forgets the output device, DP-2."""
+"""Where DataParallel serves no CPU, DP-1, forgets the output device, DP-2, or fails, DP-3."""
 
 import pytest
 import torch
@@ -121,6 +121,26 @@ def test_reference_leaves_the_outputs_of_one_device_there(reference, topology, w
     place = topology.device(1)
     found = computed(reference, module, x, topology.take(1), way, output_device=place)
     assert found.device == topology.device(0)
+
+
+@clause("divergences.DP-3.sparse-gradients-of-one-replica")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sparse_gradient_of_one_replica_arrives(target, topology, way):
+    embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
+    x = torch.tensor([[1, 2, 1]], device=topology.device(0))
+    computed(target, embedding, x, topology.take(2), way).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
+
+
+@clause("divergences.DP-3.sparse-gradients-of-one-replica")
+@pytest.mark.parametrize("way", WAYS)
+def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology, way):
+    embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(0))
+    x = torch.tensor([1], device=topology.device(0))
+    loss = computed(reference, embedding, x, topology.take(2), way).sum()
+    with pytest.raises(NotImplementedError, match="aten::view"):
+        loss.backward()
 
 
 class Nested(nn.Module):

@@ -10,6 +10,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.clauses import clause
+from spec_tests.parallel_apply.nested import NestedCall
 from spec_tests.parallel_apply.running import run
 from spec_tests.parallel_apply.scripts import run_script
 from spec_tests.parallel_apply.turns import PATIENCE
@@ -70,6 +71,16 @@ def test_data_parallel_inside_data_parallel_computes_the_same(target, topology, 
     wrap = target.data_parallel.DataParallel
     plain, x = module.build(topology), module.rows(rows).build(topology)
     checks.same(wrap(wrap(plain, devices), devices)(x), plain(x), tolerance=checks.LAYER)
+
+
+@clause("parallel_apply.hazards.wrapped-twice")
+@pytest.mark.parametrize("functional", [False, True], ids="functional={}".format)
+def test_data_parallel_inside_data_parallel_fails_on_unlike_devices(
+    target, reference, topology, functional
+):
+    topology.require(distinct=2)
+    call = NestedCall(functional)
+    checks.agree(call, target, reference, topology)
 
 
 @clause("parallel_apply.hazards.several-callers")

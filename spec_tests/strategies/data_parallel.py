@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from spec_tests.strategies.calls import At, Buildable, Unlike, build
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
+from spec_tests.strategies.scripts import HOW, SCRIPTABLE, Script
 from spec_tests.strategies.tensors import TensorSpec
 from spec_tests.target import Target
 from spec_tests.topology import Topology
@@ -205,3 +206,12 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
         dim=dim,
         functional=draw(st.booleans()),
     )
+
+
+@st.composite
+def script_calls(draw: st.DrawFn) -> DataParallelCall:
+    """Script modules on rows. Shrinks to a scripted linear layer and one row."""
+    networks = module_specs(kinds=SCRIPTABLE, max_parts=2)
+    script = Script(draw(networks), draw(st.sampled_from(tuple(HOW))))
+    x = script.rows(draw(st.integers(1, 5)), requires_grad=True)
+    return DataParallelCall(script, (x,), devices=draw(unlike_devices()))

@@ -1,0 +1,38 @@
+"""DataParallel wrapped twice."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from spec_tests.target import Target
+from spec_tests.topology import Topology
+
+
+@dataclass(frozen=True)
+class NestedCall:
+    """A linear layer wrapped twice, both times over two devices.
+
+    Args:
+        functional: Whether the outer one is ``data_parallel``.
+    """
+
+    functional: bool
+
+    def inputs(self, topology: Topology) -> dict[str, Any]:
+        """The layer, its input and the devices."""
+        devices = topology.take(2)
+        return {
+            "module": nn.Linear(2, 1).to(devices[0]),
+            "x": torch.ones(4, 2, device=devices[0]),
+            "devices": devices,
+        }
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """The output."""
+        wrap = target.data_parallel.DataParallel
+        inner = wrap(inputs["module"], inputs["devices"])
+        if self.functional:
+            return target.data_parallel.data_parallel(inner, inputs["x"], inputs["devices"])
+        return wrap(inner, inputs["devices"])(inputs["x"])
