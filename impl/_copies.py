@@ -98,10 +98,11 @@ def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     home = _home(bucket, devices)
     others = _without(devices, home)
-    if others and bucket[0].requires_grad and torch.is_grad_enabled():
+    if devices and bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _node_rows(bucket, others, is_at_home=home is not None)
     else:
-        rows = [_views(bucket)] if home is not None else []
+        # A view of a leaf would say that it requires grad even where none is recorded.
+        rows = [[tensor.detach() for tensor in bucket]] if home is not None else []
         rows += copy_bucket(bucket, others)
     if home is not None:
         rows.insert(home, rows.pop(0))
@@ -175,13 +176,6 @@ def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None
     for grad in grads:
         total = grad if total is None else torch.add(total, grad)
     return total
-
-
-def _views(bucket: Sequence[Tensor]) -> list[Tensor]:
-    if bucket[0].requires_grad and torch.is_grad_enabled():
-        return [tensor.view_as(tensor) for tensor in bucket]
-    # A view of a leaf says that it requires grad even where none is recorded.
-    return [tensor.detach() for tensor in bucket]
 
 
 def _home(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
