@@ -29,7 +29,7 @@ def suite(pytester, monkeypatch):
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
 
-    def run(body, *options, target="torch.nn.parallel"):
+    def run(body, *options, target="impl"):
         header = "import pytest\nfrom spec_tests.clauses import clause\n"
         pytester.path.joinpath("test_it.py").write_text(header + body)
         arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
@@ -102,5 +102,5 @@ def test_a_missing_name_fails_the_tests_that_use_it_only(suite):
 def test_the_header_names_target_devices_and_torch(suite):
     result = suite(BOTH.format(one="True", two="pass"))
     result.stdout.fnmatch_lines(
-        ["target: torch.nn.parallel", "devices: sim:0, sim:1, sim:2, sim:3 (*", "torch: *"]
+        ["target: impl", "devices: sim:0, sim:1, sim:2, sim:3 (*", "torch: *"]
     )

@@ -158,16 +158,35 @@ def test_a_thread_in_which_something_is_left_ends(pool, make):
     assert states.wait() == (False, 0)
 
 
-def test_an_interrupt_ends_the_waiting_and_not_the_function(pool):
-    release, ended = threading.Event(), []
+@pytest.fixture
+def interrupted():
+    """An event that is set, and a KeyboardInterrupt raised, at the first SIGINT, not at others."""
+    happened = threading.Event()
+
+    def interrupt_once(*_):
+        if not happened.is_set():
+            happened.set()
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt_once)
+    yield happened
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_function(pool, interrupted):
+    begin, release, ended = threading.Event(), threading.Event(), []
 
     def interrupt():
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        begin.wait(PATIENCE)
+        # A signal that comes just before the caller waits is seen only once the waiting ends.
+        while not interrupted.wait(0.1):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ended.append(release.wait(PATIENCE))
         return threading.current_thread()
 
     pending = pool.start(interrupt)
     with pytest.raises(KeyboardInterrupt):
+        begin.set()
         pending.wait()
     assert not ended
     release.set()
