@@ -184,10 +184,13 @@ def test_an_interrupt_ends_the_waiting_and_not_the_function(pool, interrupted):
         ended.append(release.wait(PATIENCE))
         return threading.current_thread()
 
-    pending = pool.start(interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    def wait():
         begin.set()
         pending.wait()
+
+    pending = pool.start(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        wait()
     assert not ended
     release.set()
     worker = pending.wait()
