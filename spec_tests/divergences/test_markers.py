@@ -19,7 +19,9 @@ MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
 ALONE = clause("divergences.SG-5.whole-alone")
 BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
 ROWS = TensorSpec((4, 2), requires_grad=True)
-with_mixed = example(case=Marked([Mark(ROWS), Mark(TensorSpec((2, 4)), 1), ROWS], 4, (0, 1)))
+with_mixed = example(
+    case=Marked([Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1))
+)
 
 
 @MARKS

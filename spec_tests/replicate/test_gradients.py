@@ -52,7 +52,7 @@ def test_second_derivatives_flow_back(target, topology, spec):
         found = [
             replica(rows.to(device)) for replica, device in zip(replicas, devices, strict=True)
         ]
-        return tuple(each.to(rows.device) for each in found)
+        return torch.cat([each.to(rows.device) for each in found])
 
     leaves = [leaf for leaf in laws.state(module).values() if leaf.requires_grad]
     leaves = list({id(leaf): leaf for leaf in leaves}.values())

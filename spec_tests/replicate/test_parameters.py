@@ -5,14 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
+from spec_tests import checks, effort
 from spec_tests.clauses import clause
 from spec_tests.replicate.laws import copies, former
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import replicate_calls
+from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
 from spec_tests.strategies.zoo import Specimen
 
+FEW = effort.part(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 
@@ -83,6 +84,13 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
     module = nn.ParameterList([torch.ones(shape), torch.ones(2)]).to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same([tuple(each[0].shape) for each in replicas], [shape] * len(slots), slots)
+
+
+@clause("replicate.parameters.large")
+@FEW
+@given(call=zoo_calls("large"))
+def test_parameters_larger_than_a_transfer_arrive(target, reference, topology, call):
+    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.parameters.versions")

@@ -13,12 +13,31 @@ from spec_tests.strategies.replicate import OnTheCpu
 from spec_tests.strategies.zoo import Specimen
 
 
+class Lazy(nn.LazyLinear):
+    """A module that gets its shape from its first input."""
+
+    def __init__(self):
+        super().__init__(2)
+
+
+class Unfinished(nn.Module):
+    """A module with a parameter that has no shape yet, and no way to give it one."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.UninitializedParameter()
+
+
 @clause("replicate.refused.lazy")
-@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
-@given(before=st.integers(0, 2), count=st.integers(1, 3))
-def test_parameters_without_a_shape_are_refused(target, topology, detach, before, count):
+@pytest.mark.parametrize(
+    ("make", "detach"),
+    [(Lazy, False), (Lazy, True), (Unfinished, False)],
+    ids=["lazy", "lazy-detached", "plain"],
+)
+@given(before=st.integers(0, 2), count=st.integers(2, 3))
+def test_parameters_without_a_shape_are_refused(target, topology, make, detach, before, count):
     layers = [nn.Linear(2, 2) for _ in range(before)]
-    module = nn.Sequential(*layers, nn.LazyLinear(2)).to(topology.device(0))
+    module = nn.Sequential(*layers, make()).to(topology.device(0))
     with pytest.raises((ValueError, RuntimeError), match="uninitialized parameter"):
         target.replicate.replicate(module, topology.take(count), detach)
 

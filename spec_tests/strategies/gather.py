@@ -118,10 +118,14 @@ def keyed_calls(draw: st.DrawFn) -> PublicCall:
 
     Shrinks to two replicas.
     """
-    names = st.lists(st.sampled_from(["b", "a", 3]), unique=True, max_size=3)
-    replicas = draw(st.lists(names, min_size=2, max_size=3))
+    sizes = {"b": 1, "a": 2, 3: 4}
+    names = st.lists(st.sampled_from(list(sizes)), unique=True, max_size=3)
+    first = draw(names)
+    others = st.lists(st.permutations(first) | names, min_size=1, max_size=2)
+    replicas = [first, *draw(others)]
     outputs = [
-        {name: TensorSpec((2,), slot=slot) for name in keys} for slot, keys in enumerate(replicas)
+        {name: TensorSpec((sizes[name],), slot=slot) for name in keys}
+        for slot, keys in enumerate(replicas)
     ]
     return _call(outputs, draw(targets()), 0)
 

@@ -74,6 +74,12 @@ class SharedBuffer(nn.Module):
         self.register_buffer("first", torch.rand(WIDTH))
         self.register_buffer("second", self.first)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedBuffer":
+        # Moving a module moves each name's buffer by itself.
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.second = self.first
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """The row moved by twice the buffer."""
         return x + self.first + self.second

@@ -110,6 +110,22 @@ class Assorted(nn.Module):
         return x
 
 
+class Large(nn.Module):
+    """Parameters of more bytes than travel together, small ones between large ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shapes = [(3,), (600, 500), (2, 2), (600, 600), (800, 800), (5,), (700, 600)]
+        filters = torch.rand(60, 60, 10, 10).contiguous(memory_format=torch.channels_last)
+        self.weights = nn.ParameterList([*map(torch.rand, shapes), filters])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The row moved by something of every weight."""
+        for weight in self.weights:
+            x = x + weight.flatten()[-1] * weight.flatten()[0]
+        return x
+
+
 def bias_is_added(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
     """A forward hook that uses the module that it is given."""
     return output + 3 * cast(Tensor, module.bias)

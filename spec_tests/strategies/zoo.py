@@ -12,6 +12,7 @@ from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled
 from spec_tests.strategies.specimens import (
     Assorted,
     Embedded,
+    Large,
     Logged,
     Slotted,
     Tagged,
@@ -94,6 +95,7 @@ ZOO: Mapping[str, Callable[[], nn.Module]] = {
     "embedding": lambda: Embedded(sparse=False),
     "sparse_embedding": lambda: Embedded(sparse=True),
     "assorted": Assorted,
+    "large": Large,
     "tagged": lambda: Tagged(WIDTH, WIDTH),
     "logged": Logged,
     "slotted": Slotted,
