@@ -35,13 +35,14 @@ class Choosy(nn.Module):
     def __init__(self, choices: tuple[Choice, ...], *, tied: bool) -> None:
         super().__init__()
         self.choices = choices
-        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
-        for place, (choice, layer) in enumerate(zip(choices, self.layers, strict=True)):
+        layers = [nn.Linear(2, 2, bias=False) for _ in choices]
+        for place, (choice, layer) in enumerate(zip(choices, layers, strict=True)):
             weight = torch.full((2, 2), place + 1.0)
             layer.weight = nn.Parameter(weight, requires_grad=not choice.frozen)
+        self.layers = nn.ModuleList(layers)
         if tied:
-            self.layers.append(self.layers[0])
-            self.register_parameter("twin", self.layers[0].weight)
+            self.layers.append(layers[0])
+            self.register_parameter("twin", layers[0].weight)
 
     def forward(self, rows: Tensor) -> Tensor:
         """The squared sum."""
@@ -72,13 +73,13 @@ def plain_gradients(module: nn.Module) -> Mapping[str, object]:
 
 def backward(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
     """Accumulate the gradients of the sum of the outputs."""
-    model(given).sum().backward()
+    torch.autograd.backward(model(given).sum())
 
 
 def backward_of_penalty(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
     """Accumulate the gradients of the squared gradient of the rows."""
     (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
-    slope.square().sum().backward()
+    torch.autograd.backward(slope.square().sum())
 
 
 def choices() -> st.SearchStrategy[tuple[Choice, ...]]:
