@@ -123,7 +123,7 @@ def test_there_may_be_far_more_modules_than_processors(target, topology):
 
 
 @clause("parallel_apply.hazards.interrupted-caller")
-@pytest.mark.parametrize("first", ["release.wait(5)", "None"], ids=["working", "waiting"])
+@pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
 def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first):
     # The caller may run the first module itself; it is interrupted while that module runs, and
     # while it waits for the others.
@@ -134,9 +134,9 @@ def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first
             begun.wait(5)
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGINT)
-            release.wait(5)
+            release.wait(2)
         try:
-            run(Do(lambda: (begun.set(), {first})), Do(interrupt), Do(release.wait, 5))
+            run(Do(lambda: (begun.set(), {first})), Do(interrupt), Do(release.wait, 2))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
