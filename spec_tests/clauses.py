@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-SOURCE = Path(__file__).with_name("clauses")
+SOURCE = Path(__file__).with_name("clauses.toml")
 BASES = ("documented", "observed", "law")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -51,8 +51,7 @@ def clause(name: str) -> Callable[[_Test], _Test]:
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
     """All clauses by id, in the order of the file."""
-    files = sorted(source.glob("*.toml"))
-    tables = tomllib.loads("\n".join(file.read_text(encoding="utf-8") for file in files))
+    tables = tomllib.loads(source.read_text(encoding="utf-8"))
     return {found.id: found for found in _clauses(tables, prefix="")}
 
 

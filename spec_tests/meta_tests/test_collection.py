@@ -16,7 +16,7 @@ from spec_tests import clauses, conftest as suite
 from spec_tests.conftest import *
 HERE = Path(__file__).parent
 suite.HERE = HERE
-clauses.load.__defaults__ = (HERE,)
+clauses.load.__defaults__ = (HERE / "clauses.toml",)
 """
 
 
@@ -78,7 +78,7 @@ def test_verdicts_are_counted_by_clause(suite):
 
 
 def test_a_known_difference_is_known_and_strict(suite, pytester):
-    record = pytester.mkdir("known") / "register.toml"
+    record = pytester.path / "known.toml"
     record.write_text(RECORD.format(test="test_one"))
     options = ("--divergences", str(record))
     suite(BOTH.format(one="False", two="pass"), *options).assert_outcomes(xfailed=1, passed=1)
@@ -86,7 +86,7 @@ def test_a_known_difference_is_known_and_strict(suite, pytester):
 
 
 def test_a_record_that_names_no_test_is_refused(suite, pytester):
-    record = pytester.mkdir("known") / "register.toml"
+    record = pytester.path / "known.toml"
     record.write_text(RECORD.format(test="test_three"))
     result = suite(BOTH.format(one="True", two="pass"), "--divergences", str(record))
     result.stderr.fnmatch_lines("*divergence X-1 names no collected test*test_three*")

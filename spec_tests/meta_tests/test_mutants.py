@@ -8,7 +8,18 @@ from spec_tests.meta_tests.mutants.survival import jobs_of, survived_clauses
 
 MUTANTS = load()
 #: Tried on every run; ``python -m spec_tests.meta_tests.mutants`` tries them all.
-SAMPLE: tuple[str, ...] = ()
+SAMPLE = (
+    "scatter-reverses-chunks",
+    "empty-tensors-lose-their-shape",
+    "function-broadcast-thaws-the-frozen",
+    "named-tuples-are-made-from-one-iterable",
+    "results-stay-with-the-first-replica",
+    "children-stay-the-modules",
+    "errors-lose-their-context",
+    "the-default-device-stays-behind",
+    "devices-are-sorted",
+    "copied-arguments-get-no-gradient",
+)
 
 
 def test_there_are_a_hundred_at_least():
