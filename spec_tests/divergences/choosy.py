@@ -35,14 +35,16 @@ class Choosy(nn.Module):
     def __init__(self, choices: tuple[Choice, ...], *, tied: bool) -> None:
         super().__init__()
         self.choices = choices
-        layers = [nn.Linear(2, 2, bias=False) for _ in choices]
-        for place, (choice, layer) in enumerate(zip(choices, layers, strict=True)):
-            weight = torch.full((2, 2), place + 1.0)
-            layer.weight = nn.Parameter(weight, requires_grad=not choice.frozen)
-        self.layers = nn.ModuleList(layers)
+        weights = [
+            nn.Parameter(torch.full((2, 2), place + 1.0), requires_grad=not choice.frozen)
+            for place, choice in enumerate(choices)
+        ]
+        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
+        for layer, weight in zip(self.layers, weights, strict=True):
+            layer.register_parameter("weight", weight)
         if tied:
-            self.layers.append(layers[0])
-            self.register_parameter("twin", layers[0].weight)
+            self.layers.append(self.layers[0])
+            self.register_parameter("twin", weights[0])
 
     def forward(self, rows: Tensor) -> Tensor:
         """The squared sum."""
