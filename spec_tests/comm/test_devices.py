@@ -111,6 +111,7 @@ def test_sums_and_joins_leave_the_current_device_alone(target, topology, name, c
 @pytest.mark.parametrize("name", TO_DEVICES)
 def test_copies_run_on_the_current_stream_of_their_device(target, topology, name):
     topology.require(distinct=2)
+    topology.require_copies()
     call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [At(0), At(1)]})
     inputs = call.inputs(topology)
     with StreamAt(1).build(topology) as stream:
