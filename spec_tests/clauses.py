@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import pytest
 
 SOURCE = Path(__file__).with_name("clauses.toml")
+#: Python reference, C++ front end and impl beside each other; the page ends with it.
+SYSTEMS = Path(__file__).parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -75,7 +77,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
 
 
 def as_markdown(clauses: dict[str, Clause]) -> str:
-    """The specification as a page: a chapter a table."""
+    """The specification as a page: a chapter a table, then the three systems row by row."""
     lines = [
         "# The specification of torch.nn.parallel",
         "",
@@ -95,7 +97,7 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             f"| `{each.id}` | {_cell(each.says)} | {each.basis} | {each.source} |"
             for each in members
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])
 
 
 def _cell(text: str) -> str:
