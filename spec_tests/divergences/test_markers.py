@@ -11,8 +11,10 @@ from spec_tests.clauses import clause
 from spec_tests.divergences.marks import Mark, Marked, marked_arguments, slopes
 from spec_tests.portrait import portrait
 from spec_tests.strategies.calls import build
+from spec_tests.strategies.layers import APART
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
+pytestmark = pytest.mark.filterwarnings(APART)
 MARKS = clause("divergences.SG-5.marked-arguments")
 GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
 MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")

@@ -10,9 +10,11 @@ from spec_tests.checks import LAYER
 from spec_tests.clauses import clause
 from spec_tests.portrait import portrait
 from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.strategies.layers import APART
 from spec_tests.strategies.packed import Packed, is_valid, packed_specs, sequences
 from spec_tests.strategies.tensors import device_slots
 
+pytestmark = pytest.mark.filterwarnings(APART)
 SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 BACK = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")

@@ -13,10 +13,12 @@ from spec_tests.clauses import clause
 from spec_tests.divergences.methods import Choosing, owners, wrapped_in_place
 from spec_tests.portrait import portrait
 from spec_tests.replicate.laws import copies, state, walk
+from spec_tests.strategies.layers import APART
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 from spec_tests.strategies.zoo import Specimen
 
+pytestmark = pytest.mark.filterwarnings(APART)
 METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS = clause("divergences.RE-3.hooks-are-the-replicas-own")
 KEPT_HOOKS = clause("divergences.RE-3.hooks-are-kept")

@@ -12,10 +12,11 @@ from spec_tests import checks, effort
 from spec_tests.clauses import clause
 from spec_tests.lifetimes import left_over
 from spec_tests.strategies.calls import PublicCall, Unlike
-from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.layers import APART, KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import slot_lists
 
+pytestmark = pytest.mark.filterwarnings(APART)
 #: Parametrized modules make a class each, which can neither be pickled nor freed by itself.
 PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
 FEW = effort.part(2)

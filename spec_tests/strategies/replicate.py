@@ -84,10 +84,22 @@ def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
 
 @st.composite
 def replicate_calls(
-    draw: st.DrawFn, *, kinds: Sequence[str] = tuple(KINDS), detach: Sequence[bool] = (False, True)
+    draw: st.DrawFn,
+    *,
+    kinds: Sequence[str] = tuple(KINDS),
+    detach: Sequence[bool] = (False, True),
+    called: bool = False,
 ) -> ReplicateCall:
-    """``replicate`` of any network of layers of ``kinds``. Shrinks to one linear layer."""
-    runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple))
+    """``replicate`` of any network of layers of ``kinds``. Shrinks to one linear layer.
+
+    Args:
+        draw: Hypothesis's.
+        kinds: Of the layers.
+        detach: What may be asked for.
+        called: Whether some replicas are called, too. The gradients of a parameter are then sums
+            of numbers that are not whole, in an order that the devices' threads decide.
+    """
+    runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple)) if called else ()
     network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
     return ReplicateCall(network, slots, draw(st.sampled_from(detach)), runs)
 
