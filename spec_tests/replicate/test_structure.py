@@ -136,3 +136,16 @@ def test_the_module_stays_as_it_was(target, topology, spec, slots, detach):
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(identities(module), before[0], spec)
     checks.same(portrait(state(module), {}), before[1], spec)
+
+
+@clause("replicate.afresh")
+@given(slots=device_slots(), detach=st.booleans())
+def test_every_call_sees_the_module_as_it_is(target, topology, slots, detach):
+    module, devices = NETWORK.build(topology, slots[0]), topology.take(slots)
+    target.replicate.replicate(module, devices, detach)
+    module[0].weight.data.fill_(3)
+    module.append(torch.nn.Tanh())
+    module.note = "new"
+    for replica in target.replicate.replicate(module, devices, detach):
+        found = replica[0].weight.unique().tolist(), len(replica), replica.note
+        checks.same(found, ([3.0], 3, "new"), slots)
