@@ -27,6 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the devices before anything is timed."""
     options = config.getoption("--accelerator"), config.getoption("--device-ids")
     config.stash[_TOPOLOGY] = make_topology(*options)
+    if config.stash[_TOPOLOGY].accelerator == "sim":
+        # Replicas' threads and OpenMP's would fight for the same cores, at random.
+        torch.set_num_threads(1)
     for line in reference.IGNORED_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
 
