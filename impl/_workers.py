@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
+from queue import SimpleQueue
 from typing import Any
 
 from ._errors import attempt
@@ -27,12 +28,30 @@ MAX_IDLE = 64
 class Pending:
     """The outcome of a started function, once there is one."""
 
-    __slots__ = ("_done", "outcome")
+    __slots__ = ("_begun", "_done", "_task", "outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
+        self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
+        self._begun = _thread.allocate_lock()
         self._done = _thread.allocate_lock()
         self._done.acquire()
         self.outcome: Any = None
+
+    def begin(self) -> "tuple[Callable[[], Any], _Worker] | None":
+        """Give the function and its worker to the first thread that asks, which has to run it."""
+        if not self._begun.acquire(blocking=False):
+            return None
+        task, self._task = self._task, None
+        return task
+
+    def run_unless_begun(self) -> None:
+        """Run the function in the calling thread, if its own has not woken up yet."""
+        task = self.begin()
+        if task is not None:
+            function, worker = task
+            worker.rest()
+            self.outcome = attempt(function)
+            self.release()
 
     def release(self) -> None:
         """Let :meth:`wait` return."""
@@ -51,41 +70,44 @@ class Pending:
 class _Worker:
     """A thread that runs what it is handed, one function at a time."""
 
-    __slots__ = ("_handed", "_pool", "_task", "thread")
+    __slots__ = ("_handed", "_pool", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
-        self._handed = _thread.allocate_lock()
-        self._handed.acquire()
-        self._task: tuple[Callable[[], Any], Pending] | None = None
+        self._handed = SimpleQueue[Pending | None]()
         self.thread = threading.Thread(target=self._serve, name="parallel_apply", daemon=True)
 
     def start(self) -> None:
         """Start the thread, with none of the starter's context variables to hold on to."""
         contextvars.Context().run(self.thread.start)
 
-    def hand(self, task: tuple[Callable[[], Any], Pending] | None) -> None:
-        """Wake the thread to run ``task``, or to end if there is none."""
-        self._task = task
-        self._handed.release()
+    def hand(self, pending: Pending | None) -> None:
+        """Wake the thread to run what is ``pending``, or to end if there is nothing."""
+        self._handed.put(pending)
+
+    def rest(self) -> None:
+        """Let the thread wait for other work: another one runs what it was handed."""
+        if not self._pool.keep(self):
+            self.hand(None)
 
     def _serve(self) -> None:
         while self._take_turn():
             pass
 
     def _take_turn(self) -> bool:
-        """Run one task; tell whether to wait for another.
+        """Run one function; tell whether to wait for another.
 
-        Whoever waits for the task may look at once for what it left: by then this thread has
-        let go of it and can be handed the next.
+        Whoever waits for the outcome may look at once for what the function left: by then this
+        thread has let go of it and can be handed the next.
         """
-        self._handed.acquire()
-        task, self._task = self._task, None
-        if task is None:
+        pending = self._handed.get()
+        if pending is None:
             return False
-        function, pending = task
-        pending.outcome = attempt(function)
-        del task, function
+        task = pending.begin()
+        if task is None:
+            return True
+        pending.outcome = attempt(task[0])
+        del task
         again = is_pristine() and self._pool.keep(self)
         pending.release()
         return again
@@ -102,8 +124,9 @@ class _Pool:
 
     def start(self, function: Callable[[], Any]) -> Pending:
         """Run ``function`` in a thread of its own, now."""
-        pending = Pending()
-        (self._idle_worker() or self._new_worker()).hand((function, pending))
+        worker = self._idle_worker() or self._new_worker()
+        pending = Pending(function, worker)
+        worker.hand(pending)
         return pending
 
     def keep(self, worker: _Worker) -> bool:

@@ -41,8 +41,9 @@ def parallel_apply(
 ) -> list[Any]:
     """Call ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    One module runs in the calling thread, unless modes are active there that the others would
-    not see; the others have a thread each. Every one works in the state of the calling thread
+    The first module runs in the calling thread, unless modes are active there that the others
+    would not see; the others have a thread each. Those that no thread has begun when the first
+    has ended run in the calling thread, too. Every one works in the state of the calling thread
     (grad mode, autocast, streams, context variables, ...; ``_thread_state.ThreadState`` lists
     it), and nothing that it changes there comes back.
 
@@ -101,6 +102,9 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     here = 1 if len(calls) == 1 or travels_whole() else 0
     pending = [start(call) for call in calls[here:]]
     outcomes = [attempt(call) for call in calls[:here]]
+    for other in reversed(pending):
+        if travels_whole():  # Waking a thread takes longer than a small module does.
+            other.run_unless_begun()
     return outcomes + [other.wait() for other in pending]
 
 
