@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._buckets import REPLICA_BUFFER_SIZE, buckets
+from ._buckets import REPLICA_BUFFER_SIZE, buckets, sorted_by_place
 from ._sums import add_buckets
 from ._transfers import copy_bucket, send
 
@@ -81,12 +81,13 @@ def _by_bucket(
     devices: Sequence[torch.device],
     buffer_size: int,
 ) -> _Rows:
-    rows: list[dict[int, Tensor]] = [{} for _ in devices]
-    for places in buckets(tensors, buffer_size, by_grad=True):
+    rows: _Rows = [[] for _ in devices]
+    plan = buckets(tensors, buffer_size, by_grad=True)
+    for places in plan:
         copied = copy_rows([tensors[place] for place in places], devices)
         for row, members in zip(rows, copied, strict=True):
-            row.update(zip(places, members, strict=True))
-    return [[row[place] for place in range(len(tensors))] for row in rows]
+            row += members
+    return sorted_by_place(rows, [place for places in plan for place in places])
 
 
 def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:

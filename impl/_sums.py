@@ -106,7 +106,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
     total = send(pack(lists[0]), device)
     for other in lists[1:]:
         total.add_(send(pack(other), device))
-    return unpack(total, lists[0])
+    return unpack(total, [tensor.shape for tensor in lists[0]])
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
@@ -128,7 +128,7 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         totals = _add_lists([root, *others])
     else:
         flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
-        totals = unpack(flat, lists[0])
+        totals = unpack(flat, [tensor.shape for tensor in lists[0]])
     # `.data` gives each its own version counter, see pytorch/pytorch#13594.
     return [total.data for total in totals]
 

@@ -4,12 +4,12 @@ The small dense members of a bucket are packed into one flat buffer for the jour
 travels alone, which spares the packing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from ._buckets import pack, size_in_bytes, unpack
+from ._buckets import pack, sizes_in_bytes, sorted_by_place, unpack
 
 __all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
 
@@ -47,21 +47,24 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     """
     small, large = small_and_large(bucket)
     with torch.no_grad():
-        rows = [
-            {place: row_major_copy(bucket[place], device) for place in large} for device in devices
-        ]
+        rows = [[row_major_copy(bucket[place], device) for place in large] for device in devices]
         if small:
-            small.sort(key=lambda place: bucket[place].shape)  # Like shapes are unpacked at once.
-            members = [bucket[place] for place in small]
-            flat = pack(members)
-            for slot, (row, device) in enumerate(zip(rows, devices, strict=True)):
-                # The flat buffer is new: the first slot on its device may keep it.
-                arrived = send(flat, device, copy=device in devices[:slot])
-                pieces = unpack(arrived, members)
-                # A piece without dimensions is a view of one with one; `.data` is none.
-                plain = (piece if piece.dim() else piece.data for piece in pieces)
-                row.update(zip(small, plain, strict=True))
-    return [[row[place] for place in range(len(bucket))] for row in rows]
+            # Like shapes are unpacked at once.
+            small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
+            packed = _packed_copies([bucket[place] for place in small], devices)
+            rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
+    return sorted_by_place(rows, small + large)
+
+
+def _packed_copies(
+    bucket: Sequence[Tensor], devices: Sequence[torch.device]
+) -> Iterator[list[Tensor]]:
+    """Copy the small dense members of a bucket as one."""
+    flat = pack(bucket)
+    shapes = [tensor.shape for tensor in bucket]
+    for slot, device in enumerate(devices):
+        # The flat buffer is new: the first slot on its device may keep it.
+        yield unpack(send(flat, device, copy=device in devices[:slot]), shapes)
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
@@ -75,10 +78,8 @@ def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
 
     A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
     """
-    places = range(len(bucket))
-    small = [place for place in places if size_in_bytes(bucket[place]) < _LARGE]
+    sizes = sizes_in_bytes(bucket)
+    small = [place for place, size in enumerate(sizes) if size < _LARGE]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
-        return [], list(places)
-    if len(small) == len(bucket):
-        return small, []
-    return small, [place for place in places if size_in_bytes(bucket[place]) >= _LARGE]
+        return [], list(range(len(bucket)))
+    return small, [place for place, size in enumerate(sizes) if size >= _LARGE]
