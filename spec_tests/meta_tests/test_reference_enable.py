@@ -21,13 +21,33 @@ def test_a_second_call_changes_nothing(topology):
     assert {name: getattr(torch._C, name) for name in reference.STAND_INS} == before
 
 
-def test_what_exists_is_left_alone(monkeypatch):
-    def existing():
-        """A primitive of a CUDA build."""
+@pytest.fixture
+def existing(topology, monkeypatch):
+    """A primitive that somebody has supplied; what a test changes is undone."""
 
-    monkeypatch.setattr(torch._C, "_gather", existing, raising=False)
+    def existing():
+        """Do nothing."""
+
+    for name, stand_in in reference.STAND_INS.items():
+        monkeypatch.setattr(torch._C, name, stand_in)
+    monkeypatch.setattr(torch._C, "_gather", existing)
+    return existing
+
+
+@pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
+def test_primitives_that_serve_are_left_alone(existing, monkeypatch, version, accelerator):
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.setattr(reference, "accelerator", lambda: accelerator)
     reference.enable()
     assert torch._C._gather is existing
+
+
+def test_primitives_of_a_cuda_build_give_way_on_another_accelerator(existing, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(reference, "accelerator", lambda: "sim")
+    monkeypatch.setattr(reference, "accept_this_accelerator", lambda: None)
+    reference.enable()
+    assert torch._C._gather is reference.STAND_INS["_gather"]
 
 
 def test_the_build_warns_of_nccl_and_of_nothing_else(topology):

@@ -161,7 +161,7 @@ def test_reduce_add_coalesced(topology):
     assert [result.tolist() for result in results] == [[2, 2], [2, 2, 2]]
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_a_scripted_module_is_replicated(topology):
     inputs = torch.randn(4, 6)
     scripted = torch.jit.script(net()).to(topology.device(0))

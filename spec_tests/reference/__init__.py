@@ -16,6 +16,7 @@ import torch
 
 from ._broadcast import broadcast, broadcast_out
 from ._coalesced import broadcast_coalesced
+from ._devices import accelerator
 from ._gather import gather, gather_out
 from ._ordinals import accept_this_accelerator
 from ._scatter import scatter, scatter_out
@@ -47,7 +48,8 @@ def enable() -> None:
     """Make torch.nn.parallel run on the current accelerator.
 
     Supplies the primitives that ``torch._C`` lacks, and lets parallel_apply take the accelerator's
-    devices. On a CUDA build nothing changes; a second call does nothing.
+    devices. Those of a CUDA build take CUDA's devices only, and give way on any other
+    accelerator. On CUDA nothing changes; a second call does nothing.
     """
     if _is_complete():
         return
@@ -57,4 +59,9 @@ def enable() -> None:
 
 
 def _is_complete() -> bool:
-    return all(hasattr(torch._C, name) for name in STAND_INS)
+    found = {name: getattr(torch._C, name, None) for name in STAND_INS}
+    if None in found.values():
+        return False
+    if found == STAND_INS or torch.version.cuda is None:
+        return True
+    return accelerator() == "cuda"
