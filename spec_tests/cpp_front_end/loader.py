@@ -42,9 +42,7 @@ def _load() -> ModuleType:
 
 
 def _of_cuda() -> tuple[str, ...]:
-    """Where CUDA's headers are: in the toolkit, or beside PyTorch where pip puts them."""
+    # The headers that pip puts beside PyTorch are not complete.
     from torch.utils.cpp_extension import CUDA_HOME
 
-    toolkit = [Path(CUDA_HOME) / "include"] if CUDA_HOME else []
-    wheels = Path(torch.__file__).parents[1].glob("nvidia/*/include")
-    return tuple(f"-I{folder}" for folder in (*toolkit, *sorted(wheels)))
+    return (f"-I{CUDA_HOME}/include",) if CUDA_HOME else ()
