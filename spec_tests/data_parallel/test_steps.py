@@ -84,6 +84,6 @@ def test_only_the_class_replicates_detached_and_only_without_grad_mode(
 @clause("data_parallel.profiler")
 def test_forward_is_recorded_by_the_profiler(target, topology):
     wrapped, x = overridden(target, topology)
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
         wrapped(x)
     assert "DataParallel.forward" in {event.name for event in recorded.events()}
