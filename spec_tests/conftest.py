@@ -34,6 +34,7 @@ settings.register_profile("fuzz", _COMMON, max_examples=5000)
 # A mutant need only be caught: its counterexample is not shrunk.
 _CATCH = (Phase.explicit, Phase.generate)
 settings.register_profile("mutants", _COMMON, max_examples=50, derandomize=True, phases=_CATCH)
+settings.register_profile("mutation", _COMMON, max_examples=20, derandomize=True, phases=_CATCH)
 settings.load_profile("quick")
 
 

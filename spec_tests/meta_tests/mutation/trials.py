@@ -1,0 +1,86 @@
+"""Trying changes: the tests of the changed line, the likeliest to fail first, until one does."""
+
+import functools
+import importlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spec_tests.meta_tests.mutants import IMPL
+from spec_tests.meta_tests.mutation import nursery
+from spec_tests.meta_tests.mutation.changes import Change
+from spec_tests.meta_tests.mutation.lines import Lines
+
+#: Seconds that a trial may take beyond ten times what its tests take on impl itself.
+_PATIENCE = 120
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the tests said of one change.
+
+    Args:
+        change: What was changed.
+        killer: The test that failed, or how else the change showed; None if it did not.
+        seconds: How long it took.
+        position: Which of the changes it is, as ``1/9``.
+    """
+
+    change: Change
+    killer: str | None
+    seconds: float
+    position: str
+
+    def __str__(self) -> str:
+        verdict = f"noticed by {self.killer}" if self.killer is not None else "SURVIVED"
+        return f"[{self.position}] {self.change.name}  {verdict} ({self.seconds:.1f} s)"
+
+
+def run(
+    tests: nursery.Tests, lines: Lines, chosen: Sequence[Change], *, processes: int
+) -> Iterator[Trial]:
+    """Try every change; yield trials as they end."""
+    kills: Counter[tuple[str, str]] = Counter()
+    jobs = (_job(change, lines, kills) for change in chosen)
+    for count, done in enumerate(nursery.run(tests, jobs, processes=processes), 1):
+        change = done.job.subject
+        killer = "a hang or a crash" if done.result is None else done.result["killer"]
+        if killer is not None:
+            kills[change.file, killer] += 1
+        yield Trial(change, killer, done.seconds, f"{count}/{len(chosen)}")
+
+
+def _job(change: Change, lines: Lines, kills: Counter[tuple[str, str]]) -> nursery.Job[Change]:
+    names = sorted(
+        lines.tests(change.file, change.line),
+        key=lambda name: (-kills[change.file, name], lines.seconds[name]),
+    )
+    limit = _PATIENCE + 10 * sum(lines.seconds[name] for name in names)
+    return nursery.Job(change, functools.partial(_try, change, names), limit)
+
+
+def unfair(tests: nursery.Tests, killers: Iterable[str], *, processes: int) -> set[str]:
+    """Those of these tests that fail on impl as it is, each the first of its process."""
+    names = sorted(killers)
+    jobs = (nursery.Job(name, functools.partial(_fails, name)) for name in names)
+    ended = nursery.run(tests, jobs, processes=processes)
+    return {done.job.subject for done in ended if done.result is not False}
+
+
+def _fails(name: str, tests: nursery.Tests, _: Path) -> bool:
+    nursery.use_impl(IMPL.parent)
+    return any(each.failed for each in tests.run([name]))
+
+
+def _try(
+    change: Change, names: Sequence[str], tests: nursery.Tests, home: Path
+) -> dict[str, str | None]:
+    change.write(home)
+    nursery.use_impl(home)
+    try:
+        importlib.import_module("impl")
+    except Exception as error:
+        return {"killer": f"its import: {error!r}"}
+    failed = (each.name for each in tests.run(names) if each.failed)
+    return {"killer": next(failed, None)}

@@ -1,0 +1,85 @@
+"""The automatic changes to impl: which there are, which tests try them, which are excused."""
+
+import pytest
+
+from spec_tests.meta_tests.mutants import IMPL
+from spec_tests.meta_tests.mutation import changes, equivalent
+from spec_tests.meta_tests.mutation.lines import Lines
+
+MARKERS = changes.changes(("_markers.py",))
+THAWED = "_markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
+RECORD = """
+[[equivalent]]
+file = "_markers.py"
+place = "Whole"
+before = "@dataclass(frozen=True, slots=True, eq=False)"
+after = "{}"
+reason = "for this test"
+"""
+
+
+def line_of(file, text):
+    return (IMPL / file).read_text().splitlines().index(text) + 1
+
+
+def record(**lines):
+    return {"seconds": 1, "lines": lines and {"_chunks.py": lines["at"]}, "failed": False}
+
+
+def test_a_change_names_its_place():
+    assert THAWED in MARKERS
+    assert THAWED.replace("Whole", "SplitAlong") in MARKERS
+
+
+def test_a_changed_file_is_python_and_no_longer_as_it_was():
+    original = (IMPL / "_markers.py").read_text()
+    for change in MARKERS.values():
+        compile(change.text, change.file, "exec")
+        assert change.text != original
+
+
+def test_only_the_changed_file_differs(tmp_path):
+    MARKERS[THAWED].write(tmp_path)
+    written = {path.name: path.read_text() for path in (tmp_path / "impl").glob("*.py")}
+    differ = {name for name, text in written.items() if text != (IMPL / name).read_text()}
+    assert (differ, len(written)) == ({"_markers.py"}, len(list(IMPL.glob("*.py"))))
+
+
+def test_star_and_slash_of_a_signature_are_left_alone():
+    assert not [name for name in changes.changes(("_checks.py",)) if "/," in name]
+
+
+def test_an_excused_change_is_found():
+    assert list(equivalent.load(MARKERS, RECORD.format(""))) == [THAWED]
+
+
+@pytest.mark.parametrize(
+    "text", [RECORD.format("x"), RECORD.format("") * 2], ids=["no such change", "twice"]
+)
+def test_a_stale_record_is_refused(text):
+    with pytest.raises(ValueError, match="Whole"):
+        equivalent.load(MARKERS, text)
+
+
+def test_every_record_gives_a_reason():
+    reasons = equivalent.load(changes.changes())
+    assert all(len(reason.split()) > 3 for reason in reasons.values())
+
+
+def test_a_line_is_tried_by_the_tests_that_execute_it():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"here": record(at=[line]), "near": record(at=[line + 1])})
+    assert lines.tests("_chunks.py", line) == {"here"}
+
+
+def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
+    unseen = Lines({"far": record(at=[1]), "unseen": record()})
+    assert lines.tests("_chunks.py", line) == {"far"}
+    assert unseen.tests("_chunks.py", line) == {"far", "unseen"}
+
+
+def test_a_test_that_fails_under_coverage_is_left_out():
+    lines = Lines({"bad": {**record(at=[1]), "failed": True}})
+    assert (lines.left_out, lines.seconds) == ({"bad"}, {})
