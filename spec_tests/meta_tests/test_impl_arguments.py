@@ -1,10 +1,33 @@
-"""impl._arguments: what a call means where nothing is split, on a machine of one device."""
+"""impl._arguments: what is to be split, what copied, and what stays as it is."""
 
+import dataclasses
+from typing import Any
+
+import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole
-from impl._arguments import unmarked
+from impl._arguments import Survey, unmarked
+from impl._nested import FieldsBranch, Same
+
+
+@dataclasses.dataclass
+class Record:
+    first: Any
+    second: Any = None
+
+
+class Misnamed(tuple):
+    """A tuple that says of itself that it has one member."""
+
+    _fields = ("first",)
+    _asdict = None
+
+
+@pytest.fixture
+def survey():
+    return Survey()
 
 
 def test_markers_come_off_wherever_they_stand():
@@ -16,3 +39,41 @@ def test_markers_come_off_wherever_they_stand():
 def test_what_has_no_marker_is_handed_on_as_it_is():
     given = {"x": [torch.ones(2), "text"]}
     assert unmarked(given) is given
+
+
+def test_markers_are_counted(survey):
+    survey.take([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
+    assert survey.marks == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (torch.ones(2), torch.tensor(1.0)),
+        (Whole(torch.tensor(1.0)), None),
+        (Whole(1), None),
+        (torch.ones(2), None),
+    ],
+    ids=["split and copied", "marked tensor", "marked value", "split"],
+)
+def test_a_dataclass_is_taken_apart_if_anything_in_it_matters(survey, first, second):
+    assert isinstance(survey.take(Record(first, second), 0, "x"), FieldsBranch)
+
+
+def test_a_dataclass_of_other_values_stays_itself(survey):
+    survey.take(torch.ones(2), 0, "x")
+    value = Record("text", [1])
+    node = survey.take(value, 0, "x")
+    assert isinstance(node, Same)
+    assert node.value is value
+
+
+def test_a_packed_sequence_is_split_by_sequence(survey):
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    split = survey.take(packed, 1, "x")
+    assert (split.dim, split.extent) == (0, 2)
+
+
+def test_a_tuple_with_other_members_than_fields_is_refused(survey):
+    with pytest.raises(ValueError, match="longer"):
+        survey.take(Misnamed([1, 2]), 0, "x")
