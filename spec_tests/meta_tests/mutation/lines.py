@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import coverage
+from torch.autograd import Function
 
 from spec_tests.meta_tests.mutants import IMPL
 from spec_tests.meta_tests.mutation import nursery
@@ -137,12 +138,12 @@ def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, lis
 
 def _trace_backward() -> None:
     """Let the threads that autograd starts be traced, as those of Python are."""
-    functions = importlib.import_module("impl.functions")
-    copies = importlib.import_module("impl._copies")
-    for module in (functions, copies):
-        for kind in vars(module).values():
-            if isinstance(kind, type) and "backward" in vars(kind):
-                kind.backward = staticmethod(_traced(kind.backward))  # type: ignore[attr-defined]
+    modules = [f"{IMPL.name}.{path.stem}" for path in IMPL.glob("*.py")]
+    for name in modules:
+        importlib.import_module(name)
+    for kind in Function.__subclasses__():
+        if kind.__module__ in modules:
+            kind.backward = staticmethod(_traced(kind.backward))  # type: ignore[method-assign]
 
 
 def _traced(function: Callable[..., Any]) -> Callable[..., Any]:

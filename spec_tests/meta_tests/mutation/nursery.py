@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).resolve().parents[3]
 #: The conformance tests of a target, and the tests of impl's private modules.
@@ -83,9 +82,9 @@ class Tests:
             item, after = self._item(name), following and self._item(following)
             before(name)
             start = time.monotonic()
-            reports = runtestprotocol(item, log=True, nextitem=after or None)
-            failed = any(report.failed for report in reports)
-            yield Outcome(name, failed, time.monotonic() - start)
+            failed = self._session.testsfailed
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=after or None)
+            yield Outcome(name, self._session.testsfailed > failed, time.monotonic() - start)
 
     def _item(self, name: str) -> pytest.Item:
         self._collect(_file_of(name))
@@ -147,6 +146,15 @@ class _Instead:
 
     def __init__(self, use: Callable[[Tests], None]) -> None:
         self._use = use
+        self._folders: dict[Path, pytest.Collector] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_directory(
+        self, path: Path
+    ) -> Generator[None, pytest.Collector, pytest.Collector]:
+        """Keep a folder's node: what is collected later finds the fixtures that belong to it."""
+        node = yield
+        return self._folders.setdefault(path, node)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Take the place of pytest's own loop."""
