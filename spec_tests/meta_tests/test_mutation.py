@@ -80,6 +80,20 @@ def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
     assert unseen.tests("_chunks.py", line) == {"far", "unseen"}
 
 
+def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():
+    lines = Lines({"a": record(at=[1]), "b": record()})
+    assert lines.tests("_markers.py", line_of("_markers.py", "class Whole(Generic[T]):")) == {
+        "a",
+        "b",
+    }
+
+
+def test_a_decorator_is_tried_by_the_tests_of_what_it_decorates():
+    line = line_of("_collector.py", "@contextmanager")
+    lines = Lines({"it": {**record(), "lines": {"_collector.py": [line + 10]}}, "b": record()})
+    assert lines.tests("_collector.py", line) == {"it"}
+
+
 def test_a_test_that_fails_under_coverage_is_left_out():
     lines = Lines({"bad": {**record(at=[1]), "failed": True}})
     assert (lines.left_out, lines.seconds) == ({"bad"}, {})

@@ -123,7 +123,13 @@ def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            found |= dict.fromkeys(range(first, (node.end_lineno or first) + 1), name)
+            last = node.end_lineno or node.lineno
+            found |= dict.fromkeys(range(first_line(node), last + 1), name)
         found |= _places(node, f"{name}." if name else "")
     return found
+
+
+def first_line(node: ast.stmt) -> int:
+    """The line where a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])

@@ -21,6 +21,7 @@ from torch.autograd import Function
 
 from spec_tests.meta_tests.mutants import IMPL
 from spec_tests.meta_tests.mutation import nursery
+from spec_tests.meta_tests.mutation.changes import first_line
 
 #: A test's ``seconds``, the ``lines`` that it executes by file of impl, and whether it ``failed``.
 Record = dict[str, Any]
@@ -54,13 +55,15 @@ class Lines:
 
         The defaults of a function run when impl is imported; its tests are those of its body.
         Where no test executes any of it, so that it runs in other processes or in threads that
-        are not seen, all tests of the file are named, and the unseen ones.
+        are not seen, all tests of the file are named, and the unseen ones; where a file runs at
+        import only, all tests there are.
         """
         for first, last in _statements(file, line):
             found = self._tests_between(file, first, last)
             if found:
                 return found
-        return self._tests_between(file, 1, sys.maxsize) | self.unseen
+        of_file = self._tests_between(file, 1, sys.maxsize)
+        return of_file | self.unseen if of_file else set(self.seconds)
 
     def _tests_between(self, file: str, first: int, last: int) -> set[str]:
         found = [
@@ -74,7 +77,9 @@ class Lines:
 def _statements(file: str, line: int) -> list[tuple[int, int]]:
     """The first and last lines of the statements around a line, the smallest first."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
-    spans = [(node.lineno, node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)]
+    spans = [
+        (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
+    ]
     around = [span for span in spans if span[0] <= line <= span[1]]
     return [(line, line), *sorted(around, key=lambda span: span[1] - span[0])]
 
