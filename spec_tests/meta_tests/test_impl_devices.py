@@ -125,3 +125,11 @@ def test_without_accelerator_there_is_only_the_cpu():
         "None [] cpu",
         "Cannot access accelerator device when none is available.",
     ]
+
+
+def test_a_driver_is_asked_once_whether_it_works(topology, monkeypatch):
+    asked = []
+    module = torch.get_device_module(bare(topology))
+    monkeypatch.setattr(module, "is_available", lambda: asked.append(0) or True)
+    found = [_devices.accelerator_type() for _ in range(3)]
+    assert (found, len(asked) <= 1) == ([bare(topology)] * 3, True)
