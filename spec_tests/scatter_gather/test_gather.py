@@ -29,6 +29,14 @@ def test_tensors_are_joined_along_dim(target, reference, topology, call):
     checks.agree(call, target, reference, topology)
 
 
+@clause("scatter_gather.gather.tensor")
+@given(slots=device_slots())
+def test_parameters_are_joined_as_tensors_are(target, topology, slots):
+    outputs = [torch.nn.Parameter(torch.ones(1, device=each)) for each in topology.take(slots)]
+    found = target.scatter_gather.gather(outputs, topology.device(0))
+    checks.same(found.tolist(), [1.0] * len(slots), slots)
+
+
 @clause("scatter_gather.gather.nested")
 @given(call=gather_calls())
 def test_every_tensor_in_nested_containers_is_joined(target, reference, topology, call):

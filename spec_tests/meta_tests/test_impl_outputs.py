@@ -1,0 +1,104 @@
+"""impl._nested and _outputs: what counts as a container, and containers that do not fit."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from impl._arguments import Survey
+from impl._nested import is_named_tuple
+from impl._outputs import Outputs
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Triple(NamedTuple):
+    left: Any
+    right: Any
+    third: Any
+
+
+class Misnamed(tuple):
+    """A tuple that says of itself that it has one member."""
+
+    _fields = ("first",)
+    _asdict = None
+
+
+class Hiding(dict):
+    """A dictionary that shows none of its items."""
+
+    def items(self):
+        return ()
+
+
+class Subscripted:
+    """Answers every subscript, so that it never ends as a sequence."""
+
+    def __getitem__(self, key):
+        return key
+
+
+class Sized:
+    """Has a length, but no members."""
+
+    def __len__(self):
+        return 2
+
+
+def joined(*values):
+    return Outputs().take(values, "output").columns(1)[0]
+
+
+@pytest.mark.parametrize("make", [Subscripted, Sized])
+def test_what_is_half_a_sequence_is_one_value(make):
+    values = [make(), make()]
+    assert joined(*values) == values
+
+
+@pytest.mark.parametrize(
+    "value", [SimpleNamespace(_fields=()), SimpleNamespace(_asdict=dict), (), SimpleNamespace()]
+)
+def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
+    assert not is_named_tuple(value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (Pair(1, 2), Triple(1, 2, 3)),
+        (Triple(1, 2, 3), Pair(1, 2)),
+        (Misnamed([1, 2]), Misnamed([3, 4])),
+        ((1, 2), (3,)),
+        ([1], [2, 3]),
+    ],
+    ids=["longer", "shorter", "misnamed", "tuples", "lists"],
+)
+def test_sequences_of_other_lengths_are_refused(values):
+    with pytest.raises(ValueError, match="argument 2"):
+        joined(*values)
+
+
+def test_a_mapping_that_hides_items_is_refused():
+    root = Survey().take(Hiding(a=torch.ones(1)), 0, "x")
+    with pytest.raises(ValueError, match="argument 2"):
+        root.columns(1)
+
+
+def test_leaves_with_different_numbers_of_pieces_are_refused():
+    survey = Survey()
+    root = survey.take([torch.ones(1), torch.ones(1)], 0, "x")
+    for count, leaf in enumerate(survey.splits, 1):
+        leaf.pieces = [leaf.value] * count
+    with pytest.raises(ValueError, match="argument 2"):
+        root.columns(1)
+
+
+def test_a_tensor_of_a_subclass_is_joined():
+    outputs = Outputs()
+    outputs.take([torch.nn.Parameter(torch.ones(1)) for _ in range(2)], "output")
+    assert len(outputs.joined) == 1
