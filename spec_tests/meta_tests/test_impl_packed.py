@@ -81,3 +81,10 @@ def test_a_chunk_without_sequences_counts_none():
     assert [sequence_count(empty), sequence_count(whole)] == [0, 2]
     found = join_packed([empty, whole], torch.cat([empty.data, whole.data]))
     assert torch.equal(found.data, value.data)
+
+
+def test_many_sequences_of_one_length_keep_their_order():
+    values = [packed([2] * 20, is_sorted=True)[0] for _ in range(2)]
+    found = join_packed(values, torch.cat([value.data for value in values]))
+    assert [sequence[0, 0].item() for sequence in unpack_sequence(found)] == [*range(20)] * 2
+    assert found.sorted_indices is None

@@ -1,5 +1,6 @@
 """impl._placement: the devices that the arguments of a data-parallel call mean."""
 
+import inspect
 import warnings
 from types import SimpleNamespace
 
@@ -103,3 +104,14 @@ def test_other_accelerators_are_not_compared(cuda):
     poor = SimpleNamespace(total_memory=1, multi_processor_count=1)
     placed = cuda(poor, LARGE)._replace(source=torch.device("xpu", 0))
     assert warned(placed) == []
+
+
+def test_the_warning_points_at_the_caller_of_what_warns(cuda):
+    def construct():
+        _placement.warn_of_imbalance(placed)
+
+    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+    with pytest.warns(UserWarning) as caught:
+        construct()
+    here = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
