@@ -43,6 +43,15 @@ def test_forward_applies_what_an_overriding_scatter_returns(target, topology):
     torch.testing.assert_close(wrapped(x), wrapped.module(x * 3))
 
 
+@clause("data_parallel.steps.scatter")
+def test_an_overriding_scatter_may_return_no_keyword_arguments(target, topology):
+    def scatter(self, inputs, kwargs, device_ids):
+        return [(inputs[0] * 3,)], None
+
+    wrapped, x = overridden(target, topology, scatter=scatter)
+    torch.testing.assert_close(wrapped(x), wrapped.module(x * 3))
+
+
 @clause("data_parallel.steps.replicate")
 def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
     def replicate(self, module, device_ids):

@@ -115,6 +115,15 @@ def test_one_device_delivers_nested_outputs_with_gradients(target, topology, way
 
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("place", [-1, "cpu"])
+def test_one_device_delivers_to_the_cpu(target, topology, way, place):
+    module, x = Nested().to(topology.device(0)), torch.ones(2, device=topology.device(0))
+    found = computed(target, module, x, topology.take(1), way, output_device=place)
+    assert found["pair"][0].device.type == found["scalar"].device.type == "cpu"
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.parametrize("way", WAYS)
 def test_reference_leaves_the_outputs_of_one_device_there(reference, topology, way):
     topology.require(distinct=2)
     module, x = Total().to(topology.device(0)), torch.ones(2, device=topology.device(0))

@@ -111,7 +111,7 @@ def test_the_warning_points_at_the_caller_of_what_warns(cuda):
         _placement.warn_of_imbalance(placed)
 
     placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="imbalance") as caught:
         construct()
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
