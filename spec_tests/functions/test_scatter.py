@@ -33,6 +33,13 @@ def test_a_tensor_on_the_cpu_is_scattered_alike(target, reference, topology, cal
     checks.agree(call, target, reference, topology)
 
 
+@clause("functions.scatter.chunks")
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, reference, topology, slot):
+    call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
+    checks.agree(call, target, reference, topology)
+
+
 @clause("functions.scatter.gradient-joined")
 @given(call=scatter_applies(dtypes=(*FLOATS, *COMPLEX), grads=(True,)))
 def test_the_gradient_joins_those_of_the_chunks(target, topology, call):

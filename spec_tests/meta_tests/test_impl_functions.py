@@ -4,8 +4,9 @@ import inspect
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
-from impl import comm, functions
+from impl import comm, functions, gather, scatter
 from impl._devices import current_stream, side_stream
 from spec_tests.comm.streams import streams_of
 
@@ -50,3 +51,26 @@ def test_warnings_of_a_function_point_at_what_applied_it(topology):
         functions.Gather.apply(-1, 0, x)
     assert {warning.category for warning in caught} == {UserWarning, FutureWarning}
     assert {warning.filename for warning in caught} == {torch.autograd.function.__file__}
+
+
+@pytest.mark.parametrize("where", ["accelerator", "cpu"])
+def test_chunks_of_one_tensor_have_one_node(topology, where):
+    device = topology.device(0) if where == "accelerator" else torch.device("cpu")
+    x = torch.ones(4, device=device, requires_grad=True)
+    chunks = scatter(x, topology.take(2))
+    assert len({chunk.grad_fn for chunk in chunks}) == 1
+
+
+def test_chunks_without_gradients_have_none(topology):
+    x = torch.ones(4, device=topology.device(0), requires_grad=True)
+    with torch.no_grad():
+        assert [chunk.grad_fn for chunk in scatter(x, topology.take(2))] == [None, None]
+
+
+def test_tangents_pass_where_no_gradient_is_to_flow(topology):
+    with forward_ad.dual_level():
+        x = torch.ones(4, device=topology.device(0))
+        chunks = scatter(forward_ad.make_dual(x, 2 * x), topology.take(2))
+        whole = gather(chunks, topology.device(0))
+        tangents = [forward_ad.unpack_dual(each).tangent.tolist() for each in (*chunks, whole)]
+    assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]
