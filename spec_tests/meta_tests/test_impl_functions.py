@@ -67,6 +67,8 @@ def test_chunks_without_gradients_have_none(topology):
         assert [chunk.grad_fn for chunk in scatter(x, topology.take(2))] == [None, None]
 
 
+# PyTorch scripts its own forward derivatives when the first one is asked for.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_tangents_pass_where_no_gradient_is_to_flow(topology):
     with forward_ad.dual_level():
         x = torch.ones(4, device=topology.device(0))
