@@ -20,6 +20,9 @@ def main() -> int:
     found = changes(tuple(options.files))
     same = equivalent.load(found)
     chosen = [change for name, change in found.items() if name not in same]
+    if options.again is not None:
+        lines = options.again.read_text(encoding="utf-8").splitlines()
+        chosen = [change for change in chosen if f"survived: {change.name}" in lines]
     if options.sample is not None:
         chosen = random.Random(options.seed).sample(chosen, options.sample)
     noticed: set[Change] = set()
@@ -54,6 +57,9 @@ def _options() -> argparse.Namespace:
         prog="python -m spec_tests.meta_tests.mutation", description=main.__doc__
     )
     parser.add_argument("files", nargs="*", help="files of impl to change (default: all)")
+    parser.add_argument(
+        "--again", type=Path, metavar="OUTPUT", help="try what survived by a former run's OUTPUT"
+    )
     parser.add_argument("--sample", type=int, metavar="N", help="try N changes (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
