@@ -62,3 +62,10 @@ def test_repeated_and_spaced_elements_have_a_memory_format_like_others():
 def test_an_empty_tensor_is_joined_row_major(shape):
     tensor = torch.ones(shape).contiguous(memory_format=torch.channels_last)
     assert join([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
+
+
+@pytest.mark.parametrize("dim", range(4))
+def test_images_of_one_element_are_joined_row_major(dim):
+    images = [torch.ones(2, 1, 1, 1) for _ in range(2)]
+    found = join(images, dim, CPU)
+    assert found.stride() == torch.empty(found.shape).stride()
