@@ -76,8 +76,10 @@ def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
     line = line_of("_chunks.py", "    if extent == 0:")
     lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
     unseen = Lines({"far": record(at=[1]), "unseen": record()})
+    near = Lines({"near": record(at=[line + 1]), "far": record(at=[1]), "unseen": record()})
     assert lines.tests("_chunks.py", line) == {"far"}
     assert unseen.tests("_chunks.py", line) == {"far", "unseen"}
+    assert near.tests("_chunks.py", line) == {"near", "unseen"}
 
 
 def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():
@@ -90,8 +92,8 @@ def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():
 
 def test_a_decorator_is_tried_by_the_tests_of_what_it_decorates():
     line = line_of("_collector.py", "@contextmanager")
-    lines = Lines({"it": {**record(), "lines": {"_collector.py": [line + 10]}}, "b": record()})
-    assert lines.tests("_collector.py", line) == {"it"}
+    inside = {**record(), "lines": {"_collector.py": [line + 10]}}
+    assert Lines({"it": inside, "far": record(at=[1])}).tests("_collector.py", line) == {"it"}
 
 
 def test_a_test_that_fails_under_coverage_is_left_out():

@@ -51,19 +51,21 @@ class Lines:
                     self._tests[file, line].add(name)
 
     def tests(self, file: str, line: int) -> set[str]:
-        """The tests of the smallest statement around a line that a test executes.
+        """The tests that execute a line, or else the smallest statement around it.
 
         The defaults of a function run when impl is imported; its tests are those of its body.
-        Where no test executes any of it, so that it runs in other processes or in threads that
-        are not seen, all tests of the file are named, and the unseen ones; where a file runs at
-        import only, all tests there are.
+        Where no test executes the line, it may run in a process of its own or in a thread that
+        is not seen: the unseen tests are named, too. Where a file runs at import only, all tests
+        there are.
         """
-        for first, last in _statements(file, line):
+        exact = self._tests_between(file, line, line)
+        if exact:
+            return exact
+        for first, last in [*_statements(file, line), (1, sys.maxsize)]:
             found = self._tests_between(file, first, last)
             if found:
-                return found
-        of_file = self._tests_between(file, 1, sys.maxsize)
-        return of_file | self.unseen if of_file else set(self.seconds)
+                return found | self.unseen
+        return set(self.seconds)
 
     def _tests_between(self, file: str, first: int, last: int) -> set[str]:
         found = [
@@ -81,7 +83,7 @@ def _statements(file: str, line: int) -> list[tuple[int, int]]:
         (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
     ]
     around = [span for span in spans if span[0] <= line <= span[1]]
-    return [(line, line), *sorted(around, key=lambda span: span[1] - span[0])]
+    return sorted(around, key=lambda span: span[1] - span[0])
 
 
 def record(tests: nursery.Tests, *, processes: int, folder: Path) -> Lines:
