@@ -177,14 +177,18 @@ def test_embedding_max_norm_works_on_the_first_replica(topology):
     assert embedding.weight.grad.cpu().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("sparse", [(True, True), (True, False)], ids=["all", "some"])
+@pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True)], ids=str)
 def test_sparse_gradients_are_summed(topology, sparse):
     weight = nn.Parameter(torch.zeros(3, 1, device=topology.device(0)))
     rows = copies([weight], topology.take(2))
-    for (copy,), flag in zip(rows, sparse, strict=True):
-        index = torch.tensor([1, 2], device=copy.device)
-        nn.functional.embedding(index, copy, sparse=flag).sum().backward(retain_graph=True)
+    index = [torch.tensor([1, 2], device=device) for device in topology.take(2)]
+    found = [
+        nn.functional.embedding(at, copy, sparse=flag).sum()
+        for at, (copy,), flag in zip(index, rows, sparse, strict=True)
+    ]
+    torch.autograd.backward(found)
     assert weight.grad.is_sparse == all(sparse)
+    assert weight.grad.to_dense().tolist() == [[0.0], [2.0], [2.0]]
 
 
 def test_gradients_have_the_strides_of_a_channels_last_parameter(topology):

@@ -137,3 +137,23 @@ def test_lists_whose_buckets_differ_are_refused(topology):
     one, other = lists_of(topology, (0, 0), [(2,), (2,)])
     with pytest.raises(ValueError, match="invalid size"):
         reduce_lists([one, [other[0], other[1].new_ones(3)]], topology.device(0).index, 999)
+
+
+def kinds(topology, slot, *dtypes):
+    return [torch.ones(2, dtype=dtype, device=topology.device(slot)) for dtype in dtypes]
+
+
+def test_each_list_is_cut_by_its_own_kinds(topology):
+    one = kinds(topology, 0, torch.float32, torch.float64, torch.float32)
+    other = kinds(topology, 1, torch.float32, torch.float32, torch.float64)
+    sums = reduce_lists([one, other], topology.device(0).index, 999)
+    assert [total.dtype for total in sums] == [tensor.dtype for tensor in one]
+    with pytest.raises(ValueError, match="got 4, but expected 6"):
+        reduce_lists([one[:1] * 3, other], topology.device(0).index, 999)
+
+
+def test_lists_that_are_cut_into_more_buckets_are_refused(topology):
+    one = kinds(topology, 0, torch.float32, torch.float32)
+    other = kinds(topology, 1, torch.float32, torch.float64)
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        reduce_lists([[one[0], one[1][:0]], [other[0], other[1][:0]]], one[0].get_device(), 999)
