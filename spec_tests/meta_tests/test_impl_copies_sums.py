@@ -1,0 +1,21 @@
+"""impl._copies: how the gradients of replicas travel home."""
+
+import torch
+
+from impl import _copies
+from spec_tests.comm.streams import streams_of
+
+
+def test_small_gradients_travel_as_one(topology):
+    topology.require(distinct=2)
+    first, second = list(dict.fromkeys(topology.devices))[:2]
+    rows = [[torch.ones(2, device=it), torch.ones(3, device=it)] for it in (first, second)]
+    found = []
+    assert len(streams_of(lambda: found.extend(_copies._sums(rows, first)))) == 1
+    assert [total.tolist() for total in found] == [[2.0] * 2, [2.0] * 3]
+
+
+def test_a_gradient_that_comes_from_one_replica_is_not_added(topology):
+    grad = torch.ones(2, device=topology.device(0))
+    total, other = _copies._sums([[None, grad], [grad, None]], topology.device(0))
+    assert total is other is grad
