@@ -75,11 +75,15 @@ def test_a_line_is_tried_by_the_tests_that_execute_it():
 def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
     line = line_of("_chunks.py", "    if extent == 0:")
     lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
-    unseen = Lines({"far": record(at=[1]), "unseen": record()})
-    near = Lines({"near": record(at=[line + 1]), "far": record(at=[1]), "unseen": record()})
+    near = Lines({"near": record(at=[line + 1]), "far": record(at=[1])})
     assert lines.tests("_chunks.py", line) == {"far"}
-    assert unseen.tests("_chunks.py", line) == {"far", "unseen"}
-    assert near.tests("_chunks.py", line) == {"near", "unseen"}
+    assert near.tests("_chunks.py", line) == {"near"}
+
+
+def test_tests_that_are_not_seen_to_execute_anything_try_every_line():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"here": record(at=[line]), "far": record(at=[1]), "unseen": record()})
+    assert lines.tests("_chunks.py", line) == {"here", "unseen"}
 
 
 def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():

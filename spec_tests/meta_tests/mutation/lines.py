@@ -51,17 +51,13 @@ class Lines:
                     self._tests[file, line].add(name)
 
     def tests(self, file: str, line: int) -> set[str]:
-        """The tests that execute a line, or else the smallest statement around it.
+        """The tests of the smallest statement around a line that a test executes.
 
-        The defaults of a function run when impl is imported; its tests are those of its body.
-        Where no test executes the line, it may run in a process of its own or in a thread that
-        is not seen: the unseen tests are named, too. Where a file runs at import only, all tests
-        there are.
+        The defaults of a function run when impl is imported; its tests are those of its body. A
+        file that runs at import only is tried by all tests. What a test executes in a process of
+        its own is not seen: such tests are named in any case.
         """
-        exact = self._tests_between(file, line, line)
-        if exact:
-            return exact
-        for first, last in [*_statements(file, line), (1, sys.maxsize)]:
+        for first, last in _spans(file, line):
             found = self._tests_between(file, first, last)
             if found:
                 return found | self.unseen
@@ -76,14 +72,15 @@ class Lines:
         return set().union(*found)
 
 
-def _statements(file: str, line: int) -> list[tuple[int, int]]:
-    """The first and last lines of the statements around a line, the smallest first."""
+def _spans(file: str, line: int) -> list[tuple[int, int]]:
+    """The first and last lines of the line, of the statements around it, and of the file."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
     spans = [
         (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
     ]
     around = [span for span in spans if span[0] <= line <= span[1]]
-    return sorted(around, key=lambda span: span[1] - span[0])
+    around.sort(key=lambda span: span[1] - span[0])
+    return [(line, line), *around, (1, sys.maxsize)]
 
 
 def record(tests: nursery.Tests, *, processes: int, folder: Path) -> Lines:

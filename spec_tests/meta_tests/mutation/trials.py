@@ -54,7 +54,11 @@ def run(
 def _job(change: Change, lines: Lines, kills: Counter[tuple[str, str]]) -> nursery.Job[Change]:
     names = sorted(
         lines.tests(change.file, change.line),
-        key=lambda name: (-kills[change.file, name], lines.seconds[name]),
+        key=lambda name: (
+            -kills[change.file, name],
+            name in lines.unseen,
+            lines.seconds[name],
+        ),
     )
     limit = _PATIENCE + 10 * sum(lines.seconds[name] for name in names)
     return nursery.Job(change, functools.partial(_try, change, names), limit)
