@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from spec_tests.meta_tests.mutation import equivalent, nursery, trials
+from spec_tests.meta_tests.mutation import equivalent, trials
 from spec_tests.meta_tests.mutation.changes import Change, changes
 from spec_tests.meta_tests.mutation.lines import record
+from spec_tests.meta_tests.mutation.session import Tests, with_tests
 
 
 def main() -> int:
@@ -27,17 +28,15 @@ def main() -> int:
         chosen = random.Random(options.seed).sample(chosen, options.sample)
     noticed: set[Change] = set()
 
-    def use(tests: nursery.Tests) -> None:
+    def use(tests: Tests) -> None:
         noticed.update(_try(tests, chosen, options))
 
-    nursery.with_tests(use)
+    with_tests(use)
     _print_summary(chosen, noticed, same)
     return int(len(noticed) < 0.9 * len(chosen))
 
 
-def _try(
-    tests: nursery.Tests, chosen: Sequence[Change], options: argparse.Namespace
-) -> Iterator[Change]:
+def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) -> Iterator[Change]:
     """Print what becomes of each change; yield those that a test noticed."""
     lines = record(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests, {len(lines.left_out)} left out", flush=True)

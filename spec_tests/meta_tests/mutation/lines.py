@@ -22,6 +22,7 @@ from torch.autograd import Function
 from spec_tests.meta_tests.mutants import IMPL
 from spec_tests.meta_tests.mutation import nursery
 from spec_tests.meta_tests.mutation.changes import first_line
+from spec_tests.meta_tests.mutation.session import ROOT, Tests, use_impl
 
 #: A test's ``seconds``, the ``lines`` that it executes by file of impl, and whether it ``failed``.
 Record = dict[str, Any]
@@ -83,7 +84,7 @@ def _spans(file: str, line: int) -> list[tuple[int, int]]:
     return [(line, line), *around, (1, sys.maxsize)]
 
 
-def record(tests: nursery.Tests, *, processes: int, folder: Path) -> Lines:
+def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
     """Find out what every test executes.
 
     Args:
@@ -108,13 +109,13 @@ def record(tests: nursery.Tests, *, processes: int, folder: Path) -> Lines:
 
 def _key(file: str) -> str:
     digest = hashlib.sha256(file.encode())
-    for path in [*sorted(IMPL.glob("*.py")), nursery.ROOT / file]:
+    for path in [*sorted(IMPL.glob("*.py")), ROOT / file]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _record_file(file: str, tests: nursery.Tests, _: Path) -> dict[str, Record]:
-    nursery.use_impl(IMPL.parent)
+def _record_file(file: str, tests: Tests, _: Path) -> dict[str, Record]:
+    use_impl(IMPL.parent)
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
     _trace_backward()

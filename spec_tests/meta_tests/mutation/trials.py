@@ -11,6 +11,7 @@ from spec_tests.meta_tests.mutants import IMPL
 from spec_tests.meta_tests.mutation import nursery
 from spec_tests.meta_tests.mutation.changes import Change
 from spec_tests.meta_tests.mutation.lines import Lines
+from spec_tests.meta_tests.mutation.session import Tests, use_impl
 
 #: Seconds that a trial may take beyond ten times what its tests take on impl itself.
 _PATIENCE = 120
@@ -38,7 +39,7 @@ class Trial:
 
 
 def run(
-    tests: nursery.Tests, lines: Lines, chosen: Sequence[Change], *, processes: int
+    tests: Tests, lines: Lines, chosen: Sequence[Change], *, processes: int
 ) -> Iterator[Trial]:
     """Try every change; yield trials as they end."""
     kills: Counter[tuple[str, str]] = Counter()
@@ -52,10 +53,12 @@ def run(
 
 
 def _job(change: Change, lines: Lines, kills: Counter[tuple[str, str]]) -> nursery.Job[Change]:
+    own = f"test_impl_{Path(change.file).stem.strip('_')}"
     names = sorted(
         lines.tests(change.file, change.line),
         key=lambda name: (
             -kills[change.file, name],
+            own not in name,
             name in lines.unseen,
             lines.seconds[name],
         ),
@@ -64,7 +67,7 @@ def _job(change: Change, lines: Lines, kills: Counter[tuple[str, str]]) -> nurse
     return nursery.Job(change, functools.partial(_try, change, names), limit)
 
 
-def unfair(tests: nursery.Tests, killers: Iterable[str], *, processes: int) -> set[str]:
+def unfair(tests: Tests, killers: Iterable[str], *, processes: int) -> set[str]:
     """Those of these tests that fail on impl as it is, each the first of its process."""
     names = sorted(killers)
     jobs = (nursery.Job(name, functools.partial(_fails, name)) for name in names)
@@ -72,16 +75,14 @@ def unfair(tests: nursery.Tests, killers: Iterable[str], *, processes: int) -> s
     return {done.job.subject for done in ended if done.result is not False}
 
 
-def _fails(name: str, tests: nursery.Tests, _: Path) -> bool:
-    nursery.use_impl(IMPL.parent)
+def _fails(name: str, tests: Tests, _: Path) -> bool:
+    use_impl(IMPL.parent)
     return any(each.failed for each in tests.run([name]))
 
 
-def _try(
-    change: Change, names: Sequence[str], tests: nursery.Tests, home: Path
-) -> dict[str, str | None]:
+def _try(change: Change, names: Sequence[str], tests: Tests, home: Path) -> dict[str, str | None]:
     change.write(home)
-    nursery.use_impl(home)
+    use_impl(home)
     try:
         importlib.import_module("impl")
     except Exception as error:
