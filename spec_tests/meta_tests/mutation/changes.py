@@ -1,6 +1,7 @@
 """What is changed: every operator at every place of impl that it fits."""
 
 import ast
+import contextlib
 import difflib
 import shutil
 from collections.abc import Iterator
@@ -97,8 +98,16 @@ def _texts(code: str, operator: str) -> Iterator[str]:
     kind = plugins.get_operator(f"core/{operator}")
     occurrence = 0
     while (text := mutate_code(code, kind(), occurrence)) is not None:
-        yield text
+        if _is_python(text):
+            yield text
         occurrence += _STRIDE.get(operator, 1)
+
+
+def _is_python(text: str) -> bool:
+    with contextlib.suppress(SyntaxError):
+        ast.parse(text)
+        return True
+    return False
 
 
 def _is_other_change(before: str, after: str) -> bool:

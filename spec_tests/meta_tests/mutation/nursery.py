@@ -18,6 +18,9 @@ from typing import Any, Generic, TypeVar
 
 from spec_tests.meta_tests.mutation.session import Tests
 
+#: Seconds after which a process in which no test begins or ends is taken to hang. A test has a
+#: limit of its own, which is less, but none for its teardown after that.
+_PATIENCE = 90
 #: Exit status of a process whose work raised an exception.
 _RAISED = 70
 _FORK = multiprocessing.get_context("fork")
@@ -32,12 +35,10 @@ class Job(Generic[T]):
         subject: What the job is about.
         work: Called there with the tests and a folder; its result must be plain data, and an
             exception ends the run.
-        limit: Seconds after which the process is ended.
     """
 
     subject: T
     work: Callable[[Tests, Path], Any]
-    limit: float = 600
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,15 @@ class _Running(Generic[T]):
     def __init__(self, job: Job[T], tests: Tests) -> None:
         self._job = job
         self._home = Path(tempfile.mkdtemp())
+        (self._home / "log").touch()
         self._start = time.monotonic()
         sys.stdout.flush()
         self.process = _FORK.Process(target=_work, args=(job, tests, self._home))
         self.process.start()
 
     def has_ended(self) -> bool:
-        if self.process.is_alive() and time.monotonic() - self._start > self._job.limit:
+        printed = (self._home / "log").stat().st_mtime
+        if self.process.is_alive() and time.time() - printed > _PATIENCE:
             self.process.kill()
             self.process.join()
         return not self.process.is_alive()

@@ -106,7 +106,7 @@ def with_tests(use: Callable[[Tests], None]) -> None:
     """Call ``use`` in a session that has collected all tests and prints nothing."""
     arguments = [*(f"spec_tests/{chapter}" for chapter in CONFORMANCE), "-qq", "-s"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
-    options = ["--accelerator=sim", "--hypothesis-profile=mutation", "--timeout=120"]
+    options = ["--accelerator=sim", "--hypothesis-profile=mutation", "--timeout=60"]
     os.chdir(ROOT)
     pytest.main([*arguments, *plugins, *options], plugins=[_Instead(use)])
 

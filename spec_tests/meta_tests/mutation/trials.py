@@ -13,9 +13,6 @@ from spec_tests.meta_tests.mutation.changes import Change
 from spec_tests.meta_tests.mutation.lines import Lines
 from spec_tests.meta_tests.mutation.session import Tests, use_impl
 
-#: Seconds that a trial may take beyond ten times what its tests take on impl itself.
-_PATIENCE = 120
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -63,8 +60,7 @@ def _job(change: Change, lines: Lines, kills: Counter[tuple[str, str]]) -> nurse
             lines.seconds[name],
         ),
     )
-    limit = _PATIENCE + 10 * sum(lines.seconds[name] for name in names)
-    return nursery.Job(change, functools.partial(_try, change, names), limit)
+    return nursery.Job(change, functools.partial(_try, change, names))
 
 
 def unfair(tests: Tests, killers: Iterable[str], *, processes: int) -> set[str]:
