@@ -63,6 +63,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     ]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Enable the accelerator before the first backward of all, of whichever test."""
+    _topology(session.config)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse tests and clauses that do not name each other; mark the known divergences."""
     conformance = [item for item in items if META not in item.path.parents]

@@ -33,3 +33,15 @@ def test_the_process_is_watched_once(watched):
 
 def test_so_many_threads_are_kept():
     assert _workers.MAX_IDLE == 64
+
+
+def test_an_abandoned_pool_keeps_no_thread():
+    pool = _workers._Pool()
+
+    def abandon():
+        pool.abandon()
+        return threading.current_thread()
+
+    thread = pool.start(abandon).wait()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()

@@ -78,6 +78,20 @@ class Tests:
             has_failed = not is_over or self._session.testsfailed > failed
             yield Outcome(name, has_failed, time.monotonic() - start)
 
+    def first_failure(self, names: Iterable[str]) -> str | None:
+        """Run tests in this order until one fails, and name it.
+
+        No other can be run after it: what the test has set up stays, since taking it down is
+        where a wrong impl may hang.
+        """
+        self._session.config.pluginmanager.register(_AtFailure())
+        begun: list[str] = []
+        try:
+            failed = (each.name for each in self.run(names, before=begun.append) if each.failed)
+            return next(failed, None)
+        except _Failed:
+            return begun[-1]
+
     def _item(self, name: str) -> pytest.Item | None:
         if name:
             self._collect(_file_of(name))
@@ -87,6 +101,19 @@ class Tests:
         if not any(_file_of(name) == file for name in self._items):
             found = self._session.perform_collect([file])
             self._items |= {item.nodeid: item for item in found}
+
+
+class _Failed(BaseException):
+    """A test has failed, and nothing else is to be run."""
+
+
+class _AtFailure:
+    """Leaves everything at the first failure."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Look at one phase of one test."""
+        if report.failed:
+            raise _Failed
 
 
 def _runs(item: pytest.Item, following: pytest.Item | None) -> bool:

@@ -73,7 +73,7 @@ def unfair(tests: Tests, killers: Iterable[str], *, processes: int) -> set[str]:
 
 def _fails(name: str, tests: Tests, _: Path) -> bool:
     use_impl(IMPL.parent)
-    return any(each.failed for each in tests.run([name]))
+    return tests.first_failure([name]) is not None
 
 
 def _try(change: Change, names: Sequence[str], tests: Tests, home: Path) -> dict[str, str | None]:
@@ -83,5 +83,4 @@ def _try(change: Change, names: Sequence[str], tests: Tests, home: Path) -> dict
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"its import: {error!r}"}
-    failed = (each.name for each in tests.run(names) if each.failed)
-    return {"killer": next(failed, None)}
+    return {"killer": tests.first_failure(names)}
