@@ -60,9 +60,9 @@ def test_threads_whose_work_was_taken_are_handed_the_next(pool):
 
 
 def test_a_closed_pool_ends_threads_whose_work_was_taken(pool):
+    pool._closed = True
     pending = [pool.start(int) for _ in range(3)]
     threads = [*pool._threads]
-    pool._closed = True
     for each in pending:
         each.run_unless_begun()
     for thread in threads:
