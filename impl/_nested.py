@@ -11,7 +11,7 @@ nothing, and is only written out (``args[0]['mask']``) when an error has to name
 
 import copy
 import dataclasses
-from collections import OrderedDict, UserDict, defaultdict
+from collections import UserDict, defaultdict
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeGuard
 
@@ -169,8 +169,8 @@ class MappingBranch(Branch):
         """
         pairs = zip(self.template.keys(), parts, strict=True)
         kind = type(self.template)
-        if kind is dict or kind is OrderedDict:
-            return kind(pairs)
+        if kind is dict:
+            return dict(pairs)
         if kind is defaultdict:
             return defaultdict(self.template.default_factory, pairs)
         if isinstance(self.template, dict | UserDict):

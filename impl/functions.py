@@ -194,7 +194,7 @@ class Gather(Function):
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else _gather_target(target_device)
-        dim = check_gather_inputs(inputs, dim, anywhere=True)
+        dim = check_gather_inputs(inputs, dim, anywhere=all(on_cpu))
         return join(inputs, dim, target)
 
     @staticmethod

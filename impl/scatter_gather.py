@@ -227,7 +227,7 @@ def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     if device == -1 or _needs_node(tensors) or any(map(_is_special, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
-    dim = check_gather_inputs(tensors, dim, anywhere=True)
+    dim = check_gather_inputs(tensors, dim)
     return join(tensors, dim, as_device_or_current(device))
 
 

@@ -156,3 +156,21 @@ def test_a_chunk_on_the_cpu_among_others_is_refused(target, topology, place):
 )
 def test_a_chunk_of_another_shape_is_refused(target, topology, shape, text):
     refused(_gather(dense(), dense(shape)), target, topology, RuntimeError, text)
+
+
+@clause("functions.gather.refuses-other-devices")
+@pytest.mark.parametrize("part", ["Gather", "gather"])
+def test_tensors_that_hold_nothing_are_refused(target, reference, topology, part):
+    chunks = [torch.ones(2, device="meta") for _ in range(2)]
+
+    def join(library):
+        if part == "gather":
+            return library.scatter_gather.gather(chunks, topology.device(0))
+        return library.functions.Gather.apply(topology.device(0), 0, *chunks)
+
+    def refusal(library):
+        with pytest.raises(RuntimeError) as caught:
+            join(library)
+        return type(caught.value), str(caught.value)
+
+    assert refusal(target) == refusal(reference)

@@ -103,6 +103,12 @@ def test_containers_keep_their_kind(build, tensor):
     assert str(value) == str(build(tensor))
 
 
+def test_an_ordered_dictionary_keeps_its_attributes(tensor):
+    noted = collections.OrderedDict(a=tensor)
+    noted.note = "n"
+    assert rebuilt(noted).note == "n"
+
+
 def test_a_mapping_keeps_attributes_factory_and_order(tensor):
     noted = Noted(note="n")
     noted.update(b=tensor, a=1)
