@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
+
 from spec_tests.meta_tests.mutants import IMPL
 from spec_tests.meta_tests.mutation import changes, equivalent
 from spec_tests.meta_tests.mutation.lines import Lines
