@@ -19,7 +19,11 @@ def nested(depth):
 
 def run_script(script, *, patience=PATIENCE):
     """Run ``script`` in an interpreter of its own."""
-    prologue = "import os, signal, sys, threading, time\nfrom impl import _workers\n"
+    prologue = (
+        "import os, signal, sys, threading, time\nfrom impl import _workers\n"
+        # A job in the background ignores it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    )
     return subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prologue + script],
         cwd=ROOT,

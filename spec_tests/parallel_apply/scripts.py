@@ -18,6 +18,7 @@ from torch import nn
 from spec_tests.target import Target
 from spec_tests.topology import make_topology
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
 topology = make_topology({accelerator!r}, {ordinals!r})
 target = Target({target!r})
 parallel_apply = target.parallel_apply.parallel_apply
