@@ -40,11 +40,13 @@ STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 #: process, rather than of the call.
 #: ``reduce_add`` asks for NCCL every time, and that warns where there is none: remove when
 #: torch.cuda.nccl.is_available no longer warns in a build without NCCL. PyTorch 2.11 says once
-#: that leaves get gradients from another device, and that sparse tensors are not checked.
+#: that leaves get gradients from another device, and that sparse tensors are not checked; with
+#: Python 3.13.0 torch.compile recommends 3.13.1.
 IGNORED_WARNINGS: tuple[str, ...] = (
     "ignore:PyTorch is not compiled with NCCL support:UserWarning",
     "ignore:The AccumulateGrad node's stream does not match:UserWarning",
     "ignore:Sparse invariant checks are implicitly disabled:UserWarning",
+    "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning",
 )
 
 
