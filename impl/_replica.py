@@ -25,6 +25,10 @@ _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
 )
 
+#: Gives a module its ``__dict__``. A new one in place of the one that Python has made is quicker
+#: from 3.13 on, and equally quick before.
+_set_dict = nn.Module.__dict__["__dict__"].__set__
+
 
 class Twins:
     """What stands for each member of a tree in every replica, one column a member.
@@ -126,8 +130,8 @@ def _write(module: nn.Module, twins: Twins) -> None:
     buffers = [(name, twins.tensors[id(it)]) for name, it in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
     for slot, twin in enumerate(twins.modules[module]):
-        state = twin.__dict__
-        state.update(template)
+        state = template.copy()
+        _set_dict(twin, state)
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
