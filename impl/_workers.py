@@ -182,7 +182,8 @@ def start(function: Callable[[], Any]) -> Pending:
 @cache
 def _watch_process() -> None:
     """Mind forks and the end of the process, from the first thread on."""
-    os.register_at_fork(after_in_child=_start_anew)
+    if hasattr(os, "register_at_fork"):  # Windows has no forks.
+        os.register_at_fork(after_in_child=_start_anew)
     atexit.register(_end)
 
 

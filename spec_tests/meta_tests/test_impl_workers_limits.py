@@ -31,6 +31,14 @@ def test_the_process_is_watched_once(watched):
     assert watched == ["at a fork", "at its end"]
 
 
+def test_where_no_process_forks_its_end_alone_is_watched(watched, monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork")
+    pool = _workers._Pool()
+    pool.start(int).wait()
+    pool.close()
+    assert watched == ["at its end"]
+
+
 def test_so_many_threads_are_kept():
     assert _workers.MAX_IDLE == 64
 
