@@ -51,7 +51,9 @@ def copies(
         Backward adds the gradients on the source's device, that of its own device first, then
         in the order of ``devices``; a tensor of which no copy was used gets no gradient.
     """
-    return _by_bucket(_attached_rows, tensors, devices, buffer_size)
+    return _by_bucket(
+        _attached_rows, tensors, devices, buckets(tensors, buffer_size, by_grad=True)
+    )
 
 
 def detached_copies(
@@ -72,17 +74,16 @@ def detached_copies(
         very object. All others are row-major copies that require no grad and share no memory
         with it, though those of one list may share one storage.
     """
-    return _by_bucket(_detached_rows, tensors, devices, buffer_size)
+    return _by_bucket(_detached_rows, tensors, devices, buckets(tensors, buffer_size))
 
 
 def _by_bucket(
     copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
-    buffer_size: int,
+    plan: Sequence[Sequence[int]],
 ) -> _Rows:
     rows: _Rows = [[] for _ in devices]
-    plan = buckets(tensors, buffer_size, by_grad=True)
     for places in plan:
         copied = copy_rows([tensors[place] for place in places], devices)
         for row, members in zip(rows, copied, strict=True):
