@@ -73,13 +73,6 @@ def test_a_detached_copy_at_home_is_the_object_itself(topology):
     assert detached_copies([source], topology.take(2))[0][0] is source
 
 
-def test_what_is_cut_off_travels_together_whether_it_required_grad_or_not(topology):
-    home, away = distinct(topology, 2)
-    sources = [leaf(home, 1.0), torch.ones(2, device=home), leaf(home, 2.0)]
-    (row,) = detached_copies(sources, [away])
-    assert len(set(map(memory, row))) == 1
-
-
 def test_copies_are_plain_and_require_grad_as_their_source(topology):
     home = topology.device(0)
     sources = [nn.Parameter(torch.ones(2, device=home)), torch.ones(2, device=home)]

@@ -1,9 +1,16 @@
-"""impl._copies: how the gradients of replicas travel home."""
+"""impl._copies: what travels together, to the replicas and home."""
 
 import torch
 
 from impl import _copies
 from spec_tests.comm.streams import streams_of
+
+
+def test_what_is_cut_off_travels_as_one_whether_it_required_grad_or_not(topology):
+    topology.require(distinct=2)
+    first, second = list(dict.fromkeys(topology.devices))[:2]
+    sources = [torch.ones(2, device=first, requires_grad=grad) for grad in (True, False, True)]
+    assert len(streams_of(lambda: _copies.detached_copies(sources, [second]))) == 1
 
 
 def test_small_gradients_travel_as_one(topology):
