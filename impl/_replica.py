@@ -25,8 +25,7 @@ _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
 )
 
-#: Gives a module its ``__dict__``. A new one in place of the one that Python has made is quicker
-#: from 3.13 on, and equally quick before.
+#: Gives a module its ``__dict__``, in place of the one that its class's ``__new__`` has left.
 _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 

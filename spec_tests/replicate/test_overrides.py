@@ -7,7 +7,7 @@ from spec_tests import checks
 from spec_tests.clauses import clause
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import zoo_calls
-from spec_tests.strategies.specimens import Demanding, Logged, Slotted, Unhashable
+from spec_tests.strategies.specimens import Demanding, Labelled, Logged, Slotted, Unhashable
 from spec_tests.strategies.tensors import device_slots
 
 #: What replication sets on a module with one child, one parameter and one buffer.
@@ -49,6 +49,14 @@ def test_a_module_that_cannot_be_made_empty_is_refused(target, topology, slots):
     module = Demanding(WIDTH).to(topology.device(slots[0]))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'width'"):
         target.replicate.replicate(module, topology.take(slots))
+
+
+@clause("replicate.overrides.attributes-of-new")
+@given(slots=device_slots())
+def test_attributes_that_the_source_gave_up_are_not_in_replicas(target, topology, slots):
+    module = Labelled().to(topology.device(slots[0]))
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same([hasattr(each, "label") for each in replicas], [False] * len(slots), slots)
 
 
 @clause("replicate.overrides.slots")

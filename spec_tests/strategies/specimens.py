@@ -71,6 +71,20 @@ class Demanding(nn.Linear):
         super().__init__(width, width)
 
 
+class Labelled(nn.Linear):
+    """It is given an attribute while it is still empty, and gives it up."""
+
+    def __new__(cls) -> "Labelled":
+        """An empty one with a label."""
+        made = super().__new__(cls)
+        made.__dict__["label"] = "new"
+        return made
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH, WIDTH)
+        del self.label
+
+
 class Slotted(nn.Linear):
     """It keeps one attribute outside its dictionary."""
 
