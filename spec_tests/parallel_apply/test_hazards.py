@@ -126,17 +126,20 @@ def test_there_may_be_far_more_modules_than_processors(target, topology):
 @pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
 def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first):
     # The caller may run the first module itself; it is interrupted while that module runs, and
-    # while it waits for the others.
+    # while it waits for the others, which have begun: no longer the caller's to run.
     done = run_script(
         f"""
-        begun, release = threading.Event(), threading.Event()
+        begun, release = threading.Barrier(3, timeout=5), threading.Event()
         def interrupt():
-            begun.wait(5)
+            begun.wait()
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGINT)
             release.wait(2)
+        def work():
+            begun.wait()
+            release.wait(2)
         try:
-            run(Do(lambda: (begun.set(), {first})), Do(interrupt), Do(release.wait, 2))
+            run(Do(lambda: (begun.wait(), {first})), Do(interrupt), Do(work))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
