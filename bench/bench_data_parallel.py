@@ -7,8 +7,8 @@ one device, the floor. Peak memory is the devices' own count over one forward an
 import pytest
 import torch
 
-from spec_tests.target import Target
-from spec_tests.topology import not_run
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import not_run
 
 from .libraries import LIBRARIES
 from .models import WIDTH, blocks

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from bench import compare
-from spec_tests import verdicts
+from spec_tests.harness import verdicts
 
 HERE = Path(__file__).parent
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.comm.oracles import overlaps, spans
-from spec_tests.comm.refusals import refused
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.oracles import overlaps, spans
+from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting

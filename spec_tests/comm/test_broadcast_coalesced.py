@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.comm.oracles import overlaps, spans, versions_after_each_write
-from spec_tests.comm.refusals import refused
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.oracles import overlaps, spans, versions_after_each_write
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall, Unlike
 from spec_tests.strategies.coalesced import BUFFER_SIZES, broadcast_coalesced_calls
 from spec_tests.strategies.comm import SPARSE, dense

@@ -6,24 +6,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.comm.oracles import dense as as_array
-from spec_tests.comm.oracles import (
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.oracles import dense as as_array
+from spec_tests.harness.oracles import (
     dense_sum,
     order_tellers,
     overlaps,
     spans,
     versions_after_each_write,
 )
-from spec_tests.comm.refusals import refused
-from spec_tests.portrait import portrait
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall, build
-from spec_tests.strategies.coalesced import (
-    BUFFER_SIZES,
-    mixed_rows,
-    reduce_add_coalesced_calls,
-)
+from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import torch
 
+from spec_tests.harness.topology import Topology, not_run
 from spec_tests.simulator import build
-from spec_tests.topology import Topology, not_run
 
 FOLDER = Path(__file__).parent / "csrc"
 #: -O0 halves the time to compile, and the front end only hands tensors on. Without -fopenmp the

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.cpp_front_end import modules
-from spec_tests.portrait import portrait
-from spec_tests.target import Target
-from spec_tests.topology import Topology
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 
 Devices = Sequence[torch.device]
 

@@ -6,9 +6,9 @@ Facts of the C++ system itself; neither target nor reference is asked.
 import pytest
 import torch
 
-from spec_tests.clauses import clause
 from spec_tests.cpp_front_end.modules import cpp_twin
-from spec_tests.topology import not_run
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.topology import not_run
 
 
 def linear(front_end, device="cpu"):

@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.cpp_front_end.systems import Cpp, Python, runs
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 
 
 @clause("systems.outputs")

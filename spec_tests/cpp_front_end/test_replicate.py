@@ -6,9 +6,9 @@ Facts of the C++ system itself; neither target nor reference is asked.
 import pytest
 import torch
 
-from spec_tests.clauses import clause
 from spec_tests.cpp_front_end.backward import forward, is_reduced_early
 from spec_tests.cpp_front_end.modules import KINDS, cpp_tensors, cpp_twin
+from spec_tests.harness.clauses import clause
 
 NODE = "ReduceAdd"
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it h
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spec_tests.portrait import portrait
+from spec_tests.harness.portrait import portrait
 
 STEPS = 30
 #: Rows of a batch; neither three nor four devices get chunks of equal size.

@@ -8,9 +8,9 @@ from unittest import mock
 import torch
 from torch import nn
 
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.calls import At, build
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 
 @dataclass(frozen=True)

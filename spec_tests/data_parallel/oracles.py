@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.outcome import cotangent
-from spec_tests.portrait import portrait
+from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.data_parallel import DataParallelCall
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 
 def wrapped_and_plain(call: DataParallelCall, target: Target, topology: Topology) -> Any:

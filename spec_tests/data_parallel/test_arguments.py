@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.data_parallel.probes import Called
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Called
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
 from spec_tests.strategies.tensors import TensorSpec

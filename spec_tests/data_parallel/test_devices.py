@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.data_parallel.probes import Placed, Refusing, Total
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Placed, Refusing, Total
+from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import At, PublicCall, build
 from spec_tests.strategies.data_parallel import SPELLINGS, DataParallelCall, New, device_lists
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.topology import not_run
 
 FUNCTIONAL = st.booleans()
 SEVERAL = device_lists(min_size=2)

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.data_parallel import penalties
-from spec_tests.data_parallel.probes import Complex
+from spec_tests.harness import checks, penalties
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Complex
 from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
 from spec_tests.strategies.tensors import TensorSpec
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.data_parallel import oracles
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import At, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.data_parallel import penalties
-from spec_tests.data_parallel.probes import Called, Placed
-from spec_tests.parallel_apply.leftovers import is_all_gone, no_garbage_collection
+from spec_tests.harness import checks, penalties
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
+from spec_tests.harness.probe_modules import Called, Placed
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
 from spec_tests.strategies.tensors import TensorSpec

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.data_parallel.attributes import AttributesCall
-from spec_tests.data_parallel.probes import Remembering
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Remembering
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import (
     SPELLINGS,

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.data_parallel.steps import OwnParameter, StepsCall
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
 from spec_tests.strategies.tensors import TensorSpec

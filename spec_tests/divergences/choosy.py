@@ -7,8 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.tensors import counting
-from spec_tests.topology import Topology
 
 USES = ("all", "none", "second")
 

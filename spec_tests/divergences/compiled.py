@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.topology import Topology
 
 
 def _wrapped(network: nn.Module, backend: str) -> nn.Module:

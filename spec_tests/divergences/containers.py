@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from spec_tests.portrait import leaves
+from spec_tests.harness.portrait import leaves
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.topology import Topology
 
 
 @dataclass

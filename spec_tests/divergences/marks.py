@@ -11,14 +11,14 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.outcome import cotangent
-from spec_tests.portrait import portrait, tensors
-from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.portrait import portrait, tensors
+from spec_tests.harness.target import Part
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.tensors import TensorSpec, tensor_specs
-from spec_tests.target import Part
-from spec_tests.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Marked:
     @property
     def replicas(self) -> range:
         """The numbers of the replicas."""
-        return range(len(pieces(self.extent, len(self.slots))))
+        return range(len(even_chunks(self.extent, len(self.slots))))
 
     def marked(self, inputs: Any, package: Part) -> Any:
         """The arguments that were built as ``inputs``, marked by the classes of ``package``."""
@@ -65,7 +65,7 @@ class Marked:
         """What ``replica`` must get of the arguments that were built as ``inputs``."""
         leaves = iter(tensors(inputs, ""))
         device = topology.device(self.slots[replica])
-        rows = pieces(self.extent, len(self.slots))
+        rows = even_chunks(self.extent, len(self.slots))
 
         def part(dim: int | None) -> Tensor:
             _, tensor = next(leaves)

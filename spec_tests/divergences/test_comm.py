@@ -5,14 +5,14 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.clauses import clause
-from spec_tests.comm.oracles import overlaps, spans
-from spec_tests.comm.refusals import refused
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.oracles import overlaps, spans
+from spec_tests.harness.refusals import refused
+from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
-from spec_tests.topology import not_run
 
 NO_DEVICES = {
     "scatter": PublicCall("comm.scatter", {"tensor": dense(), "devices": []}),

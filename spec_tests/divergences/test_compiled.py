@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
 from spec_tests.divergences.compiled import Compiled
-from spec_tests.replicate import laws
+from spec_tests.harness import checks, effort
+from spec_tests.harness import replica_laws as laws
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots

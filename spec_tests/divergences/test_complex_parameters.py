@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 from spec_tests.strategies.zoo import Specimen
 

@@ -5,8 +5,6 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.divergences.containers import (
     MAPPINGS,
     Batch,
@@ -21,7 +19,9 @@ from spec_tests.divergences.containers import (
     named_table,
     plain,
 )
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.containers import Nothing, Pair
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 

@@ -6,11 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.data_parallel import penalties
-from spec_tests.data_parallel.probes import Refusing, Total
-from spec_tests.parallel_apply.scripts import run_without_accelerator
+from spec_tests.harness import checks, penalties
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Refusing, Total
+from spec_tests.harness.scripts import run_without_accelerator
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import SPELLINGS
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs

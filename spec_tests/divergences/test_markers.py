@@ -6,10 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
 from spec_tests.divergences.marks import Mark, Marked, marked_arguments, slopes
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.layers import APART
 from spec_tests.strategies.tensors import TensorSpec, device_slots

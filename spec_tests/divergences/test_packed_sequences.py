@@ -5,11 +5,11 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests import checks, effort
-from spec_tests.checks import LAYER
-from spec_tests.clauses import clause
-from spec_tests.portrait import portrait
-from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.harness import checks, effort
+from spec_tests.harness.checks import LAYER
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.layers import APART
 from spec_tests.strategies.packed import Packed, is_valid, packed_specs, sequences
 from spec_tests.strategies.tensors import device_slots
@@ -35,7 +35,7 @@ def _values(found):
 def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter([packed, "text"], topology.take(slots))
-    counts = pieces(len(spec.lengths), len(slots))
+    counts = even_chunks(len(spec.lengths), len(slots))
     checks.same([is_valid(chunk) for chunk, _ in chunks], [True] * len(counts), spec)
     checks.same([len(sequences(chunk)) for chunk, _ in chunks], counts, spec)
     found = [each for chunk, _ in chunks for each in sequences(chunk)]

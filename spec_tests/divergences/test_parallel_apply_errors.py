@@ -9,12 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.leftovers import (
-    is_all_gone,
-    no_garbage_collection,
-    no_thread_reports,
-)
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection, no_thread_reports
 from spec_tests.strategies.exceptions import (
     ANY_EXCEPTIONS,
     BASE_EXCEPTIONS,

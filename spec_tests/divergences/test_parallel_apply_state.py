@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.modules import lookers
-from spec_tests.parallel_apply.running import run
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.running import run
+from spec_tests.strategies.thread_modules import lookers
 from spec_tests.strategies.thread_state import (
     CURRENT,
     Autocast,

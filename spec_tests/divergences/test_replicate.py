@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.divergences.methods import Choosing, owners, wrapped_in_place
-from spec_tests.portrait import portrait
-from spec_tests.replicate.laws import copies, state, walk
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.replica_laws import copies, state, walk
 from spec_tests.strategies.layers import APART
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots

@@ -5,10 +5,10 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.divergences.uneven import Few, Uneven, few, uneven, unsaid
-from spec_tests.outcome import cotangent
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.outcome import cotangent
 from spec_tests.strategies.tensors import device_slots
 
 FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")

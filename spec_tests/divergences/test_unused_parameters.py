@@ -5,8 +5,6 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.divergences.choosy import (
     Choice,
     Choosy,
@@ -17,6 +15,8 @@ from spec_tests.divergences.choosy import (
     plain_gradients,
     rows,
 )
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 
 #: One layer that is used and one that is not: the reference fails on it.
 UNUSED = (Choice("all"), Choice("none"))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scatter_gather.oracles import pieces
-from spec_tests.topology import Topology
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.harness.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Few:
     @property
     def chunks(self) -> int:
         """How many chunks there are."""
-        return len(pieces(self.rows, self.devices))
+        return len(even_chunks(self.rows, self.devices))
 
     def tensor(self, topology: Topology) -> torch.Tensor:
         """The rows, on the first device."""
@@ -43,7 +43,7 @@ class Uneven:
 
     def facts(self) -> list[str]:
         """What an error must say of the two: extents and numbers of chunks."""
-        counts = [len(pieces(rows, self.devices)) for rows in self.rows]
+        counts = [len(even_chunks(rows, self.devices)) for rows in self.rows]
         return [*(f"size {rows} " for rows in self.rows), *(f"({n} chunks)" for n in counts)]
 
 
@@ -60,7 +60,7 @@ def uneven() -> st.SearchStrategy[Uneven]:
         for k in (2, 3, 4)
         for first in (1, 2, 4, 8)
         for second in (1, 2, 3, 8)
-        if len(pieces(first, k)) != len(pieces(second, k))
+        if len(even_chunks(first, k)) != len(even_chunks(second, k))
     ]
     return st.sampled_from(cases)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spec_tests.target import Target
-from spec_tests.topology import Topology
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 
 Model = Callable[[Tensor, Tensor], Tensor]
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.comm.refusals import refused
-from spec_tests.functions.oracles import facts, gathered_gradient
-from spec_tests.outcome import cotangent
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.gradients import facts, gathered_gradient
+from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import ApplyCall, At, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers

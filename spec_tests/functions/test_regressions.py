@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from spec_tests import checks
-from spec_tests.clauses import clause
 from spec_tests.functions.penalties import gradient_in_line, gradient_of_helper, plain, spread
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 

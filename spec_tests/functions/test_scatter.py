@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.comm.refusals import refused
-from spec_tests.comm.streams import current_places
-from spec_tests.outcome import cotangent
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.refusals import refused
+from spec_tests.harness.streams import current_places
 from spec_tests.strategies.calls import ApplyCall, At
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies

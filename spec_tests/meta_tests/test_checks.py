@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from spec_tests import checks
-from spec_tests.outcome import normalised
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks
+from spec_tests.harness.outcome import normalised
+from spec_tests.harness.portrait import portrait
 
 Pair = namedtuple("Pair", "a b")
 

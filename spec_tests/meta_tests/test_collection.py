@@ -10,10 +10,11 @@ pytest_plugins = ["pytester"]
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
-import pytest
 from pathlib import Path
-from spec_tests import clauses, conftest as suite
+from spec_tests.harness import clauses
+from spec_tests import conftest as suite
 from spec_tests.conftest import *
+pytest_plugins = ["spec_tests.harness.plugin"]
 HERE = Path(__file__).parent
 suite.HERE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
@@ -30,7 +31,7 @@ def suite(pytester, monkeypatch):
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
 
     def run(body, *options, target="impl"):
-        header = "import pytest\nfrom spec_tests.clauses import clause\n"
+        header = "import pytest\nfrom spec_tests.harness.clauses import clause\n"
         pytester.path.joinpath("test_it.py").write_text(header + body)
         arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, *options)

@@ -1,89 +1,77 @@
-"""The rules of the house that no linter knows: boundaries, sizes, names."""
+"""The rules of the house that no linter knows: who may import whom, and sizes."""
 
-import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from spec_tests.harness.source import function_lengths, imported_modules
+
 ROOT = Path(__file__).resolve().parents[2]
-IMPL = sorted((ROOT / "impl").rglob("*.py"))
-SUITE = sorted([*(ROOT / "spec_tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")])
-#: The reference and the entry points below it: impl is written without them.
-FORBIDDEN = ("torch.nn.parallel", "torch.cuda.comm", "torch.cuda.nccl", "torch.nn.DataParallel")
-PRIVATE = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_gather")
-PRIVATE = (*PRIVATE, "_scatter_out", "_gather_out", "_nccl_reduce")
-WITHOUT_THE_REFERENCE = """
-import sys, torch
-hidden = [name for name in sys.modules if name.startswith("torch.nn.parallel")]
-sys.modules.update(dict.fromkeys(hidden))
-import impl
-assert impl.DataParallel and impl.comm
-"""
-name_of = "{0.name}".format
+CHAPTERS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
+#: A room uses those below it.
+FLOORS = (
+    ("simulator",),
+    ("reference",),
+    ("harness",),
+    ("strategies",),
+    (*CHAPTERS, "divergences", "cpp_front_end"),
+    ("conftest", "meta_tests"),
+)
+HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+#: Implementations, and the other folders of the repository.
+FOREIGN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
 
 
-def _imports(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
+def files_of(*folders):
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def _dotted(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
+SUITE = files_of("spec_tests")
+CODE = files_of("impl", "impl_tests", "spec_tests", "bench", "reports")
+MACHINERY = [path for path in CODE if not path.name.startswith(("test_", "bench_"))]
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_impl_never_touches_the_reference(path):
-    tree = ast.parse(path.read_text())
-    used = [*_imports(tree), *_dotted(tree)]
-    assert not [name for name in used if name.startswith(FORBIDDEN)]
-    assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+def path_of(path):
+    return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_impl_imports_torch_the_standard_library_and_itself_only(path):
-    allowed = {"torch", *sys.stdlib_module_names}
-    names = _imports(ast.parse(path.read_text()))
-    assert not [n for n in names if not n.startswith(".") and n.split(".")[0] not in allowed]
+def room_of(path):
+    """Name the folder of the suite, or the file of its root, that a file belongs to."""
+    return path.relative_to(ROOT / "spec_tests").with_suffix("").parts[0]
 
 
-def test_impl_works_where_the_reference_cannot_be_imported():
-    # torch itself loads torch.nn.parallel; impl must work when it is not there to be found.
-    subprocess.run([sys.executable, "-c", WITHOUT_THE_REFERENCE], cwd=ROOT, check=True)
+def rooms_used_by(path):
+    """Name the rooms of the suite that a file imports from."""
+    parts = [name.split(".") for name in imported_modules(path)]
+    return {rest[0] for package, *rest in parts if package == "spec_tests" and rest}
 
 
-def test_only_meta_tests_and_bench_import_impl():
-    meta = ROOT / "spec_tests" / "meta_tests"
-    others = [path for path in SUITE if meta not in path.parents and "bench" not in path.parts]
-    guilty = [
-        path.name
-        for path in others
-        if any(name.split(".")[0] == "impl" for name in _imports(ast.parse(path.read_text())))
-    ]
-    assert not guilty
+@pytest.mark.parametrize("path", SUITE, ids=path_of)
+def test_the_suite_imports_no_implementation(path):
+    assert not {name.split(".")[0] for name in imported_modules(path)} & set(FOREIGN)
 
 
-@pytest.mark.parametrize("path", [*IMPL, *SUITE], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", SUITE, ids=path_of)
+def test_rooms_use_their_own_files_and_lower_floors_only(path):
+    own = room_of(path)
+    upwards = {
+        room
+        for room in rooms_used_by(path) - {own}
+        if HEIGHT[room] >= HEIGHT.get(own, len(FLOORS))
+    }
+    assert not upwards
+
+
+def test_every_room_has_its_floor():
+    assert {room_of(path) for path in SUITE} - {"__init__"} == set(HEIGHT)
+
+
+@pytest.mark.parametrize("path", MACHINERY, ids=path_of)
 def test_files_are_short_enough_to_read(path):
-    limit = {"conftest.py": 150}.get(path.name, 400 if path in IMPL else 250)
+    limit = 150 if path.name == "conftest.py" else 400 if path.parent.name == "impl" else 250
     assert len(path.read_text().splitlines()) <= limit
 
 
-@pytest.mark.parametrize("path", [*IMPL, *SUITE], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", CODE, ids=path_of)
 def test_functions_are_short_enough_to_read(path):
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, functions)]
-    assert not [function.name for function in found if _length(function) > 50]
-
-
-def _length(function):
-    """Lines of the body, its docstring left out."""
-    documented = ast.get_docstring(function) is not None
-    body = function.body[documented:]
-    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+    assert not [name for name, lines in function_lengths(path) if lines > 50]

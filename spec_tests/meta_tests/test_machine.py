@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.machine import first_broken_copy, require_copies
+from spec_tests.harness.machine import first_broken_copy, require_copies
 
 #: Names of places; nothing is computed there.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests import clauses, register
+from spec_tests.harness import clauses, register
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,9 @@ def test_the_examples_of_the_readme_run():
 
 def test_the_table_of_differences_is_the_register():
     table = register.as_markdown(register.load(register.FOLDER / "torch.nn.parallel.toml"))
-    assert table in README, "python -m spec_tests.register prints the table that belongs there"
+    assert table in README, (
+        "python -m spec_tests.harness.register prints the table that belongs there"
+    )
 
 
 def test_the_specification_for_reading_is_current():

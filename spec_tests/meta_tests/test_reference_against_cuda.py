@@ -6,8 +6,8 @@ Elsewhere the comparison is not run, but every call still is.
 import pytest
 import torch
 
+from spec_tests.harness.topology import not_run
 from spec_tests.reference import STAND_INS
-from spec_tests.topology import not_run
 
 #: Facts that differ by design where copies between CUDA devices travel over NCCL.
 NCCL = ("version", "graph")

@@ -6,7 +6,7 @@ Slots 0 and 1 stand for two devices where the topology has them.
 import pytest
 import torch
 
-from spec_tests.topology import not_run
+from spec_tests.harness.topology import not_run
 
 SHAPE = (2, 3, 4, 5)
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.parallel
 
 from spec_tests import reference
-from spec_tests.topology import not_run
+from spec_tests.harness.topology import not_run
 
 
 def test_every_primitive_exists_afterwards(topology):

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 
-from spec_tests.replicate.laws import sharing, state, walk
+from spec_tests.harness.replica_laws import sharing, state, walk
 from spec_tests.strategies.layers import KINDS, ROW_WISE
 from spec_tests.strategies.modules import (
     Layer,

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from spec_tests.target import Target
-from spec_tests.topology import Topology
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.running import run
-from spec_tests.parallel_apply.turns import PATIENCE
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.running import run
+from spec_tests.harness.turns import PATIENCE
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.running import run
-from spec_tests.parallel_apply.turns import Turns
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.running import run
+from spec_tests.harness.turns import Turns
 from spec_tests.strategies.exceptions import ExceptionSpec, builtins, generated
 from spec_tests.strategies.failing import Failing, chaining_calls, failing_calls
 from spec_tests.strategies.parallel_apply import Echo, ordinals

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.running import run
+from spec_tests.harness.scripts import run_script
+from spec_tests.harness.turns import PATIENCE
 from spec_tests.parallel_apply.nested import NestedCall
-from spec_tests.parallel_apply.running import run
-from spec_tests.parallel_apply.scripts import run_script
-from spec_tests.parallel_apply.turns import PATIENCE
 from spec_tests.strategies.modules import row_wise_specs
 
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.leftovers import (
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.leftovers import (
     has_no_more_threads_than,
     is_all_gone,
     no_garbage_collection,
     no_thread_reports,
 )
-from spec_tests.parallel_apply.running import run
+from spec_tests.harness.running import run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
 from spec_tests.strategies.failing import caught, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals

@@ -10,9 +10,10 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spec_tests.clauses import clause
-from spec_tests.parallel_apply.modules import CHANGES, Meddling, lookers
-from spec_tests.parallel_apply.running import run
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.running import run
+from spec_tests.harness.topology import not_run
+from spec_tests.strategies.thread_modules import CHANGES, Meddling, lookers
 from spec_tests.strategies.thread_state import (
     Autocast,
     ThreadState,
@@ -22,7 +23,6 @@ from spec_tests.strategies.thread_state import (
     thread_states,
     whole_sight,
 )
-from spec_tests.topology import not_run
 
 COUNTS = st.integers(1, 4)
 SEVERAL = st.integers(2, 4)

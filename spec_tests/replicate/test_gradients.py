@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
-from spec_tests.replicate import laws
+from spec_tests.harness import checks, effort
+from spec_tests.harness import replica_laws as laws
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.layers import APART, ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
-from spec_tests.lifetimes import left_over
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.lifetimes import left_over
 from spec_tests.strategies.calls import PublicCall, Unlike
 from spec_tests.strategies.layers import APART, KINDS
 from spec_tests.strategies.modules import module_specs

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import zoo_calls
 from spec_tests.strategies.specimens import Demanding, Labelled, Logged, Slotted, Unhashable

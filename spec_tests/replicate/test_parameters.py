@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
-from spec_tests.replicate.laws import copies, former
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.replica_laws import copies, former
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests import checks
-from spec_tests.clauses import clause
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import OnTheCpu

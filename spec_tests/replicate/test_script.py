@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
 from spec_tests.replicate.without_jit import replicas
-from spec_tests.strategies.scripts import Unfinished, script_calls
+from spec_tests.strategies.jit_modules import Unfinished, script_calls
 
 FEW = effort.part(3)
 REFUSED = "Cannot replicate network where python modules are children of ScriptModule"

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.portrait import portrait
-from spec_tests.replicate.laws import copies, identities, sharing, state, walk
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
+from spec_tests.harness.replica_laws import copies, identities, sharing, state, walk
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip, Tied, module_specs
 from spec_tests.strategies.replicate import replicate_calls

@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.replicate.laws import flat_weights
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.replica_laws import flat_weights
 from spec_tests.strategies.replicate import zoo_calls
 from spec_tests.strategies.tensors import device_slots
 from spec_tests.strategies.zoo import Specimen

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
-from spec_tests.lifetimes import left_over
-from spec_tests.portrait import portrait
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.lifetimes import left_over
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.gather import (
     bare_gather_calls,

@@ -5,9 +5,9 @@ from collections import namedtuple
 import pytest
 import torch
 
-from spec_tests import checks
-from spec_tests.clauses import clause
-from spec_tests.lifetimes import reference_counting, references
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.lifetimes import reference_counting, references
 from spec_tests.strategies.containers import Opaque
 
 Output = namedtuple("Output", "logits loss")

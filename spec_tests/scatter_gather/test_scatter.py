@@ -8,11 +8,11 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests import checks, effort
-from spec_tests.clauses import clause
-from spec_tests.lifetimes import left_over
-from spec_tests.portrait import portrait
-from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.harness import checks, effort
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.harness.lifetimes import left_over
+from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.scatter_gather import (
     bare_scatter_calls,
@@ -46,7 +46,9 @@ def test_every_tensor_in_nested_containers_is_split(target, reference, topology,
 def test_rows_are_dealt_by_ceiling_division(target, topology, rows, count):
     tensor = torch.arange(rows, device=topology.device(0))
     chunks = target.scatter_gather.scatter(tensor, topology.take(count))
-    checks.same([len(chunk) for chunk in chunks], pieces(rows, count), f"{rows} rows over {count}")
+    checks.same(
+        [len(chunk) for chunk in chunks], even_chunks(rows, count), f"{rows} rows over {count}"
+    )
 
 
 @clause("scatter_gather.scatter.count")
@@ -54,7 +56,7 @@ def test_rows_are_dealt_by_ceiling_division(target, topology, rows, count):
 def test_there_are_as_many_results_as_chunks(target, topology, rows, count):
     tensor = torch.arange(rows, device=topology.device(0))
     found = target.scatter_gather.scatter(["text", {"x": tensor}], topology.take(count))
-    checks.same(len(found), len(pieces(rows, count)), f"{rows} rows over {count}")
+    checks.same(len(found), len(even_chunks(rows, count)), f"{rows} rows over {count}")
 
 
 @clause("scatter_gather.scatter.without-tensors")

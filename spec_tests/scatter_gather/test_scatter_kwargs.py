@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from spec_tests import checks
-from spec_tests.clauses import clause
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.scatter_gather import (
     device_lists,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.calls import build
-from spec_tests.topology import Topology
 
 #: Keys of drawn mappings, in this order: neither sorted nor of one type.
 KEYS = ("y", "x", 3, ("k", 1), None)

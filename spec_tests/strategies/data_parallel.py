@@ -14,13 +14,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.calls import At, Buildable, Unlike, build
+from spec_tests.strategies.jit_modules import HOW, SCRIPTABLE, Script
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
-from spec_tests.strategies.scripts import HOW, SCRIPTABLE, Script
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 SPELLINGS = ("device", "ordinal", "text")
 #: Layers whose gradients, summed in another order, differ by rounding of float32 at most.

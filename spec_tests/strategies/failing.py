@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.outcome import Failure, failure, normalised
-from spec_tests.parallel_apply.turns import Turns
+from spec_tests.harness.outcome import Failure, failure, normalised
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
+from spec_tests.harness.turns import Turns
 from spec_tests.strategies.exceptions import ExceptionSpec
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 
 class Failing(nn.Module):

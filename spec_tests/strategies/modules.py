@@ -8,9 +8,9 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Branch
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.topology import Topology
 
 #: Kinds that have a ``weight`` of their own which another linear layer can use.
 _TIEABLE = ("linear", "linear_without_bias")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.tensors import FLOATS, counting
-from spec_tests.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.parallel_apply.turns import Turns
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
+from spec_tests.harness.turns import Turns
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 ANYTHING = arguments.values()
 NAMED = arguments.keywords()

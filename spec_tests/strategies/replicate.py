@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.replicate.anatomy import anatomy
+from spec_tests.harness.anatomy import anatomy
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.calls import Unlike
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
 from spec_tests.strategies.zoo import Specimen
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 
 class Network(Protocol):

@@ -8,13 +8,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.outcome import cotangent
-from spec_tests.portrait import portrait, tensors
+from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.portrait import portrait, tensors
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.containers import EMPTY, Fresh
-from spec_tests.target import Target
-from spec_tests.topology import Topology
 
 #: Containers that come back as they went.
 KEPT = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "Table")

@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scatter_gather.oracles import pieces
+from spec_tests.harness.even_chunks import even_chunks
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, SEALED, Container, Fresh
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
@@ -129,7 +129,7 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     extent = draw(st.sampled_from(EXTENTS))
     leaf = tensors(extent, dim)
     # Fewer chunks than devices: whatever is not empty must say so with a tensor of its own.
-    anchors = [draw(leaf)] if len(pieces(extent, len(devices))) < len(devices) else []
+    anchors = [draw(leaf)] if len(even_chunks(extent, len(devices))) < len(devices) else []
     value = nested(leaf | others(), SPLIT, max_leaves=4)
     inputs = draw(st.lists(value, max_size=3).map(lambda found: (*found, *anchors)) | st.just(()))
     names = st.sampled_from(["x", "flag", "rest"])

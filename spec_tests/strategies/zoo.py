@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, prune
 
+from spec_tests.harness.topology import Topology
 from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled
 from spec_tests.strategies.specimens import (
     Assorted,
@@ -20,7 +21,6 @@ from spec_tests.strategies.specimens import (
     weight_is_removed,
 )
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.topology import Topology
 
 
 class Attention(nn.Module):

@@ -1,0 +1,1 @@
+"""What tests impl, and nobody else: its modules, and wrong versions of it."""

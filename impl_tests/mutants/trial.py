@@ -1,0 +1,118 @@
+"""Running the suite on mutants, several at a time, each in a process of its own.
+
+The processes are forked from one that has imported torch and pytest but has touched no device.
+"""
+
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from impl_tests import forks
+from impl_tests.mutants import Mutant
+from spec_tests.harness.verdicts import by_clause
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Exit codes of pytest that come with verdicts: all passed, some failed.
+_RAN = (0, 1)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the suite said of one mutant.
+
+    Args:
+        mutant: What was tried.
+        verdicts: One a clause; None if the process hung or crashed in a test.
+        log: What pytest printed.
+        seconds: How long it took.
+    """
+
+    mutant: Mutant
+    verdicts: Mapping[str, str] | None
+    log: str
+    seconds: float
+
+    @property
+    def survived(self) -> tuple[str, ...]:
+        """The clauses that the mutant breaks and whose tests passed all the same.
+
+        A hang or a crash is a failure of all tests.
+        """
+        if self.verdicts is None:
+            return ()
+        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) != "fail")
+
+
+def tests_by_clause() -> dict[str, list[str]]:
+    """The node ids of every clause's tests, from one collection in a process of its own.
+
+    Raises:
+        RuntimeError: The suite cannot be collected.
+    """
+    (done,) = forks.run([forks.Job("the collection", _collect)], processes=1)
+    if done.result is None:
+        raise RuntimeError("the suite could not be collected: run pytest --collect-only")
+    found: dict[str, list[str]] = done.result
+    return found
+
+
+def run(
+    mutants: Iterable[Mutant], tests: Mapping[str, Sequence[str]], *, processes: int
+) -> Iterator[Trial]:
+    """Try every mutant with the tests of the clauses that it breaks; yield trials as they end.
+
+    Raises:
+        RuntimeError: A mutant cannot be imported: it would fail every test and prove nothing.
+    """
+    jobs = [
+        forks.Job(each, functools.partial(_try, each, _chosen(each, tests))) for each in mutants
+    ]
+    for done in forks.run(jobs, processes=processes):
+        yield Trial(done.job.subject, done.result, done.log, done.seconds)
+
+
+def _chosen(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
+    return sorted({node for name in mutant.breaks for node in tests.get(name, ())})
+
+
+def _try(mutant: Mutant, tests: Sequence[str], home: Path) -> dict[str, str]:
+    mutant.write(home)
+    sys.path.insert(0, str(home))
+    importlib.import_module(mutant.package)
+    path = home / "verdicts.jsonl"
+    options = ["--target", mutant.package, "--verdicts", str(path), "--hypothesis-profile=mutants"]
+    status = _pytest([*tests, *options])
+    if status not in _RAN:
+        raise RuntimeError(f"the suite did not run on {mutant.name}: pytest exited with {status}")
+    return by_clause(json.loads(line) for line in path.read_text().splitlines())
+
+
+def _collect(_: Path) -> dict[str, list[str]]:
+    plugin = _Collector()
+    _pytest(["spec_tests", "--ignore=spec_tests/meta_tests", "--collect-only"], plugin)
+    return plugin.found
+
+
+class _Collector:
+    """Notes which test names which clause."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[str]] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            for marker in item.iter_markers("clause"):
+                self.found.setdefault(marker.args[0], []).append(item.nodeid)
+
+
+def _pytest(arguments: list[str], *plugins: object) -> int:
+    os.chdir(ROOT)
+    options = ["-q", "-p", "no:cacheprovider"]
+    return int(pytest.main([*options, *arguments], plugins=list(plugins)))

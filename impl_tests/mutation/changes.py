@@ -1,0 +1,144 @@
+"""What is changed: every operator at every place of impl that it fits."""
+
+import ast
+import contextlib
+import difflib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cosmic_ray import plugins
+from cosmic_ray.mutating import mutate_code
+
+from impl_tests.mutants import IMPL
+
+#: Of cosmic-ray's operators those that change what a line does without being a variant of another.
+OPERATORS = (
+    "AddNot",
+    "ExceptionReplacer",
+    "NumberReplacer",
+    "RemoveDecorator",
+    "ReplaceAndWithOr",
+    "ReplaceBinaryOperator_Add_Sub",
+    "ReplaceBinaryOperator_FloorDiv_Mul",
+    "ReplaceBinaryOperator_Mul_Div",
+    "ReplaceBinaryOperator_Sub_Add",
+    "ReplaceBreakWithContinue",
+    "ReplaceComparisonOperator_GtE_Gt",
+    "ReplaceComparisonOperator_Gt_GtE",
+    "ReplaceComparisonOperator_LtE_Lt",
+    "ReplaceComparisonOperator_Lt_LtE",
+    "ReplaceContinueWithBreak",
+    "ReplaceFalseWithTrue",
+    "ReplaceOrWithAnd",
+    "ReplaceTrueWithFalse",
+    "ReplaceUnaryOperator_Delete_Not",
+    "ReplaceUnaryOperator_Delete_USub",
+    "ZeroIterationForLoop",
+)
+#: Every other number of an operator that makes two of each: one more and one less.
+_STRIDE = {"NumberReplacer": 2}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True)
+class Change:
+    """impl with one small change.
+
+    Args:
+        file: The file of impl.
+        place: The function or class that is changed, dotted; empty at the level of the module.
+        line: The number of the line.
+        before: The line as it was.
+        after: The line as it is.
+        text: The file as it is.
+    """
+
+    file: str
+    place: str
+    line: int
+    before: str
+    after: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What was changed where; the same after an edit elsewhere in the file."""
+        return f"{self.file} {self.place}: {self.before} -> {self.after}"
+
+    def write(self, folder: Path) -> None:
+        """Write the changed impl into ``folder``."""
+        home = folder / IMPL.name
+        shutil.copytree(IMPL, home, ignore=shutil.ignore_patterns("__pycache__"))
+        (home / self.file).write_text(self.text, encoding="utf-8")
+
+
+def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
+    """Every change to these files, or to all, by name; docstrings and type hints are left alone.
+
+    Raises:
+        FileNotFoundError: impl has no such file.
+    """
+    paths = [IMPL / name for name in files] or sorted(IMPL.glob("*.py"))
+    return {change.name: change for path in paths for change in _changes_of(path)}
+
+
+def _changes_of(path: Path) -> Iterator[Change]:
+    code = path.read_text(encoding="utf-8")
+    places = _places(ast.parse(code))
+    for operator in OPERATORS:
+        for text in _texts(code, operator):
+            line, before, after = _first_difference(code.splitlines(), text.splitlines())
+            if not _is_other_change(before, after):
+                yield Change(path.name, places.get(line, ""), line, before, after, text)
+
+
+def _texts(code: str, operator: str) -> Iterator[str]:
+    kind = plugins.get_operator(f"core/{operator}")
+    occurrence = 0
+    while (text := mutate_code(code, kind(), occurrence)) is not None:
+        if _is_python(text):
+            yield text
+        occurrence += _STRIDE.get(operator, 1)
+
+
+def _is_python(text: str) -> bool:
+    with contextlib.suppress(SyntaxError):
+        ast.parse(text)
+        return True
+    return False
+
+
+def _is_other_change(before: str, after: str) -> bool:
+    """Tell of a change that another operator makes, or of one that is none of its operator's."""
+    # Two negations are none; a star that marks keyword-only parameters is no product.
+    return "not not" in after or after == before.replace("*,", "/,")
+
+
+def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
+    """The number of the first line that differs, counted from one, and its two texts."""
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    _, start, end, *there = next(code for code in matcher.get_opcodes() if code[0] != "equal")
+    # A decorator goes with the empty lines above it, and nothing comes in its place.
+    line = next(number for number in range(start, end) if before[number].strip())
+    new = next((text for text in after[slice(*there)] if text.strip()), "")
+    return line + 1, before[line].strip(), new.strip()
+
+
+def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
+    """The innermost function or class of each line that is in one."""
+    found: dict[int, str] = {}
+    for node in ast.iter_child_nodes(tree):
+        name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
+        if isinstance(node, _SCOPES):
+            last = node.end_lineno or node.lineno
+            found |= dict.fromkeys(range(first_line(node), last + 1), name)
+        found |= _places(node, f"{name}." if name else "")
+    return found
+
+
+def first_line(node: ast.stmt) -> int:
+    """The line where a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])

@@ -1,0 +1,78 @@
+"""impl.functions and comm: chunks on the CPU and of it, and where warnings point."""
+
+import inspect
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from impl import comm, functions, gather, scatter
+from impl._devices import current_stream, side_stream
+from spec_tests.harness.streams import streams_of
+
+
+@pytest.mark.parametrize("places", [("cpu", "cpu"), ("cpu", 0), (0, "cpu")], ids=str)
+def test_chunks_on_the_cpu_have_gradients(topology, places):
+    device = topology.device(0)
+    x = torch.arange(4.0, device=device, requires_grad=True)
+    devices = [device if place == 0 else place for place in places]
+    chunks = functions.Scatter.apply(devices, None, 0, x)
+    assert [chunk.device.type for chunk in chunks] == [torch.device(each).type for each in devices]
+    (slope,) = torch.autograd.grad(chunks, x, [chunk.detach() for chunk in chunks])
+    assert (slope.device, slope.tolist()) == (device, x.tolist())
+
+
+def test_chunks_of_a_cpu_tensor_are_copied_beside_the_current_stream(topology):
+    devices = topology.take(2)
+    used = streams_of(lambda: functions.Scatter.apply(devices, None, 0, torch.ones(4)))
+    assert used == [side_stream(device) for device in devices]
+    assert used != [current_stream(device) for device in devices]
+
+
+def test_chunks_of_other_tensors_are_copied_on_the_current_stream(topology):
+    topology.require(distinct=2)
+    first, second = list(dict.fromkeys(topology.devices))[:2]
+    x = torch.ones(4, device=first)
+    used = streams_of(lambda: functions.Scatter.apply([second], None, 0, x))
+    assert used == [current_stream(second)]
+
+
+def test_a_warning_of_comm_points_at_its_caller(topology):
+    x = torch.ones(1, device=topology.device(0))
+    with pytest.warns(FutureWarning, match="-1") as caught:
+        comm.gather([x], 0, -1)
+    here = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+
+
+def test_warnings_of_a_function_point_at_what_applied_it(topology):
+    x = torch.tensor(1.0, device=topology.device(0))
+    with pytest.warns() as caught:
+        functions.Gather.apply(-1, 0, x)
+    assert {warning.category for warning in caught} == {UserWarning, FutureWarning}
+    assert {warning.filename for warning in caught} == {torch.autograd.function.__file__}
+
+
+@pytest.mark.parametrize("where", ["accelerator", "cpu"])
+def test_chunks_of_one_tensor_have_one_node(topology, where):
+    device = topology.device(0) if where == "accelerator" else torch.device("cpu")
+    x = torch.ones(4, device=device, requires_grad=True)
+    chunks = scatter(x, topology.take(2))
+    assert len({chunk.grad_fn for chunk in chunks}) == 1
+
+
+def test_chunks_without_gradients_have_none(topology):
+    x = torch.ones(4, device=topology.device(0), requires_grad=True)
+    with torch.no_grad():
+        assert [chunk.grad_fn for chunk in scatter(x, topology.take(2))] == [None, None]
+
+
+# PyTorch scripts its own forward derivatives when the first one is asked for.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_tangents_pass_where_no_gradient_is_to_flow(topology):
+    with forward_ad.dual_level():
+        x = torch.ones(4, device=topology.device(0))
+        chunks = scatter(forward_ad.make_dual(x, 2 * x), topology.take(2))
+        whole = gather(chunks, topology.device(0))
+        tangents = [forward_ad.unpack_dual(each).tangent.tolist() for each in (*chunks, whole)]
+    assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]

@@ -1,0 +1,48 @@
+"""The boundaries of impl: what it may import and touch, and how long its files may be."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness.source import dotted_names, imported_modules
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPL = sorted((ROOT / "impl").rglob("*.py"))
+#: The reference and the entry points below it: impl is written without them.
+FORBIDDEN = ("torch.nn.parallel", "torch.cuda.comm", "torch.cuda.nccl", "torch.nn.DataParallel")
+PRIVATE = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_gather")
+PRIVATE = (*PRIVATE, "_scatter_out", "_gather_out", "_nccl_reduce")
+WITHOUT_THE_REFERENCE = """
+import sys, torch
+hidden = [name for name in sys.modules if name.startswith("torch.nn.parallel")]
+sys.modules.update(dict.fromkeys(hidden))
+import impl
+assert impl.DataParallel and impl.comm
+"""
+name_of = "{0.name}".format
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_impl_never_touches_the_reference(path):
+    used = [*imported_modules(path), *dotted_names(path)]
+    assert not [name for name in used if name.startswith(FORBIDDEN)]
+    assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_impl_imports_torch_the_standard_library_and_itself_only(path):
+    allowed = {"torch", *sys.stdlib_module_names}
+    names = imported_modules(path)
+    assert not [n for n in names if not n.startswith(".") and n.split(".")[0] not in allowed]
+
+
+def test_impl_works_where_the_reference_cannot_be_imported():
+    # torch itself loads torch.nn.parallel; impl must work when it is not there to be found.
+    subprocess.run([sys.executable, "-c", WITHOUT_THE_REFERENCE], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_files_are_short_enough_to_read(path):
+    assert len(path.read_text().splitlines()) <= 400

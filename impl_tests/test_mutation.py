@@ -1,0 +1,107 @@
+"""The automatic changes to impl: which there are, which tests try them, which are excused."""
+
+import pytest
+
+pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
+
+from impl_tests.mutants import IMPL
+from impl_tests.mutation import changes, equivalent
+from impl_tests.mutation.lines import Lines
+
+MARKERS = changes.changes(("_markers.py",))
+THAWED = "_markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
+RECORD = """
+[[equivalent]]
+file = "_markers.py"
+place = "Whole"
+before = "@dataclass(frozen=True, slots=True, eq=False)"
+after = "{}"
+reason = "for this test"
+"""
+
+
+def line_of(file, text):
+    return (IMPL / file).read_text().splitlines().index(text) + 1
+
+
+def record(**lines):
+    return {"seconds": 1, "lines": lines and {"_chunks.py": lines["at"]}, "failed": False}
+
+
+def test_a_change_names_its_place():
+    assert THAWED in MARKERS
+    assert THAWED.replace("Whole", "SplitAlong") in MARKERS
+
+
+def test_a_changed_file_is_python_and_no_longer_as_it_was():
+    original = (IMPL / "_markers.py").read_text()
+    for change in MARKERS.values():
+        compile(change.text, change.file, "exec")
+        assert change.text != original
+
+
+def test_only_the_changed_file_differs(tmp_path):
+    MARKERS[THAWED].write(tmp_path)
+    written = {path.name: path.read_text() for path in (tmp_path / "impl").glob("*.py")}
+    differ = {name for name, text in written.items() if text != (IMPL / name).read_text()}
+    assert (differ, len(written)) == ({"_markers.py"}, len(list(IMPL.glob("*.py"))))
+
+
+def test_star_and_slash_of_a_signature_are_left_alone():
+    assert not [name for name in changes.changes(("_checks.py",)) if "/," in name]
+
+
+def test_an_excused_change_is_found():
+    assert list(equivalent.load(MARKERS, RECORD.format(""))) == [THAWED]
+
+
+@pytest.mark.parametrize(
+    "text", [RECORD.format("x"), RECORD.format("") * 2], ids=["no such change", "twice"]
+)
+def test_a_stale_record_is_refused(text):
+    with pytest.raises(ValueError, match="Whole"):
+        equivalent.load(MARKERS, text)
+
+
+def test_every_record_gives_a_reason():
+    reasons = equivalent.load(changes.changes())
+    assert all(len(reason.split()) > 3 for reason in reasons.values())
+
+
+def test_a_line_is_tried_by_the_tests_that_execute_it():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"here": record(at=[line]), "near": record(at=[line + 1])})
+    assert lines.tests("_chunks.py", line) == {"here"}
+
+
+def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
+    near = Lines({"near": record(at=[line + 1]), "far": record(at=[1])})
+    assert lines.tests("_chunks.py", line) == {"far"}
+    assert near.tests("_chunks.py", line) == {"near"}
+
+
+def test_tests_that_are_not_seen_to_execute_anything_try_every_line():
+    line = line_of("_chunks.py", "    if extent == 0:")
+    lines = Lines({"here": record(at=[line]), "far": record(at=[1]), "unseen": record()})
+    assert lines.tests("_chunks.py", line) == {"here", "unseen"}
+
+
+def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():
+    lines = Lines({"a": record(at=[1]), "b": record()})
+    assert lines.tests("_markers.py", line_of("_markers.py", "class Whole(Generic[T]):")) == {
+        "a",
+        "b",
+    }
+
+
+def test_a_decorator_is_tried_by_the_tests_of_what_it_decorates():
+    line = line_of("_collector.py", "@contextmanager")
+    inside = {**record(), "lines": {"_collector.py": [line + 10]}}
+    assert Lines({"it": inside, "far": record(at=[1])}).tests("_collector.py", line) == {"it"}
+
+
+def test_a_test_that_fails_under_coverage_is_left_out():
+    lines = Lines({"bad": {**record(at=[1]), "failed": True}})
+    assert (lines.left_out, lines.seconds) == ({"bad"}, {})

@@ -1,0 +1,1 @@
+"""What the chapters share: targets, devices, calls compared, verdicts, registers."""

@@ -1,0 +1,88 @@
+"""What the suite, the tests of impl and the benchmarks share in pytest: devices and profiles."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, settings
+
+from spec_tests import reference as reference_package
+from spec_tests.harness import machine
+from spec_tests.harness.options import add_device_options
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology, make_topology, not_run
+
+_TOPOLOGY = pytest.StashKey[Topology]()
+
+# One failure a property: with two, Hypothesis raises a group that hides both from the summary.
+_COMMON = settings(
+    deadline=None,
+    report_multiple_bugs=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile(
+    "quick", _COMMON, max_examples=25, derandomize=bool(os.environ.get("CI"))
+)
+settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
+settings.register_profile("fuzz", _COMMON, max_examples=5000)
+# A mutant need only be caught: its counterexample is not shrunk.
+_CATCH = (Phase.explicit, Phase.generate)
+settings.register_profile("mutants", _COMMON, max_examples=50, derandomize=True, phases=_CATCH)
+settings.register_profile("mutation", _COMMON, max_examples=20, derandomize=True, phases=_CATCH)
+settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that say where to run."""
+    add_device_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pass what PyTorch warns of wherever its own data parallelism runs."""
+    for ignored in reference_package.IGNORED_WARNINGS:
+        config.addinivalue_line("filterwarnings", ignored)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the devices and the version of PyTorch."""
+    topology = topology_of(config)
+    return [
+        f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
+        f"torch: {torch.__version__}",
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Enable the accelerator before the first backward of all, of whichever test."""
+    topology_of(session.config)
+
+
+def topology_of(config: pytest.Config) -> Topology:
+    """The devices of the run; the first call makes them."""
+    if _TOPOLOGY not in config.stash:
+        options = config.getoption("--accelerator"), config.getoption("--device-ids")
+        config.stash[_TOPOLOGY] = make_topology(*options)
+    return config.stash[_TOPOLOGY]
+
+
+@pytest.fixture(scope="session")
+def topology(request: pytest.FixtureRequest) -> Topology:
+    """The devices of the run, once they have proved to copy what they are given."""
+    found = topology_of(request.config)
+    machine.require_copies(found.devices)
+    return found
+
+
+@pytest.fixture(scope="session")
+def sim(topology: Topology) -> None:
+    """The simulated accelerator, which a run on another one cannot test."""
+    if topology.accelerator != "sim":
+        not_run("tests the simulated accelerator")
+
+
+@pytest.fixture(scope="session")
+def reference(topology: Topology) -> Target:
+    """torch.nn.parallel itself, runnable on the topology's devices."""
+    return Target("torch.nn.parallel")

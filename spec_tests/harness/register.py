@@ -1,0 +1,131 @@
+"""Known differences of a target, one record each, strict in both directions.
+
+A record turns the failure of the tests that it names into the verdict *known*; a test that passes
+all the same fails the run, so that a repair is noticed and the record removed.
+
+``python -m spec_tests.harness.register`` prints torch.nn.parallel's as the README's table.
+"""
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "divergences"
+KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """One known difference.
+
+    Args:
+        id: Its name, such as ``SG-1``.
+        kind: ``fix`` (the target is wrong), ``extends`` (it refuses what the specification
+            serves), ``defined`` (undefined there), ``target-bug``, ``suite-bug``.
+        clause: The clause that the target does not keep.
+        tests: Node ids below ``spec_tests/``, without parameters, that fail because of it.
+        specified: What the clause asks for.
+        observed: What the target does.
+        threads: Public threads.
+        versions: Versions of the target that it was seen on.
+        review_by: When to look again, ISO date.
+    """
+
+    id: str
+    kind: str
+    clause: str
+    tests: tuple[str, ...]
+    specified: str
+    observed: str
+    threads: tuple[str, ...]
+    versions: str
+    review_by: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise pytest.UsageError(f"divergence {self.id}: kind {self.kind!r} is none of {KINDS}")
+
+
+def load(path: Path) -> list[Divergence]:
+    """The records of a register; its schema is the fields of `Divergence`.
+
+    Raises:
+        pytest.UsageError: a record lacks a field or has one too many; it is named.
+    """
+    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("divergence", [])
+    return [_record(table, path) for table in tables]
+
+
+def _record(table: dict[str, Any], path: Path) -> Divergence:
+    try:
+        changed: dict[str, Any] = {
+            key: tuple(table[key]) for key in ("tests", "threads") if key in table
+        }
+        if "review_by" in table:
+            changed["review_by"] = str(table["review_by"])
+        return Divergence(**{**table, **changed})
+    except TypeError as error:
+        name = table.get("id", "without an id")
+        raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
+
+
+def for_target(name: str, option: str | None) -> list[Divergence]:
+    """The records of ``--divergences FILE``, else of the register that the suite keeps."""
+    path = Path(option) if option else FOLDER / f"{name}.toml"
+    if not path.exists():
+        if option:
+            raise pytest.UsageError(f"--divergences {option}: no such file")
+        return []
+    return load(path)
+
+
+def mark(items: Iterable[pytest.Item], records: list[Divergence], *, whole: bool) -> None:
+    """Mark the tests that ``records`` name; with ``whole``, refuse a record that names none.
+
+    Args:
+        items: The collected tests.
+        records: The register.
+        whole: Whether the whole suite was collected: only then is an unknown name an error.
+    """
+    unused = {(record.id, test) for record in records for test in record.tests}
+    for item in items:
+        for record in records:
+            for test in record.tests:
+                if _names(test, item.nodeid):
+                    unused.discard((record.id, test))
+                    item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
+    if whole and unused:
+        record_id, test = min(unused)
+        raise pytest.UsageError(f"divergence {record_id} names no collected test: {test}")
+
+
+def _names(test: str, nodeid: str) -> bool:
+    plain = nodeid.removeprefix("spec_tests/")
+    return plain == test or plain.split("[", 1)[0] == test
+
+
+def as_markdown(records: Iterable[Divergence]) -> str:
+    """The README's table: what torch.nn.parallel does, and what impl does in its place."""
+    lines = ["| id | kind | torch.nn.parallel | impl | threads |", "|---|---|---|---|---|"]
+    for each in records:
+        threads = ", ".join(f"[{_short(thread)}]({thread})" for thread in each.threads) or "none"
+        row = (each.id, each.kind, _cell(each.observed), _cell(each.specified), threads)
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _short(thread: str) -> str:
+    owner, repository, _, number = thread.rstrip("/").split("/")[-4:]
+    return number if owner == "pytorch" else f"{owner}/{repository} {number}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(as_markdown(load(FOLDER / "torch.nn.parallel.toml")))

@@ -1,0 +1,46 @@
+"""What a Python file imports and names, read without running it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["dotted_names", "function_lengths", "imported_modules"]
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """The modules that a file imports anywhere, relative ones with their leading dots.
+
+    Of ``from package import name`` both ``package`` and ``package.name`` are given, since the
+    name may be a module.
+    """
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            yield package
+            yield from (f"{package}.{alias.name}" for alias in node.names)
+
+
+def dotted_names(path: Path) -> Iterator[str]:
+    """The expressions with a dot, such as ``torch.nn.parallel``."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node)
+
+
+def function_lengths(path: Path) -> list[tuple[str, int]]:
+    """Every function's name and the lines of its body, its docstring left out."""
+    nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, _FUNCTIONS)]
+    return [(node.name, _length(node)) for node in nodes]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = function.body[ast.get_docstring(function) is not None :]
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0

@@ -1,0 +1,109 @@
+"""Script modules: scripted, traced, and below or above plain Python modules."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from spec_tests.harness.target import Target
+from spec_tests.harness.topology import Topology
+from spec_tests.strategies.modules import ModuleSpec, module_specs
+from spec_tests.strategies.replicate import ReplicateCall, slot_lists
+from spec_tests.strategies.tensors import TensorSpec
+
+#: Layers that can be scripted.
+SCRIPTABLE = ("linear", "tanh", "linear_without_bias", "layer_norm", "batch_norm")
+
+
+def _scripted(network: nn.Module, rows: Tensor) -> nn.Module:
+    return torch.jit.script(network)
+
+
+def _traced(network: nn.Module, rows: Tensor) -> nn.Module:
+    traced: nn.Module = torch.jit.trace(network, rows)  # type: ignore[no-untyped-call]
+    return traced
+
+
+def _below_python(network: nn.Module, rows: Tensor) -> nn.Module:
+    inside = torch.jit.script(network)
+    return nn.Sequential(nn.Linear(rows.size(1), rows.size(1)).to(rows), inside, nn.Tanh(), inside)
+
+
+HOW: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
+    "scripted": _scripted,
+    "traced": _traced,
+    "below_python": _below_python,
+}
+
+
+@dataclass(frozen=True)
+class Script:
+    """A network made a script module in one of several ways."""
+
+    network: ModuleSpec
+    how: str
+
+    def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
+        """The script module, on the device of ``slot``; None is the CPU."""
+        rows = self.rows(3, slot=slot).build(topology)
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # TorchScript is deprecated; callers still have it.
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(0)
+            return HOW[self.how](self.network.build(topology, slot), rows)
+
+    def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
+        """An input of ``count`` rows."""
+        return self.network.rows(count, requires_grad=requires_grad, slot=slot)
+
+    def __repr__(self) -> str:
+        return f"{self.how}({self.network!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class ScriptCall(ReplicateCall):
+    """``replicate`` of a script module: the replicas' tensors and what they compute."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """The tensors by name and the outputs; a script module has no dictionaries to look at."""
+        module, rows = inputs["module"], inputs["rows"]
+        replicas = target.replicate.replicate(module, inputs["devices"], self.detach)
+        outputs = [replica(each) for replica, each in zip(replicas, rows, strict=True)]
+        modes = [replica.training for replica in replicas]
+        return {
+            "modes": modes,
+            "tensors": [_tensors(replica, module) for replica in replicas],
+            "outputs": outputs,
+        }
+
+
+def _tensors(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
+    found = {}
+    for name in [*dict(source.named_parameters()), *dict(source.named_buffers())]:
+        value: Any = replica
+        for part in name.split("."):
+            value = getattr(value, part)
+        found[name] = value
+    return found
+
+
+@st.composite
+def script_calls(draw: st.DrawFn, *how: str) -> ScriptCall:
+    """``replicate`` of a script module made in one of the ways ``how``. Shrinks to the first."""
+    network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_parts=2))
+    script = Script(network, draw(st.sampled_from(how)))
+    return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))
+
+
+class Unfinished(torch.jit.ScriptModule):
+    """A script module that calls ``use`` on itself while its child is still a Python module."""
+
+    def __init__(self, use: Callable[["Unfinished"], object]) -> None:
+        super().__init__()
+        self.child = nn.Linear(2, 2)
+        self.used = None
+        use(self)
