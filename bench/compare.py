@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 FLOORS = Path(__file__).with_name("floors.toml")
-FLOOR_LIBRARY = "module"
+#: The library whose time is taken off both sides.
+MODULE = "module"
+LEGEND = (
+    "A ratio is the reference's time over impl's, medians of one run: 2 means half the time. "
+    "Where the plain module was timed beside them, its time is taken off both sides first, so "
+    "that the overhead is compared. The quartiles are those that favour the reference and those "
+    "that favour impl. `(bytes)` is peak memory, not time."
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def ratios(run: dict[str, Any], floors: dict[str, float]) -> Iterator[Ratio]:
 
 def _of_times(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
     stats = {name: member["stats"] for name, member in members.items()}
-    base = stats[FLOOR_LIBRARY]["median"] if FLOOR_LIBRARY in stats else 0.0
+    base = stats[MODULE]["median"] if MODULE in stats else 0.0
 
     def ratio(reference: str, impl: str) -> float:
         own = stats["impl"][impl] - base

@@ -1,12 +1,13 @@
-"""Publish one run as a folder of ``reports/``: environment, data, summary.
+"""Publish a run, or several of one kind, as a folder of ``reports/``: environment, data, summary.
 
-``python -m reports.publish FILE`` takes what a run wrote: pytest-benchmark's JSON
-(``--benchmark-json``) or the suite's verdicts (``--verdicts``).
+``python -m reports.publish FILE [FILE ...]`` takes what runs wrote: pytest-benchmark's JSON
+(``--benchmark-json``), or the suite's verdicts (``--verdicts``).
 """
 
 import argparse
 import datetime
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -15,38 +16,84 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from cpuinfo import get_cpu_info  # what pytest-benchmark names the processor by
 
 from bench import compare
+from reports import benchmarks
 from spec_tests.harness import verdicts
+
+__all__ = ["publish"]
 
 HERE = Path(__file__).parent
 
 
-def publish(source: Path, target: str, hardware: str, *, folder: Path = HERE) -> Path:
+def publish(sources: Sequence[Path], target: str, hardware: str, *, folder: Path = HERE) -> Path:
     """Write ``<date>_<target>_<hardware>`` below ``folder`` and return it.
 
+    Benchmarks end in ``_bench``. The second report of a day and kind ends in ``_2``, and so on:
+    a report is never written over.
+
     Args:
-        source: JSON of pytest-benchmark, or JSON lines of verdicts.
-        target: The package that the run was about.
+        sources: JSON files of pytest-benchmark, or one file of verdicts in JSON lines.
+        target: The package that the runs were about.
         hardware: A word for the machine, such as ``sim`` or ``h200``.
         folder: Where reports lie.
 
     Raises:
-        FileExistsError: the report exists; reports are immutable.
+        ValueError: A file is of neither kind, or the files do not belong together.
     """
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    home = folder / f"{today}_{target}_{hardware}"
-    if source.suffix == ".json":
-        home, name = home.with_name(f"{home.name}_bench"), "benchmark.json"
-    else:
-        name = "verdicts.jsonl"
-    home.mkdir(parents=True)
-    shutil.copyfile(source, home / name)
-    summary = _of_benchmarks(source) if name == "benchmark.json" else _of_verdicts(source)
-    (home / "summary.md").write_text(f"# {home.name}\n\n{summary}\n")
-    about = {**environment(), "target": target, "hardware": hardware, "complete": True}
+    kinds = {source.suffix for source in sources}
+    if kinds not in ({".json"}, {".jsonl"}) or (kinds == {".jsonl"} and len(sources) > 1):
+        raise ValueError("expected files of benchmarks (*.json), or one of verdicts (*.jsonl)")
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    name = f"{date}_{target}_{hardware}" + ("_bench" if kinds == {".json"} else "")
+    write = _write_benchmarks if kinds == {".json"} else _write_verdicts
+    home = _new_folder(folder / name)
+    about = write(sources, home)
+    about = {**environment(), **about, "target": target, "hardware": hardware, "complete": True}
     (home / "environment.json").write_text(json.dumps(about, indent=2) + "\n")
     return home
+
+
+def _new_folder(wanted: Path) -> Path:
+    home, count = wanted, 1
+    while home.exists():
+        count += 1
+        home = wanted.with_name(f"{wanted.name}_{count}")
+    home.mkdir(parents=True)
+    return home
+
+
+def _write_benchmarks(sources: Sequence[Path], home: Path) -> dict[str, object]:
+    try:
+        data = benchmarks.read(sources)
+    except ValueError:
+        home.rmdir()
+        raise
+    floors = tomllib.loads(compare.FLOORS.read_text())["floors"]
+    (home / "benchmark.json").write_text(json.dumps(data, indent=1) + "\n")
+    (home / "summary.md").write_text(f"# {home.name}\n\n{benchmarks.summary(data, floors)}\n")
+    machine = data["machine"]
+    return {
+        "runs": len(sources),
+        "date": data["runs"][-1]["datetime"],
+        "commit": data["runs"][-1]["commit"],
+        "processor": machine["cpu"],
+        "cores": machine["cores"],
+        "torch": machine["torch"],
+        "python": machine["python_version"],
+    }
+
+
+def _write_verdicts(sources: Sequence[Path], home: Path) -> dict[str, object]:
+    (source,) = sources
+    shutil.copyfile(source, home / "verdicts.jsonl")
+    tests = [json.loads(line) for line in source.read_text().splitlines()]
+    table = "\n".join(["```text", *verdicts.table(verdicts.by_clause(tests)), "```"])
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    made = f"{_processor()}, {os.cpu_count()} cores; {versions}."
+    (home / "summary.md").write_text(f"# {home.name}\n\n{made}\n\n{table}\n")
+    return {"tests": len(tests)}
 
 
 def environment() -> dict[str, object]:
@@ -56,10 +103,16 @@ def environment() -> dict[str, object]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
         "system": platform.system(),
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
     }
+
+
+def _processor() -> str:
+    return str(get_cpu_info().get("brand_raw", platform.processor()))
 
 
 def _git(*arguments: str) -> str:
@@ -69,37 +122,18 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _of_benchmarks(source: Path) -> str:
-    run = json.loads(source.read_text())
-    floors = tomllib.loads(compare.FLOORS.read_text())["floors"]
-    rows = [
-        f"| {each.group} | {each.value:.2f} | {each.low:.2f} to {each.high:.2f} "
-        f"| {'-' if each.floor is None else each.floor} | {'ok' if each.passes else 'below'} |"
-        for each in compare.ratios(run, floors)
-    ]
-    head = ["| reference / impl | median | quartiles | floor | |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *rows])
-
-
-def _of_verdicts(source: Path) -> str:
-    tests = [json.loads(line) for line in source.read_text().splitlines()]
-    return _block(verdicts.table(verdicts.by_clause(tests)))
-
-
-def _block(lines: Sequence[str]) -> str:
-    return "\n".join(["```text", *lines, "```"])
-
-
 def main() -> None:
-    """Publish the run that FILE holds."""
+    """Publish the runs that the files hold."""
     parser = argparse.ArgumentParser(prog="python -m reports.publish", description=main.__doc__)
-    parser.add_argument("file", type=Path, help="what the run wrote: *.json or *.jsonl")
-    parser.add_argument("--target", default="impl", help="the package it was about")
+    parser.add_argument(
+        "files", type=Path, nargs="+", help="what runs wrote: *.json, or a *.jsonl"
+    )
+    parser.add_argument("--target", default="impl", help="the package they were about")
     parser.add_argument("--hardware", default="sim", help="a word for the machine: sim, h200")
     options = parser.parse_args()
     try:
-        print(publish(options.file, options.target, options.hardware))
-    except OSError as error:
+        print(publish(options.files, options.target, options.hardware))
+    except (OSError, ValueError) as error:
         parser.error(str(error))
 
 

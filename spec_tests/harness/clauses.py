@@ -1,9 +1,8 @@
 """The specification as data: every checkable statement, by name.
 
-``python -m spec_tests.harness.clauses`` prints it by chapter; ``--markdown`` prints the page.
+``python -m spec_tests.harness.clauses`` prints it by chapter.
 """
 
-import argparse
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
         "# The specification of torch.nn.parallel",
         "",
         f"{len(clauses)} clauses, generated from `clauses.toml` by "
-        "`python -m spec_tests.harness.clauses --markdown`. *Observed* is seen on the reference, "
+        "`python -m spec_tests.harness.pages --write`. *Observed* is seen on the reference, "
         "*documented* stands in its documentation, a *law* is a relation that must hold.",
     ]
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
@@ -104,15 +103,5 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> None:
-    """Print the specification."""
-    parser = argparse.ArgumentParser(
-        prog="python -m spec_tests.harness.clauses", description=main.__doc__
-    )
-    parser.add_argument("--markdown", action="store_true", help="print SPECIFICATION.md")
-    shape = as_markdown if parser.parse_args().markdown else as_text
-    print(shape(load()), end="" if shape is as_markdown else "\n")
-
-
 if __name__ == "__main__":
-    main()
+    print(as_text(load()))

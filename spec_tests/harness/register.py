@@ -2,12 +2,10 @@
 
 A record turns the failure of the tests that it names into the verdict *known*; a test that passes
 all the same fails the run, so that a repair is noticed and the record removed.
-
-``python -m spec_tests.harness.register`` prints torch.nn.parallel's as the README's table.
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +54,17 @@ def load(path: Path) -> list[Divergence]:
     Raises:
         pytest.UsageError: a record lacks a field or has one too many; it is named.
     """
-    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("divergence", [])
-    return [_record(table, path) for table in tables]
+    return [_record(table, path) for table in _read(path).get("divergence", [])]
+
+
+def titles(path: Path) -> Mapping[str, str]:
+    """What each divergence of a register is about, by its id; a register may have none."""
+    found: dict[str, str] = _read(path).get("titles", {})
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _record(table: dict[str, Any], path: Path) -> Divergence:
@@ -106,26 +113,3 @@ def mark(items: Iterable[pytest.Item], records: list[Divergence], *, whole: bool
 def _names(test: str, nodeid: str) -> bool:
     plain = nodeid.removeprefix("spec_tests/")
     return plain == test or plain.split("[", 1)[0] == test
-
-
-def as_markdown(records: Iterable[Divergence]) -> str:
-    """The README's table: what torch.nn.parallel does, and what impl does in its place."""
-    lines = ["| id | kind | torch.nn.parallel | impl | threads |", "|---|---|---|---|---|"]
-    for each in records:
-        threads = ", ".join(f"[{_short(thread)}]({thread})" for thread in each.threads) or "none"
-        row = (each.id, each.kind, _cell(each.observed), _cell(each.specified), threads)
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines)
-
-
-def _short(thread: str) -> str:
-    owner, repository, _, number = thread.rstrip("/").split("/")[-4:]
-    return number if owner == "pytorch" else f"{owner}/{repository} {number}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    print(as_markdown(load(FOLDER / "torch.nn.parallel.toml")))
