@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 from torch.autograd.function import Function
+from torch.autograd.grad_mode import _force_original_view_tracking
 
 from ._buckets import REPLICA_BUFFER_SIZE, buckets, sorted_by_place
 from ._sums import add_buckets
@@ -49,7 +50,9 @@ def copies(
         memory with it, though those of one list may share one storage.
 
         Backward adds the gradients on the source's device, that of its own device first, then
-        in the order of ``devices``; a tensor of which no copy was used gets no gradient.
+        in the order of ``devices``; a tensor of which no copy was used gets no gradient. Once
+        memory is changed in place, the gradient of what shares it goes straight to the source,
+        where autograd adds it to the sum of the others.
     """
     return _by_bucket(
         _attached_rows, tensors, devices, buckets(tensors, buffer_size, by_grad=True)
@@ -115,18 +118,31 @@ def _node_rows(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, is_at_home: bool
 ) -> _Rows:
     """Give the views of ``bucket``, if wanted, then its copies on ``others``, all of one node."""
-    outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # in torch
-    rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
-    if is_at_home:
-        for view in rows[0]:
-            # Autograd takes them for views made by one function out of several tensors, of which
-            # a later in-place change, even under no_grad, is an error (pytorch/pytorch#37246).
-            # Each is a plain view of one tensor.
-            torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
+    # Of a view whose memory has changed, even under `no_grad`, autograd makes the node anew. It
+    # is to repeat the view, which any gradient passes, not to make it by strides, which a sparse
+    # one does not.
+    with _force_original_view_tracking(True):
+        outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # in torch
+        rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
+        if is_at_home:
+            rows[0] = list(map(_lone_view, rows[0]))
     # Of the nodes that are ready autograd takes the youngest. This one, older than all that use
     # it, would wait for the end of the first replica's backward with all gradients in hand.
     outputs[-1].grad_fn._set_sequence_nr(_YOUNGEST)
     return rows
+
+
+def _lone_view(output: Tensor) -> Tensor:
+    """View an output that is a view itself, by a node of its own.
+
+    The node can then be made anew (see above), straight at the base. For an output of a function
+    of several tensors autograd refuses to (pytorch/pytorch#37246), and for any but the first it
+    cannot.
+    """
+    view = output[...]
+    torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
+    view.grad_fn._set_sequence_nr(_YOUNGEST)  # type: ignore[union-attr] # it has a node
+    return view
 
 
 class CopiedBucket(Function):
@@ -144,7 +160,8 @@ class CopiedBucket(Function):
         ctx.set_materialize_grads(False)
         ctx.device = bucket[0].device
         ctx.bucket = range(len(bucket))
-        return tuple(chain(bucket if is_at_home else (), *copy_bucket(bucket, others)))
+        views = [tensor[...] for tensor in bucket] if is_at_home else []
+        return tuple(chain(views, *copy_bucket(bucket, others)))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -60,7 +60,7 @@ def replicate(
 
     Note:
         What a replica's forward writes is lost with the replica, except in-place changes of
-        the first replica's buffers.
+        the first replica's buffers and, under ``no_grad``, parameters.
     """
     tree = walk(network)
     _check_script_modules(tree)

@@ -1,0 +1,116 @@
+"""Where the reference refuses parameters that were changed in place under no_grad: FN-2."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from spec_tests.divergences.rescaled import (
+    KINDS,
+    OPTIMIZED,
+    Looking,
+    Product,
+    compared,
+    halved,
+    penalty,
+    rescaling,
+    stepped,
+)
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+
+#: Two devices; and four of which one is named twice, the first of them not the first of all.
+SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
+REFUSED = "is a view and its base or another view of its base has been modified inplace"
+
+
+@SLOTS
+@pytest.mark.parametrize("kind", KINDS)
+@clause("divergences.FN-2.every-parameter")
+def test_every_parameter_of_a_module_may_be_changed_in_its_forward(target, topology, kind, slots):
+    for found, expected in halved(target, topology, kind, slots):
+        checks.same(found, expected, kind, tolerance=checks.LAYER)
+
+
+@SLOTS
+@clause("divergences.FN-2.every-parameter")
+def test_a_module_may_rescale_its_layers_to_evaluate(target, topology, slots):
+    found, expected = compared(target, topology, rescaling, slots)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@SLOTS
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("place", range(3))
+@clause("divergences.FN-2.embeddings")
+def test_an_embedding_anywhere_renormalises_its_rows(target, topology, place, sparse, slots):
+    make = partial(Looking, place, sparse=sparse)
+    found, expected = compared(target, topology, make, slots)
+    checks.same(found, expected, place, tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("slots", [(0,), (0, 1), (2, 0, 1, 2)], ids="slots={}".format)
+@pytest.mark.parametrize("kind", OPTIMIZED)
+@clause("divergences.FN-2.steps-in-between")
+def test_replica_zero_computes_with_the_parameters_of_a_later_step(target, topology, kind, slots):
+    found, expected = stepped(target, topology, kind, slots)
+    checks.same(found, expected, kind, tolerance=checks.LAYER)
+
+
+@SLOTS
+@clause("divergences.FN-2.second-derivatives")
+def test_a_penalty_on_changed_parameters_has_gradients(target, topology, slots):
+    found, expected = compared(target, topology, rescaling, slots, function=penalty)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+def _changed_after_use(model, module, place):
+    given = torch.ones(8, 4, device=module.factors[0].device, requires_grad=True)
+    result = model(given)
+    with torch.no_grad():
+        module.factors[place].mul_(0.5)
+    with pytest.raises(RuntimeError) as caught:
+        result.sum().backward()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4], ids="devices={}".format)
+@pytest.mark.parametrize("place", range(3))
+@clause("divergences.FN-2.changed-after-use")
+def test_backward_names_the_version_of_what_has_changed(target, topology, place, slots):
+    module = Product().to(topology.device(0))
+    spread = target.data_parallel.DataParallel(module, topology.take(slots))
+    errors = [_changed_after_use(model, module, place) for model in (module, spread)]
+    assert ["has been modified by an inplace operation" in each for each in errors] == [True] * 2
+
+
+@clause("divergences.FN-2.changed-after-use")
+def test_reference_names_a_view_of_what_has_changed(reference, topology):
+    module = Product().to(topology.device(0))
+    spread = reference.data_parallel.DataParallel(module, topology.take(2))
+    assert REFUSED in _changed_after_use(spread, module, 1)
+
+
+@clause("divergences.FN-2.every-parameter")
+def test_reference_refuses_a_module_that_rescales_its_layers(reference, topology):
+    with pytest.raises(RuntimeError, match=REFUSED):
+        compared(reference, topology, rescaling, (0, 1))
+
+
+@pytest.mark.parametrize("place", range(3))
+@clause("divergences.FN-2.embeddings")
+def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, topology, place):
+    with pytest.raises(RuntimeError, match=REFUSED):
+        compared(reference, topology, partial(Looking, place, sparse=False), (0, 1))
+
+
+@clause("divergences.FN-2.steps-in-between")
+def test_reference_refuses_the_parameters_of_a_later_step(reference, topology):
+    with pytest.raises(RuntimeError, match=REFUSED):
+        stepped(reference, topology, "linear", (0, 1))
+
+
+@clause("divergences.FN-2.second-derivatives")
+def test_reference_refuses_a_penalty_on_changed_parameters(reference, topology):
+    with pytest.raises(RuntimeError, match=REFUSED):
+        compared(reference, topology, rescaling, (0, 1), function=penalty)
