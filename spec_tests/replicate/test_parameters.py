@@ -1,5 +1,6 @@
 """replicate: the copies of parameters."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,20 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 @given(call=zoo_calls("large"))
 def test_parameters_larger_than_a_transfer_arrive(target, reference, topology, call):
     checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.parameters.refuse-in-place")
+@given(spec=module_specs(), slots=device_slots())
+def test_the_first_replica_refuses_changes_in_place_as_the_module_does(
+    target, topology, spec, slots
+):
+    module = spec.then(Layer("linear"), Layer("linear")).build(topology, slots[0])
+    before = [parameter.tolist() for parameter in module.parameters()]
+    first, *_ = target.replicate.replicate(module, topology.take(slots))
+    for each in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
+        with pytest.raises(RuntimeError):
+            each.mul_(2)
+    checks.same([parameter.tolist() for parameter in module.parameters()], before, spec)
 
 
 @clause("replicate.parameters.versions")
