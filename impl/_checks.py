@@ -102,7 +102,7 @@ def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
 def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
     """Refuse to split over no device, or with other than one size for each of ``count``."""
     if count == 0:
-        raise ValueError("Expected at least one device to scatter to")
+        raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != count:
         raise RuntimeError(
             "Expected devices and chunk_sizes to be of same length, but got len(devices) = "

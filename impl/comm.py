@@ -197,14 +197,14 @@ def scatter(
         already is a view of it; another is a copy that keeps dense strides.
 
     Raises:
-        ValueError: ``devices`` is empty; a device carries no index or is the CPU; ``tensor`` and
-            ``out`` are 0-dim.
+        ValueError: A device carries no index or is the CPU; ``tensor`` and ``out`` are 0-dim.
         TypeError: Neither ``devices`` nor ``out`` is given.
         IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``out`` comes with ``devices`` or ``chunk_sizes``, is empty, off the
-            accelerator or of another shape; ``chunk_sizes`` has not ``k`` entries, has a
-            negative one, or does not sum to ``N``; ``tensor`` is 0-dim; the ordinal of a chunk
-            to copy is negative; a stream is none, or of another device than its chunk.
+        RuntimeError: ``devices`` is empty; ``out`` comes with ``devices`` or ``chunk_sizes``,
+            is empty, off the accelerator or of another shape; ``chunk_sizes`` has not ``k``
+            entries, has a negative one, or does not sum to ``N``; ``tensor`` is 0-dim; the
+            ordinal of a chunk to copy is negative; a stream is none, or of another device than
+            its chunk.
     """
     check_streams(streams)
     if out is not None:

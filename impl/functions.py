@@ -137,10 +137,10 @@ class Scatter(Function):
             stream, which waits for it.
 
         Raises:
-            ValueError: There is no device.
             IndexError: ``input`` has no dimension ``dim``.
-            RuntimeError: ``chunk_sizes`` has not ``k`` entries, has a negative one, or does not
-                sum to ``N``; ``input`` is 0-dim; an ordinal is negative.
+            RuntimeError: There is no device; ``chunk_sizes`` has not ``k`` entries, has a
+                negative one, or does not sum to ``N``; ``input`` is 0-dim; an ordinal is
+                negative.
         """
         devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._devices import DeviceLike, as_device, as_device_or_current, is_cpu
+from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
 from ._thread_state import call_in, thread_states, travels_whole
 from ._workers import start
@@ -53,7 +53,8 @@ def parallel_apply(
             the one argument.
         kwargs_tup: ``k`` mappings of keyword arguments; None for no such arguments.
         devices: ``k`` current devices for the modules. None stands for the device of the
-            module's first tensor among its inputs, then its keyword arguments.
+            module's first tensor among its inputs, then its keyword arguments, and for the
+            caller's current device where there is none.
 
     Returns:
         The ``k`` results, in the order of ``modules``. It returns when all modules have, but
@@ -62,7 +63,6 @@ def parallel_apply(
     Raises:
         AssertionError: The lengths differ.
         IndexError: There are no modules.
-        ValueError: A module has neither a device nor a tensor among its arguments.
         Exception: A module raised one; if several did, that of the first in ``modules``. It
             has the same type where that can be built from a text, else it is a RuntimeError;
             it says which replica failed and where, and the original is its cause. It is
@@ -129,18 +129,14 @@ def _places(
     return [
         as_device_or_current(device)
         if device is not None
-        else _place_of(index, inputs[index], keywords[index])
+        else _place_of(inputs[index], keywords[index])
         for index, device in enumerate(devices or [None] * len(inputs))
     ]
 
 
-def _place_of(index: int, *arguments: Any) -> torch.device:
+def _place_of(*arguments: Any) -> torch.device:
     tensor = get_a_var(arguments)
-    if tensor is None:
-        raise ValueError(
-            f"replica {index} was given no device, and no tensor among its arguments to tell one"
-        )
-    return as_device(tensor.device)
+    return as_device_or_current(None if tensor is None else tensor.device)
 
 
 def _shown(device: torch.device) -> int | str:

@@ -55,9 +55,9 @@ def scatter(
 
     Raises:
         ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
-            entries, has a negative one, or only zeros; a device carries no index; a tensor is
-            given and no device.
+            entries, has a negative one, or only zeros; a device carries no index.
         IndexError: A tensor has no dimension ``dim``.
+        RuntimeError: A tensor is given and no device.
     """
     (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -87,6 +87,7 @@ def scatter_kwargs(
     Raises:
         ValueError: As for :func:`scatter`.
         IndexError: As for :func:`scatter`.
+        RuntimeError: As for :func:`scatter`.
     """
     roots = [(inputs, "args"), (kwargs, "kwargs")]
     given = [root for root in roots if root[0]]
@@ -152,7 +153,7 @@ def _distribute(
     if not (survey.splits or survey.copied):
         return len(devices)
     if not devices:
-        raise ValueError("Expected at least one device to scatter to")
+        raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
     shares = _shares(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)

@@ -14,6 +14,7 @@ LENGTH = (
     "Expected devices and chunk_sizes to be of same length, "
     "but got len(devices) = 2 and len(chunk_sizes) = 1"
 )
+NO_DEVICES = "Expected at least one device to scatter to"
 RANGE = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 NEGATIVE = (
     "split_with_sizes expects split_sizes have only non-negative entries, "
@@ -28,6 +29,15 @@ TOTAL = (
 def _scatter(tensor=None, devices=TWO, **rest):
     tensor = dense((4, 2)) if tensor is None else tensor
     return PublicCall("comm.scatter", {"tensor": tensor, "devices": devices, **rest})
+
+
+@clause("comm.scatter.refuses-no-devices")
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+@pytest.mark.parametrize("sizes", [None, [], [4]], ids="sizes={}".format)
+@pytest.mark.parametrize("dim", [0, 7], ids=["dim-right", "dim-wrong"])
+def test_no_device_is_refused(target, topology, slot, sizes, dim):
+    call = _scatter(dense((4, 2), slot=slot), devices=[], chunk_sizes=sizes, dim=dim)
+    refused(call, target, topology, RuntimeError, NO_DEVICES)
 
 
 @clause("comm.scatter.refuses-other-count")

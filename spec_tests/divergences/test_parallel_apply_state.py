@@ -119,13 +119,6 @@ def test_a_module_without_device_runs_where_its_first_tensor_is(
 
 
 @clause("divergences.PA-7.devices-follow-the-inputs")
-def test_a_module_without_device_and_tensor_is_refused(target, topology):
-    inputs = [torch.ones(1, device=topology.device(0)), "no tensor"]
-    with pytest.raises(ValueError, match="replica 1"):
-        target.parallel_apply.parallel_apply([Place()] * 2, inputs)
-
-
-@clause("divergences.PA-7.devices-follow-the-inputs")
 def test_reference_runs_modules_without_device_on_the_current_one(reference, topology):
     topology.require(distinct=2)
     inputs = [torch.ones(1, device=topology.device(1)), "no tensor"]

@@ -127,6 +127,15 @@ def test_wrong_sizes_and_dimensions_are_refused(target, topology, sizes, dim, er
 
 
 @clause("functions.scatter.refuses-like-comm")
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+@pytest.mark.parametrize("sizes", [None, [4]], ids="sizes={}".format)
+def test_no_device_is_refused(target, topology, slot, sizes):
+    call = _scatter(dense(slot=slot), devices=[], sizes=sizes)
+    text = "Expected at least one device to scatter to"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@clause("functions.scatter.refuses-like-comm")
 def test_a_scalar_is_refused(target, topology):
     text = "chunk expects at least a 1-dimensional tensor"
     refused(_scatter(dense(())), target, topology, RuntimeError, text)

@@ -24,6 +24,20 @@ class Place(nn.Module):
         return torch.accelerator.current_device_index()
 
 
+class LenientPlace(Place):
+    """Tells the current device, whatever it is given."""
+
+    def forward(self, *given):
+        return super().forward()
+
+
+class MissingKey(nn.Module):
+    """Looks for a key that is not there, as in PyTorch's own test of parallel_apply."""
+
+    def forward(self, *given):
+        return {}["wonderful"]
+
+
 class InThread(nn.Module):
     """Says which thread it runs in."""
 
@@ -86,6 +100,32 @@ def test_devices_may_be_spelled_in_any_way(target, reference, topology, devices)
         {"modules": [Place()] * len(devices), "inputs": [()] * len(devices), "devices": devices},
     )
     checks.agree(call, target, reference, topology)
+
+
+@clause("parallel_apply.current-device-by-default")
+@pytest.mark.parametrize("given_devices", [False, True], ids="devices={}".format)
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("slot", range(3), ids="current={}".format)
+def test_a_module_without_device_and_tensor_runs_on_the_current_one(
+    target, reference, topology, slot, count, given_devices
+):
+    devices = [None] * count if given_devices else None
+    inputs = [(), [], "text"][:count]
+    arguments = {"modules": [LenientPlace()] * count, "inputs": inputs, "devices": devices}
+    call = PublicCall("parallel_apply.parallel_apply", arguments)
+    with torch.accelerator.device_index(topology.device(slot).index):
+        checks.agree(call, target, reference, topology)
+        found = call.run(target, call.inputs(topology))
+    assert found == [topology.device(slot).index] * count
+
+
+@clause("parallel_apply.current-device-by-default")
+@pytest.mark.parametrize("slot", range(3), ids="current={}".format)
+def test_an_error_of_a_module_without_inputs_tells_the_current_device(target, topology, slot):
+    ordinal = topology.device(slot).index
+    with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
+        target.parallel_apply.parallel_apply((MissingKey(),) * 2, (None, None))
+    assert f"Caught KeyError in replica 0 on device {ordinal}." in str(caught.value)
 
 
 @clause("parallel_apply.no-such-device")

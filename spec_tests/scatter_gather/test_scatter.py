@@ -13,7 +13,9 @@ from spec_tests.harness.clauses import clause
 from spec_tests.harness.even_chunks import even_chunks
 from spec_tests.harness.lifetimes import left_over
 from spec_tests.harness.portrait import portrait
+from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.comm import dense
 from spec_tests.strategies.scatter_gather import (
     bare_scatter_calls,
     refused_scatter_calls,
@@ -23,6 +25,12 @@ from spec_tests.strategies.scatter_gather import (
 from spec_tests.strategies.tensors import device_slots
 
 FEW = effort.part(3)
+#: Places of a tensor in what is scattered.
+WRAPPINGS = {
+    "bare": lambda tensor: tensor,
+    "list": lambda tensor: ["text", [tensor]],
+    "dict": lambda tensor: {"x": (1, {"y": tensor})},
+}
 
 
 @clause("scatter_gather.scatter.tensor")
@@ -100,6 +108,15 @@ def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
 def test_no_device_gives_no_result(target, topology, call):
     inputs = {**call.inputs(topology), "target_gpus": []}
     checks.same(call.run(target, inputs), [], call)
+
+
+@clause("scatter_gather.scatter.refuses-no-devices")
+@pytest.mark.parametrize("wrap", WRAPPINGS)
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+def test_a_tensor_for_no_device_is_refused(target, topology, wrap, slot):
+    arguments = {"inputs": WRAPPINGS[wrap](dense(slot=slot)), "target_gpus": []}
+    call = PublicCall("scatter_gather.scatter", arguments)
+    refused(call, target, topology, RuntimeError, "Expected at least one device to scatter to")
 
 
 @clause("scatter_gather.scatter.surplus-devices")
