@@ -3,7 +3,7 @@
 ``N`` is the extent of a tensor along the dimension it is split at, ``k`` the number of devices.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ._markers import SplitAlong, Whole
 from ._nested import (
+    Branch,
     FieldsBranch,
     Leaf,
     ListBranch,
@@ -25,6 +26,7 @@ from ._nested import (
     is_named_tuple,
 )
 from ._packed import PackedBranch, sequence_count
+from ._walk import Level, walk
 
 __all__ = ["Copied", "Split", "Survey", "unmarked"]
 
@@ -67,7 +69,7 @@ class Survey:
         self.splits: list[Split] = []
         self.copied: list[Copied] = []
         self.marks = 0
-        self._open: list[int] = []
+        self._open: set[int] = set()
 
     def take(self, value: Any, dim: int | None, trail: Trail) -> Node:
         """Take ``value`` apart.
@@ -80,17 +82,43 @@ class Survey:
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.
+            RecursionError: Containers are nested deeper than the recursion limit. Dataclasses
+                are not counted: one that leads back to itself is a reference there.
         """
+        nodes: list[Node] = []
         take = _TAKE.get(type(value)) or _take_like(value)
-        return take(self, value, dim, trail)
+        walk(take(self, value, dim, trail, nodes), self._open)
+        return nodes[0]
 
-    def _same(self, value: Any, dim: int | None, trail: Trail) -> Node:
-        return Same(value)
+    def _level(
+        self,
+        branch: type[Branch],
+        value: Any,
+        steps: Iterable[tuple[Any, Any]],
+        dim: int | None,
+        trail: Trail,
+        nodes: list[Node],
+    ) -> Level:
+        """Take the parts of ``value`` apart, then append the node of ``value`` to ``nodes``."""
+        parts: list[Node] = []
+        for step, part in steps:
+            take = _TAKE.get(type(part)) or _take_like(part)
+            below = take(self, part, dim, (trail, branch.spelling, step), parts)
+            if below is not None:
+                yield below
+        nodes.append(branch(value, parts) if parts or value else Same(value))
 
-    def _tensor(self, value: Tensor, dim: int | None, trail: Trail) -> Node:
+    def _same(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
+        nodes.append(Same(value))
+
+    def _tensor(self, value: Tensor, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
         if dim is None or value.dim() == 0:
-            return self._copy(value)
-        split = Split(value, dim, value.size(dim), trail)
+            nodes.append(self._copy(value))
+        else:
+            nodes.append(self._split(value, dim, value.size(dim), trail))
+
+    def _split(self, value: Any, dim: int, extent: int, trail: Trail) -> Node:
+        split = Split(value, dim, extent, trail)
         self.splits.append(split)
         return split
 
@@ -99,61 +127,66 @@ class Survey:
         self.copied.append(copied)
         return copied
 
-    def _tuple(self, value: tuple[Any, ...], dim: int | None, trail: Trail) -> Node:
-        return TupleBranch(value, self._items(value, dim, trail)) if value else Same(value)
+    def _tuple(
+        self, value: tuple[Any, ...], dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level:
+        return self._level(TupleBranch, value, enumerate(value), dim, trail, nodes)
 
-    def _list(self, value: list[Any], dim: int | None, trail: Trail) -> Node:
-        return ListBranch(value, self._items(value, dim, trail)) if value else Same(value)
+    def _list(self, value: list[Any], dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+        return self._level(ListBranch, value, enumerate(value), dim, trail, nodes)
 
-    def _items(self, value: Any, dim: int | None, trail: Trail) -> list[Node]:
-        spelling = TupleBranch.spelling
-        return [self.take(part, dim, (trail, spelling, at)) for at, part in enumerate(value)]
+    def _mapping(
+        self, value: dict[Any, Any], dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level:
+        return self._level(MappingBranch, value, value.items(), dim, trail, nodes)
 
-    def _mapping(self, value: dict[Any, Any], dim: int | None, trail: Trail) -> Node:
-        if not value:
-            return Same(value)
-        spelling = MappingBranch.spelling
-        parts = [self.take(part, dim, (trail, spelling, key)) for key, part in value.items()]
-        return MappingBranch(value, parts)
+    def _named_tuple(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+        fields = zip(value._fields, value, strict=True)
+        return self._level(NamedTupleBranch, value, fields, dim, trail, nodes)
 
-    def _named_tuple(self, value: Any, dim: int | None, trail: Trail) -> Node:
-        spelling = NamedTupleBranch.spelling
-        pairs = zip(value._fields, value, strict=True)
-        parts = [self.take(part, dim, (trail, spelling, name)) for name, part in pairs]
-        return NamedTupleBranch(value, parts) if parts else Same(value)
-
-    def _fields(self, value: Any, dim: int | None, trail: Trail) -> Node:
+    def _fields(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
         """Take a dataclass apart if there is anything in it to split, copy or unwrap."""
         if id(value) in self._open:
             # It holds itself: what was a reference before stays one.
-            return Same(value)
-        self._open.append(id(value))
+            nodes.append(Same(value))
+            return
+        self._open.add(id(value))
         before = self._found()
-        parts = [
-            self.take(getattr(value, name), dim, (trail, FieldsBranch.spelling, name))
-            for name in field_names(value)
-        ]
-        self._open.pop()
-        return Same(value) if self._found() == before else FieldsBranch(value, parts)
+        fields = ((name, getattr(value, name)) for name in field_names(value))
+        yield from self._level(FieldsBranch, value, fields, dim, trail, nodes)
+        self._open.remove(id(value))
+        if self._found() == before:
+            nodes[-1] = Same(value)
 
     def _found(self) -> int:
         return len(self.splits) + len(self.copied) + self.marks
 
-    def _packed(self, value: PackedSequence, dim: int | None, trail: Trail) -> Node:
+    def _packed(
+        self, value: PackedSequence, dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> None:
         if dim is None:
-            return PackedBranch(value, [self._copy(value.data)])
-        # Whatever `dim` is, sequences are what a packed sequence is a batch of.
-        split = Split(value, 0, sequence_count(value), trail)
-        self.splits.append(split)
-        return split
+            nodes.append(PackedBranch(value, [self._copy(value.data)]))
+        else:
+            # Whatever `dim` is, sequences are what a packed sequence is a batch of.
+            nodes.append(self._split(value, 0, sequence_count(value), trail))
 
-    def _whole(self, value: Whole[Any], dim: int | None, trail: Trail) -> Node:
-        self.marks += 1
-        return self.take(value.value, None, trail)
+    def _whole(
+        self, value: Whole[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level | None:
+        return self._marked(value.value, None, trail, nodes)
 
-    def _split_along(self, value: SplitAlong[Any], dim: int | None, trail: Trail) -> Node:
+    def _split_along(
+        self, value: SplitAlong[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level | None:
+        return self._marked(value.value, value.dim, trail, nodes)
+
+    def _marked(
+        self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level | None:
+        """Take apart what a marker holds, in place of the marker."""
         self.marks += 1
-        return self.take(value.value, value.dim, trail)
+        take = _TAKE.get(type(value)) or _take_like(value)
+        return take(self, value, dim, trail, nodes)
 
 
 def unmarked(value: Any) -> Any:
@@ -167,7 +200,7 @@ def unmarked(value: Any) -> Any:
     return root.columns(1)[0] if survey.marks else value
 
 
-_Take = Callable[[Survey, Any, int | None, Trail], Node]
+_Take = Callable[[Survey, Any, int | None, Trail, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
 _TAKE: dict[type, _Take] = {

@@ -53,6 +53,10 @@ class Node:
 
     def columns(self, count: int) -> list[Any]:
         """List what stands here in each of ``count`` values built from the tree."""
+        return list(self.column(count))
+
+    def column(self, count: int) -> Sequence[Any]:
+        """Give the same once all that is below has been built."""
         raise NotImplementedError
 
 
@@ -64,7 +68,7 @@ class Same(Node):
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def columns(self, count: int) -> list[Any]:
+    def column(self, count: int) -> Sequence[Any]:
         """Repeat the reference."""
         return [self.value] * count
 
@@ -81,9 +85,9 @@ class Leaf(Node):
     def __init__(self) -> None:
         self.pieces: Sequence[Any] = ()
 
-    def columns(self, count: int) -> list[Any]:
-        """List the pieces, of which there must be ``count``."""
-        return list(self.pieces)
+    def column(self, count: int) -> Sequence[Any]:
+        """Give the pieces, of which there must be ``count``."""
+        return self.pieces
 
 
 class Branch(Node):
@@ -92,9 +96,12 @@ class Branch(Node):
     Args:
         template: The container; others are built in its likeness. It is never written to.
         children: Nodes of its parts, in order.
+
+    Attributes:
+        built: The containers built from it, once they are.
     """
 
-    __slots__ = ("children", "template")
+    __slots__ = ("built", "children", "template")
 
     #: How a step from such a container to one of its parts is written.
     spelling: ClassVar[str] = "[{!r}]"
@@ -102,13 +109,30 @@ class Branch(Node):
     def __init__(self, template: Any, children: Sequence[Node]) -> None:
         self.template = template
         self.children = children
+        self.built: list[Any] = []
 
     def columns(self, count: int) -> list[Any]:
+        """Build ``count`` containers and all that is below, parts before wholes.
+
+        The branches are listed, not visited by a method that calls itself: there may be more of
+        them below each other than Python lets calls be nested.
+        """
+        branches: list[Branch] = [self]
+        for branch in branches:
+            branches += [child for child in branch.children if isinstance(child, Branch)]
+        for branch in reversed(branches):
+            branch.build_all(count)
+        return self.built
+
+    def column(self, count: int) -> Sequence[Any]:
+        """Give the containers that have been built."""
+        return self.built
+
+    def build_all(self, count: int) -> None:
         """Build ``count`` containers, each from its column of parts."""
-        if not self.children:
-            return [self.build(()) for _ in range(count)]
-        parts = zip(*[child.columns(count) for child in self.children], strict=True)
-        return list(map(self.build, parts))
+        columns = [child.column(count) for child in self.children]
+        parts = zip(*columns, strict=True) if columns else [()] * count
+        self.built = list(map(self.build, parts))
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a container like the template from new parts, one for each child."""

@@ -4,7 +4,7 @@ The first replica's output says what is expected of the others.
 """
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ._nested import (
+    Branch,
     FieldsBranch,
     IterableBranch,
     Leaf,
@@ -27,6 +28,7 @@ from ._nested import (
     is_named_tuple,
     write_trail,
 )
+from ._walk import Level, walk
 
 __all__ = ["Joined", "Outputs"]
 
@@ -96,69 +98,84 @@ class Outputs:
             ValueError: Some values are None, or tensors, and others are not; dictionaries or
                 sequences differ in length.
             KeyError: A dictionary lacks a key that the first replica's has.
+            RecursionError: Values are nested deeper than the recursion limit.
         """
+        nodes: list[Node] = []
+        walk(self._visit(values, trail, nodes))
+        return nodes[0]
+
+    def _level(
+        self,
+        branch: type[Branch],
+        values: Sequence[Any],
+        steps: Iterable[tuple[Any, Sequence[Any]]],
+        trail: Trail,
+        nodes: list[Node],
+    ) -> Level:
+        """Take the parts of ``values`` apart, then append their node to ``nodes``."""
+        parts: list[Node] = []
+        for step, row in steps:
+            below = self._visit(row, (trail, branch.spelling, step), parts)
+            if below is not None:
+                yield below
+        nodes.append(branch(values[0], parts))
+
+    def _visit(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level | None:
+        """Append the node of ``values`` to ``nodes``, at once or at the end of their level."""
         _check_alike(values, trail)
         take = _TAKE.get(type(values[0])) or _take_like(values)
-        return take(self, values, trail)
+        return take(self, values, trail, nodes)
 
-    def _tensors(self, values: Sequence[Tensor], trail: Trail) -> Node:
-        return self._join(Joined(values))
+    def _tensors(self, values: Sequence[Tensor], trail: Trail, nodes: list[Node]) -> None:
+        self._join(Joined(values), nodes)
 
-    def _packed(self, values: Sequence[PackedSequence], trail: Trail) -> Node:
-        return self._join(Joined([value.data for value in values], values))
+    def _packed(self, values: Sequence[PackedSequence], trail: Trail, nodes: list[Node]) -> None:
+        self._join(Joined([value.data for value in values], values), nodes)
 
-    def _join(self, joined: Joined) -> Node:
+    def _join(self, joined: Joined, nodes: list[Node]) -> None:
         self.joined.append(joined)
-        return joined
+        nodes.append(joined)
 
-    def _none(self, values: Sequence[None], trail: Trail) -> Node:
-        return Same(None)
+    def _none(self, values: Sequence[None], trail: Trail, nodes: list[Node]) -> None:
+        nodes.append(Same(None))
 
-    def _values(self, values: Sequence[Any], trail: Trail) -> Node:
+    def _values(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> None:
         """Keep all of them, in the order of the replicas."""
-        return Same(list(values))
+        nodes.append(Same(list(values)))
 
-    def _iterable(self, values: Sequence[Any], trail: Trail) -> Node:
-        return IterableBranch(values[0], self._items(values, trail))
+    def _iterable(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+        return self._level(IterableBranch, values, _members(values), trail, nodes)
 
-    def _tuple(self, values: Sequence[Any], trail: Trail) -> Node:
-        return TupleBranch(values[0], self._items(values, trail))
+    def _tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+        return self._level(TupleBranch, values, _members(values), trail, nodes)
 
-    def _list(self, values: Sequence[Any], trail: Trail) -> Node:
-        return ListBranch(values[0], self._items(values, trail))
+    def _list(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+        return self._level(ListBranch, values, _members(values), trail, nodes)
 
-    def _items(self, values: Sequence[Any], trail: Trail) -> list[Node]:
-        rows = zip(*values, strict=True)
-        return [
-            self.take(row, (trail, IterableBranch.spelling, at)) for at, row in enumerate(rows)
-        ]
+    def _named_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+        fields = zip(values[0]._fields, zip(*values, strict=True), strict=True)
+        return self._level(_MadeBranch, values, fields, trail, nodes)
 
-    def _named_tuple(self, values: Sequence[Any], trail: Trail) -> Node:
-        rows = zip(values[0]._fields, zip(*values, strict=True), strict=True)
-        spelling = NamedTupleBranch.spelling
-        parts = [self.take(row, (trail, spelling, name)) for name, row in rows]
-        return _MadeBranch(values[0], parts)
-
-    def _mapping(self, values: Sequence[Mapping[Any, Any]], trail: Trail) -> Node:
+    def _mapping(
+        self, values: Sequence[Mapping[Any, Any]], trail: Trail, nodes: list[Node]
+    ) -> Level:
         if len({len(value) for value in values}) > 1:
             raise ValueError("All dicts must have the same number of keys")
-        parts = [
-            self.take([value[key] for value in values], (trail, MappingBranch.spelling, key))
-            for key in values[0].keys()  # noqa: SIM118 - iteration may be overridden
-        ]
-        return MappingBranch(values[0], parts)
+        keys = values[0].keys()
+        items = ((key, [value[key] for value in values]) for key in keys)
+        return self._level(MappingBranch, values, items, trail, nodes)
 
-    def _fields(self, values: Sequence[Any], trail: Trail) -> Node:
-        parts = [
-            self.take(
-                [getattr(value, name) for value in values], (trail, FieldsBranch.spelling, name)
-            )
-            for name in field_names(values[0])
-        ]
-        return FieldsBranch(values[0], parts)
+    def _fields(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+        names = field_names(values[0])
+        fields = ((name, [getattr(value, name) for value in values]) for name in names)
+        return self._level(FieldsBranch, values, fields, trail, nodes)
 
 
-_Take = Callable[[Outputs, Sequence[Any], Trail], Node]
+def _members(values: Sequence[Any]) -> Iterable[tuple[int, Sequence[Any]]]:
+    return enumerate(zip(*values, strict=True))
+
+
+_Take = Callable[[Outputs, Sequence[Any], Trail, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
 _TAKE: dict[type, _Take] = {

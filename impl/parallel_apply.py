@@ -1,7 +1,8 @@
 """Several modules at once, each on its own device and in its own thread."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
 from ._thread_state import call_in, thread_states, travels_whole
+from ._walk import Level, walk
 from ._workers import start
 
 __all__ = ["get_a_var", "parallel_apply"]
@@ -23,14 +25,13 @@ def get_a_var(obj: object) -> Tensor | None:
 
     Returns:
         The very tensor, or None if there is none.
+
+    Raises:
+        RecursionError: Containers are nested deeper than the recursion limit.
     """
-    if isinstance(obj, Tensor):
-        return obj
-    if isinstance(obj, dict):
-        obj = obj.items()
-    elif not isinstance(obj, (list, tuple)):
-        return None
-    return next((found for found in map(get_a_var, obj) if found is not None), None)
+    found: list[Tensor] = []
+    walk(_search(obj, found))
+    return found[0] if found else None
 
 
 def parallel_apply(
@@ -106,6 +107,25 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         if travels_whole():  # Waking a thread takes longer than a small module does.
             other.run_unless_begun()
     return outcomes + [other.wait() for other in pending]
+
+
+def _search(obj: object, found: list[Tensor]) -> Level | None:
+    if isinstance(obj, Tensor):
+        found.append(obj)
+    elif isinstance(obj, dict):
+        return _until_found(chain.from_iterable(obj.items()), found)
+    elif isinstance(obj, (list, tuple)):
+        return _until_found(obj, found)
+    return None
+
+
+def _until_found(parts: Iterable[object], found: list[Tensor]) -> Level:
+    for part in parts:
+        below = _search(part, found)
+        if below is not None:
+            yield below
+        if found:
+            return
 
 
 def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:

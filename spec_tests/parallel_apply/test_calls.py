@@ -14,6 +14,7 @@ from spec_tests.harness.running import run
 from spec_tests.harness.turns import PATIENCE
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.depth import from_the_bottom, nested
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
 
 
@@ -179,6 +180,22 @@ def test_one_module_runs_in_the_callers_thread(target, topology):
 def test_modules_run_at_the_same_time(target, topology, count):
     barrier = threading.Barrier(count, timeout=PATIENCE)
     assert run(target, topology, [Meeting(barrier) for _ in range(count)]) == [True] * count
+
+
+@clause("parallel_apply.get-a-var-deep")
+@pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
+def test_a_tensor_is_found_however_deep_it_is(target, kind, depth):
+    tensor = torch.ones(1)
+    given = nested([kind], depth, tensor)
+    assert from_the_bottom(lambda: target.parallel_apply.get_a_var(given)) is tensor
+
+
+@clause("parallel_apply.get-a-var-deep")
+def test_the_search_in_a_list_that_holds_itself_ends(target):
+    knot = []
+    knot.append(knot)
+    with pytest.raises(RecursionError):
+        target.parallel_apply.get_a_var(knot)
 
 
 @clause("parallel_apply.get-a-var")
