@@ -37,7 +37,9 @@ def scatter(
     Tuples, lists, dictionaries, named tuples and dataclasses are built anew for each device with
     the chunks of their tensors; a dataclass without a tensor, an empty container and any other
     object go to each device by reference. A packed sequence is split by sequence, whatever
-    ``dim`` is. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device.
+    ``dim`` is. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device. Beside
+    tensors of another extent, a tensor with ``k`` rows has one for each device that gets a chunk
+    of those; the others are left out.
 
     Args:
         inputs: Any nested value; ``SplitAlong`` gives a part of it a ``dim`` of its own.
@@ -166,15 +168,28 @@ def _distribute(
 def _shares(
     splits: Sequence[Split], count: int, weights: Sequence[float] | None
 ) -> list[list[int]]:
-    """Share out each leaf's rows; as many chunks of one as of any other."""
+    """Share out each leaf's rows; as many chunks of one as of any other.
+
+    Beside a batch, a tensor with one row a device has a row for each device with work. The rows
+    of the others are left out: transformers' Trainer passes such a tensor with every batch.
+    """
+    batch = [split for split in splits if not _is_per_device(split, count)]
+    if not batch or len({split.extent for split in splits}) == 1:
+        batch = list(splits)
     lengths = {
         extent: chunk_lengths(extent, count, weights)
-        for extent in {split.extent for split in splits}
+        for extent in {split.extent for split in batch}
     }
-    for split in splits:
-        if len(lengths[split.extent]) != len(lengths[splits[0].extent]):
-            raise ValueError(_mismatch(splits[0], split, count, lengths))
-    return [lengths[split.extent] for split in splits]
+    for split in batch:
+        if len(lengths[split.extent]) != len(lengths[batch[0].extent]):
+            raise ValueError(_mismatch(batch[0], split, count, lengths))
+    one_each = [1] * len(lengths[batch[0].extent]) if batch else []
+    dealt = set(map(id, batch))
+    return [lengths[split.extent] if id(split) in dealt else one_each for split in splits]
+
+
+def _is_per_device(split: Split, count: int) -> bool:
+    return split.extent == count and isinstance(split.value, Tensor)
 
 
 def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list[int]]) -> str:
@@ -189,9 +204,11 @@ def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list
 def _cut(split: Split, devices: Sequence[torch.device], lengths: Sequence[int]) -> Sequence[Any]:
     """Split one leaf: its chunks, each on its device."""
     if isinstance(split.value, Tensor):
-        return _chunks(split.value, devices, lengths, split.dim)
-    rows, row_counts, parts = cut_packed(split.value, lengths)
-    chunks = _chunks(rows, devices, row_counts, 0)
+        used = sum(lengths)
+        rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
+        return _chunks(rows, devices, lengths, split.dim)
+    data, row_counts, parts = cut_packed(split.value, lengths)
+    chunks = _chunks(data, devices, row_counts, 0)
     return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
 
 

@@ -39,6 +39,24 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
 
 
 @FOLLOW
+@pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
+@given(case=few())
+@example(case=Few(5, 4))
+def test_a_row_for_each_device_follows_the_chunks_of_the_batch(
+    target, topology, batch_first, case
+):
+    each = torch.arange(case.devices, device=topology.device(0))
+    positional, named = (
+        (case.tensor(topology), each) if batch_first else (each, case.tensor(topology))
+    )
+    given = (positional,), {"x": named}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    rows = [kwargs["x"] for kwargs in kwargs] if batch_first else [x for (x,) in inputs]
+    checks.same([row.tolist() for row in rows], [[at] for at in range(case.chunks)], case)
+    checks.same([len(inputs), len(kwargs)], [case.chunks] * 2, case)
+
+
+@FOLLOW
 @given(case=few())
 def test_reference_pads_with_no_arguments(reference, topology, case):
     given = (case.tensor(topology),), {"flag": 3}

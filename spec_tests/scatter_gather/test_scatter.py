@@ -22,7 +22,7 @@ from spec_tests.strategies.scatter_gather import (
     replicated_calls,
     scatter_calls,
 )
-from spec_tests.strategies.tensors import device_slots
+from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 FEW = effort.part(3)
 #: Places of a tensor in what is scattered.
@@ -117,6 +117,27 @@ def test_a_tensor_for_no_device_is_refused(target, topology, wrap, slot):
     arguments = {"inputs": WRAPPINGS[wrap](dense(slot=slot)), "target_gpus": []}
     call = PublicCall("scatter_gather.scatter", arguments)
     refused(call, target, topology, RuntimeError, "Expected at least one device to scatter to")
+
+
+@clause("scatter_gather.scatter.one-row-a-device")
+@pytest.mark.parametrize("dim", [0, 1, -1], ids="dim={}".format)
+@pytest.mark.parametrize("order", ["batch first", "batch last", "several"])
+@given(count=st.integers(2, 4), data=st.data())
+def test_rows_of_devices_without_work_are_left_out(
+    target, reference, topology, order, dim, count, data
+):
+    rows = data.draw(st.integers(1, 2 * count))
+    batch, each = (_grown(extent, dim) for extent in (rows, count))
+    inputs = {"batch first": [batch, each], "batch last": [each, {"x": batch}]}
+    given_inputs = inputs.get(order, [each, batch, (each, batch)])
+    arguments = {"inputs": given_inputs, "target_gpus": [At(slot) for slot in range(count)]}
+    call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
+    checks.agree(call, target, reference, topology)
+
+
+def _grown(extent, dim):
+    shape = (extent, 1) if dim == 0 else (2, extent)
+    return TensorSpec(shape, torch.float32, slot=0, requires_grad=True)
 
 
 @clause("scatter_gather.scatter.surplus-devices")

@@ -1,0 +1,59 @@
+"""impl.scatter_gather: one row a device beside weights, packed sequences and marks."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+from impl import SplitAlong, scatter
+
+
+def _sizes(shares):
+    return [[len(x) for x in share] for share in shares]
+
+
+@pytest.mark.parametrize("weights", [[3, 1], [1, 3], [5, 2]], ids=str)
+def test_weights_do_not_change_one_row_a_device(topology, weights):
+    given = [torch.ones(8, device=topology.device(0)), torch.arange(2)]
+    shares = scatter(given, topology.take(2), chunk_sizes=weights)
+    assert [each.tolist() for _, each in shares] == [[0], [1]]
+    assert sum(len(batch) for batch, _ in shares) == 8
+
+
+def test_a_batch_with_as_many_rows_as_devices_is_dealt_out_by_weight(topology):
+    given = [torch.arange(3), torch.arange(3)]
+    assert _sizes(scatter(given, topology.take(3), chunk_sizes=[2, 1, 0])) == [[2, 2], [1, 1]]
+
+
+def test_rows_that_are_left_out_have_a_zero_gradient(topology):
+    each = torch.ones(4, 1, device=topology.device(0), requires_grad=True)
+    shares = scatter([each, torch.ones(5)], topology.take(4))
+    sum(share[0].sum().to(topology.device(0)) for share in shares).backward()
+    assert each.grad.tolist() == [[1], [1], [1], [0]]
+
+
+def test_a_dimension_of_its_own_may_have_one_row_a_device(topology):
+    each = torch.arange(8).reshape(2, 4)
+    shares = scatter([torch.ones(5), SplitAlong(each, 1)], topology.take(4))
+    assert [row.tolist() for _, row in shares] == [[[0], [4]], [[1], [5]], [[2], [6]]]
+
+
+def test_one_row_a_device_goes_with_few_packed_sequences(topology):
+    packed = pack_sequence([torch.ones(2)] * 3)
+    shares = scatter([torch.arange(4), packed], topology.take(4))
+    assert [row.tolist() for row, _ in shares] == [[0], [1], [2]]
+
+
+def test_packed_sequences_are_a_batch(topology):
+    packed = pack_sequence([torch.ones(2)] * 4)
+    with pytest.raises(ValueError, match=r"inputs\[0\] has size 4 .*inputs\[1\] has size 3 "):
+        scatter([packed, torch.ones(3)], topology.take(4))
+
+
+def test_two_batches_beside_one_row_a_device_are_named(topology):
+    given = [torch.ones(4), torch.ones(8), torch.ones(2)]
+    with pytest.raises(ValueError, match=r"inputs\[1\] has size 8 .*inputs\[2\] has size 2 "):
+        scatter(given, topology.take(4))
+
+
+def test_one_row_a_device_goes_with_an_empty_batch(topology):
+    assert _sizes(scatter([torch.ones(0), torch.ones(3)], topology.take(3))) == [[0, 1]] * 3

@@ -1,0 +1,50 @@
+"""A step as transformers' Trainer makes it: everything by keyword, and one number a device."""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+
+SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
+
+
+class Loss(nn.Module):
+    """Computes the loss of its share, divided by the number of items in the whole batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, input_ids, labels, num_items_in_batch):
+        errors = (self.layer(input_ids) - labels).square()
+        return {"loss": errors.sum() / num_items_in_batch.sum(), "logits": errors}
+
+
+def step(target, topology, count, rows):
+    """Loss, outputs and gradients of one step."""
+    torch.manual_seed(0)
+    devices = topology.take(count)
+    module = Loss().to(devices[0])
+    batch = {
+        "input_ids": torch.arange(3.0 * rows).reshape(rows, 3).to(devices[0]),
+        "labels": torch.ones(rows, 2, device=devices[0]),
+        "num_items_in_batch": torch.full((count, 1), rows, device=devices[0]),
+    }
+    output = target.data_parallel.DataParallel(module, devices)(**batch)
+    output["loss"].sum().backward()
+    return [*output.values(), *(each.grad for each in module.parameters())]
+
+
+@clause("data_parallel.per-device-argument")
+@pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
+@pytest.mark.parametrize(("count", "rows"), SIZES)
+def test_a_step_of_the_trainer_ends_for_a_batch_of_any_size(
+    target, reference, topology, count, rows
+):
+    found = step(target, topology, count, rows)
+    expected = step(reference, topology, count, rows)
+    checks.same(len(found), len(expected))
+    for mine, theirs in zip(found, expected, strict=True):
+        checks.same(mine, theirs, (count, rows), tolerance=checks.LAYER)
