@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
+from ._aliases import _get_stream as _get_stream
 from ._checks import check_chunk_count, check_gather_inputs
 from ._copies import copies
 from ._devices import (

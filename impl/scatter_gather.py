@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._aliases import _is_namedtuple as _is_namedtuple
+from ._aliases import is_namedtuple as is_namedtuple
 from ._arguments import Copied, Split, Survey
 from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths

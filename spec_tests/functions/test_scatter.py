@@ -1,5 +1,7 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
+import importlib
+
 import pytest
 import torch
 from hypothesis import given
@@ -145,3 +147,19 @@ def test_a_scalar_is_refused(target, topology):
 def test_a_negative_ordinal_is_refused(target, topology):
     text = "Expected non-negative device index, but got -1"
     refused(_scatter(dense(), devices=[At(0), -1]), target, topology, RuntimeError, text)
+
+
+@clause("functions.get-stream")
+def test_the_stream_of_copies_from_the_cpu_can_be_asked_for(target, topology):
+    module = importlib.import_module(f"{target.name}._functions")
+    for device in topology.devices:
+        stream = module._get_stream(device)
+        assert stream is module._get_stream(device)
+        assert stream.device == device
+        assert stream != torch.accelerator.current_stream(device)
+
+
+@clause("functions.get-stream")
+def test_the_cpu_has_no_stream_for_copies(target):
+    module = importlib.import_module(f"{target.name}._functions")
+    assert module._get_stream(torch.device("cpu")) is None

@@ -1,12 +1,13 @@
 """scatter_gather.scatter: what becomes of the containers, and of all that is no tensor."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
-from spec_tests.strategies.containers import EMPTY, SEALED, Container, Fresh
+from spec_tests.strategies.containers import EMPTY, SEALED, Container, Fresh, Nothing, Pair
 from spec_tests.strategies.scatter_gather import SPLIT, scatter_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -88,3 +89,13 @@ def test_containers_of_other_kinds_are_handed_whole(target, topology, leaf, slot
 def test_every_device_gets_the_whole_list_of_numbers(target, topology, numbers, slots):
     found = target.scatter_gather.scatter(numbers, topology.take(slots))
     checks.same(found, [numbers] * len(slots), numbers)
+
+
+@clause("scatter_gather.is-namedtuple")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(Pair(1, 2), True), (Nothing(), True), ((1, 2), False), (Pair, False), ([1], False)],
+    ids=["named tuple", "without fields", "tuple", "class", "list"],
+)
+def test_named_tuples_are_told_from_other_tuples(target, value, expected):
+    assert target.scatter_gather.is_namedtuple(value) is expected
