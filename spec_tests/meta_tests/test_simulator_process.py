@@ -198,6 +198,7 @@ def test_children_still_compute_on_the_cpu():
     def compute():
         torch.manual_seed(0)  # skips devices that cannot be used
         assert torch.sim._is_in_bad_fork()
+        assert not torch.sim.is_initialized()
         assert torch.ones(3).sum().item() == 3
 
     assert in_child(compute) == "nothing was raised"

@@ -76,8 +76,8 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Tell whether the devices can be used, which they can once they exist."""
-    return is_available()
+    """Tell whether the devices can be used: where they exist, but not in every forked child."""
+    return is_available() and not _is_in_bad_fork()
 
 
 def _lazy_init() -> None:
