@@ -13,6 +13,7 @@ import torch
 __all__ = [
     "CPU",
     "DeviceLike",
+    "accelerator_in_use",
     "accelerator_type",
     "all_devices",
     "as_device",
@@ -49,6 +50,19 @@ def _usable_type(accelerator: torch.device) -> str | None:
     """Give the type of ``accelerator`` if it can be used; its driver is asked only once."""
     usable = torch.get_device_module(accelerator).is_available()
     return accelerator.type if usable else None
+
+
+def accelerator_in_use() -> str | None:
+    """Say which accelerator this process has begun to use; begin nothing by asking.
+
+    Returns:
+        A device type; None also in a forked child, which cannot use what its parent has begun.
+    """
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        return None
+    has_begun = getattr(torch.get_device_module(accelerator), "is_initialized", bool)
+    return accelerator.type if has_begun() else None
 
 
 def is_cpu(device: DeviceLike | None) -> bool:

@@ -13,6 +13,7 @@ from torch.utils._device import DeviceContext
 
 from ._devices import (
     CPU,
+    accelerator_in_use,
     accelerator_type,
     current_device,
     current_streams,
@@ -57,8 +58,10 @@ class ThreadState(NamedTuple):
     * the number of threads that one operation may use on the CPU.
 
     The replica's device becomes the current one; for a replica on the CPU that of the caller
-    stays. Whatever the replica changes in these is put back when it ends, in a thread of its
-    own as in the caller's.
+    stays. Where all replicas are on the CPU and this process does not use the accelerator (yet,
+    or since it is a forked child), the accelerator is not touched, and nothing of it travels.
+    Whatever the replica changes in these is put back when it ends, in a thread of its own as in
+    the caller's.
 
     These stay behind:
 
@@ -81,9 +84,13 @@ class ThreadState(NamedTuple):
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     """Gather the calling thread's state for a replica on each of ``devices``."""
-    scope = _scope()
+    scope = _scope(devices)
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
-    return [ThreadState(*shared, copy_context(), _current_for(device)) for device in devices]
+    here = current_device() if scope.ordinals else CPU
+    return [
+        ThreadState(*shared, copy_context(), here if device == CPU else device)
+        for device in devices
+    ]
 
 
 def call_in(
@@ -131,8 +138,10 @@ def _are_devices_only() -> bool:
     return torch._C._len_torch_function_stack() == (_default_device() is not None)
 
 
-def _scope() -> _Scope:
-    kind = accelerator_type()
+def _scope(devices: Sequence[torch.device]) -> _Scope:
+    # Replicas on the CPU alone work in a process that must not touch the accelerator, too.
+    on_cpu = all(device == CPU for device in devices)
+    kind = accelerator_in_use() if on_cpu else accelerator_type()
     if kind is None:
         return _Scope(("cpu",), range(0))
     has_autocast = torch.amp.is_autocast_available(kind)
@@ -170,10 +179,6 @@ def _default_device() -> torch.device | None:
         return None
     bottom = torch._C._get_function_stack_at(0)  # Where torch keeps it, the only one.
     return bottom.device if isinstance(bottom, DeviceContext) else None
-
-
-def _current_for(device: torch.device) -> torch.device:
-    return device if device != CPU or accelerator_type() is None else current_device()
 
 
 def _limit_threads(count: int) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests.harness import checks, penalties
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.probe_modules import Refusing, Total
-from spec_tests.harness.scripts import run_without_accelerator
+from spec_tests.harness.scripts import run_script, run_without_accelerator
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import SPELLINGS
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
@@ -73,6 +73,38 @@ def test_replicas_compute_on_the_cpu_of_a_machine_without_accelerator(target):
         target,
     )
     assert done.stdout.splitlines() == ["True 1", "True", "True 2", "True"], done.stderr
+
+
+@clause("divergences.DP-1.accelerator-left-alone")
+@pytest.mark.parametrize("count", [1, 2, 4], ids="replicas={}".format)
+def test_replicas_compute_on_the_cpu_of_a_data_loaders_worker(target, topology, count):
+    done = run_script(
+        f"""
+        from torch.utils.data import DataLoader
+
+        class Saliency:  # Gradients, computed where the samples are loaded.
+            def __init__(self):
+                net = nn.Linear(2, 1)
+                nn.init.constant_(net.weight, 3.0)
+                self.wrapped = target.data_parallel.DataParallel(net, ["cpu"] * {count})
+
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                x = torch.ones(4, 2, requires_grad=True)
+                self.wrapped(x).sum().backward()
+                return x.grad
+
+        print(torch.ones(2, device=topology.device(0)).sum().item())
+        loader = DataLoader(Saliency(), num_workers=1, multiprocessing_context="fork")
+        for batch in loader:
+            print(batch.flatten().tolist() == [3.0] * 8)
+        """,
+        target,
+        topology,
+    )
+    assert done.stdout.splitlines() == ["2.0", "True", "True"], done.stderr
 
 
 @clause("divergences.DP-1.cpu-devices")
