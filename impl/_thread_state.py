@@ -1,5 +1,6 @@
 """What a replica's thread takes over from the thread that called it."""
 
+import asyncio  # torch has imported it, too.
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from contextlib import ExitStack
 from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils._device import DeviceContext
@@ -20,8 +22,16 @@ from ._devices import (
     set_current_streams,
     use_device,
 )
+from ._thread_locals import can_be_fresh
 
-__all__ = ["ThreadState", "call_in", "is_pristine", "thread_states", "travels_whole"]
+__all__ = [
+    "ThreadState",
+    "call_in",
+    "is_pristine",
+    "take_up_hooks",
+    "thread_states",
+    "travels_whole",
+]
 
 
 class _Scope(NamedTuple):
@@ -60,15 +70,20 @@ class ThreadState(NamedTuple):
     The replica's device becomes the current one; for a replica on the CPU that of the caller
     stays. Where all replicas are on the CPU and this process does not use the accelerator (yet,
     or since it is a forked child), the accelerator is not touched, and nothing of it travels.
-    Whatever the replica changes in these is put back when it ends, in a thread of its own as in
-    the caller's.
+    Whatever the replica changes in these is put back when it ends, in a thread of its
+    own as in the caller's.
 
     These stay behind:
 
     * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
       thread that entered them and are not written to be called from several at once;
     * functorch transforms (``vmap``, ``grad``, ...): their levels are a stack of one thread;
-    * profilers, ``sys.settrace`` and ``threading.local``: made to tell threads apart;
+    * profilers and ``sys.settrace``: made to tell threads apart. The hooks of
+      ``threading.settrace`` and ``threading.setprofile`` are every replica's, as they are every
+      new thread's;
+    * what is in a ``threading.local``: a replica finds nothing there, neither of the caller nor
+      of a replica or call before, and what it puts there goes when it ends;
+    * the event loop that runs in the caller's thread: a replica may run one of its own;
     * the exception being handled: it is no cause of what goes wrong in a replica;
     * what the process shares needs no travelling: anomaly mode, deterministic algorithms,
       the default dtype, the backends' flags.
@@ -113,7 +128,22 @@ def travels_whole() -> bool:
 
     Where it does not, a replica that ran in this thread would see what the others do not.
     """
-    return sys.exception() is None and not _has_private_modes() and _are_devices_only()
+    return (
+        sys.exception() is None
+        and asyncio._get_running_loop() is None
+        and can_be_fresh()
+        and not _has_private_hooks()
+        and not _has_private_modes()
+        and _are_devices_only()
+    )
+
+
+def take_up_hooks() -> None:
+    """Trace and profile this thread as one that begins now would be."""
+    if sys.gettrace() is not threading.gettrace():
+        sys.settrace(threading.gettrace())
+    if sys.getprofile() is not threading.getprofile():
+        sys.setprofile(threading.getprofile())
 
 
 def is_pristine() -> bool:
@@ -122,6 +152,14 @@ def is_pristine() -> bool:
         _has_private_modes()
         or torch._C._len_torch_function_stack()
         or torch.is_inference_mode_enabled()
+    )
+
+
+def _has_private_hooks() -> bool:
+    """Tell whether this thread is traced or profiled in another way than new ones are."""
+    return (
+        sys.gettrace() is not threading.gettrace()
+        or sys.getprofile() is not threading.getprofile()
     )
 
 
@@ -187,20 +225,17 @@ def _limit_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-class _AtRest(threading.local):
-    """What a worker thread has between two replicas: what it was born with."""
-
-    scope: _Scope | None = None
-    flags: _Flags
-
-
-_at_rest = _AtRest()
+#: What a worker thread has between two replicas: what it was born with. (A ``threading.local``
+#: would be gone with the first of them.)
+_at_rest = WeakKeyDictionary[threading.Thread, tuple[_Scope, _Flags]]()
 
 
 def _flags_at_rest(scope: _Scope) -> _Flags:
-    if _at_rest.scope != scope:
-        _at_rest.scope, _at_rest.flags = scope, _read_flags(scope)
-    return _at_rest.flags
+    thread = threading.current_thread()
+    known = _at_rest.get(thread)
+    if known is None or known[0] != scope:
+        known = _at_rest[thread] = scope, _read_flags(scope)
+    return known[1]
 
 
 class _UseFlags:

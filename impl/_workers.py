@@ -2,7 +2,8 @@
 
 Every function that is started gets a thread of its own at once, an idle one or a new one:
 functions that wait for each other, or that start others and wait for them, never wait for a
-thread.
+thread. It finds that thread as good as new: nothing in any ``threading.local``, and the hooks
+of ``threading.settrace`` and ``threading.setprofile``.
 """
 
 import _thread
@@ -17,7 +18,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from ._errors import attempt
-from ._thread_state import is_pristine
+from ._thread_locals import count_locals, drop_locals
+from ._thread_state import is_pristine, take_up_hooks
 
 __all__ = ["MAX_IDLE", "Pending", "start"]
 
@@ -70,7 +72,7 @@ class Pending:
 class _Worker:
     """A thread that runs what it is handed, one function at a time."""
 
-    __slots__ = ("_handed", "_pool", "thread")
+    __slots__ = ("_born_with", "_handed", "_pool", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
@@ -91,6 +93,7 @@ class _Worker:
             self.hand(None)
 
     def _serve(self) -> None:
+        self._born_with = count_locals()
         while self._take_turn():
             pass
 
@@ -106,9 +109,11 @@ class _Worker:
         task = pending.begin()
         if task is None:
             return True
+        take_up_hooks()
         pending.outcome = attempt(task[0])
         del task
-        again = is_pristine() and self._pool.keep(self)
+        drop_locals()
+        again = count_locals() == self._born_with and is_pristine() and self._pool.keep(self)
         pending.release()
         return again
 

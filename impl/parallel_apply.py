@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
+from ._thread_locals import use_fresh_locals
 from ._thread_state import call_in, thread_states, travels_whole
 from ._walk import Level, walk
 from ._workers import start
@@ -100,12 +101,16 @@ def parallel_apply(
 
 def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run ``calls`` at the same time; give a result or Failure for each when all have ended."""
-    here = 1 if len(calls) == 1 or travels_whole() else 0
+    if len(calls) == 1:
+        return [attempt(calls[0])]
+    here = 1 if travels_whole() else 0
     pending = [start(call) for call in calls[here:]]
-    outcomes = [attempt(call) for call in calls[:here]]
-    for other in reversed(pending):
-        if travels_whole():  # Waking a thread takes longer than a small module does.
-            other.run_unless_begun()
+    with use_fresh_locals() as drop_locals:
+        outcomes = [attempt(call) for call in calls[:here]]
+        for other in reversed(pending):
+            if travels_whole():  # Waking a thread takes longer than a small module does.
+                drop_locals()
+                other.run_unless_begun()
     return outcomes + [other.wait() for other in pending]
 
 
