@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import changes, equivalent
+from impl_tests.mutation import changes, drops, equivalent
 from impl_tests.mutation.lines import Lines
 
 MARKERS = changes.changes(("_markers.py",))
@@ -18,6 +18,35 @@ before = "@dataclass(frozen=True, slots=True, eq=False)"
 after = "{}"
 reason = "for this test"
 """
+ALIKE = """
+[[equivalent]]
+file = "_slices.py"
+place = "_steps_like_channels_last"
+before = "return False"
+after = "pass"
+nth = 2
+reason = "for this test"
+"""
+DROPPED = {
+    "a step": ("def f():\n a()\n b = 1", ["def f():\n pass\n b = 1", "def f():\n a()\n pass"]),
+    "a step of several lines": ("def f():\n raise E(\n  1\n )", ["def f():\n pass"]),
+    "a step after a text": ('def f(): "é"; a()', ['def f(): "é"; pass']),
+    "no step of a module": ("a()", []),
+    "a context": ("with a, b(1) as c, d: e", ["with b(1) as c, d: e", "with a, b(1) as c: e"]),
+    "the only context": ("with a(): b", ["if True: b"]),
+    "the end": ("try: a\nfinally:\n b\n c", ["try: a\nfinally:\n pass"]),
+    "an operand of two": ("a and b(c)", ["b(c)", "a"]),
+    "an operand of three": (
+        "a or b and c or d",
+        ["(b and c) or d", "a or d", "a or (b and c)", "a or c or d", "a or b or d"],
+    ),
+    "a keyword": ("f(a, b=1, *c, **d)", ["f(a, *c, **d)", "f(a, *c, b=1)"]),
+    "no switch": ("f(a, strict=True)", []),
+    "an if": ("if a: b", ["if True: b", "if False: b"]),
+    "a conditional expression": ("a if b else c", ["a if True else c", "a if False else c"]),
+    "a loop's condition": ("while a: b", ["while True: b", "while False: b"]),
+    "a filter": ("[a for a in b if c]", ["[a for a in b if True]", "[a for a in b if False]"]),
+}
 
 
 def line_of(file, text):
@@ -26,6 +55,20 @@ def line_of(file, text):
 
 def record(**lines):
     return {"seconds": 1, "lines": lines and {"_chunks.py": lines["at"]}, "failed": False}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_one_thing_is_dropped_or_fixed_at_a_time(name):
+    code, expected = DROPPED[name]
+    assert list(drops.texts(code)) == expected
+
+
+def test_changes_that_read_alike_are_told_apart():
+    found = changes.changes(("_slices.py",))
+    (name,) = equivalent.load(found, ALIKE)
+    first = found[name.removesuffix(" [2]")]
+    assert first.text != found[name].text
+    assert (first.before, first.after) == (found[name].before, found[name].after)
 
 
 def test_a_change_names_its_place():

@@ -3,7 +3,9 @@
 import ast
 import contextlib
 import difflib
+import itertools
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from cosmic_ray import plugins
 from cosmic_ray.mutating import mutate_code
 
 from impl_tests.mutants import IMPL
+from impl_tests.mutation import drops
 
 #: Of cosmic-ray's operators those that change what a line does without being a variant of another.
 OPERATORS = (
@@ -50,9 +53,10 @@ class Change:
         file: The file of impl.
         place: The function or class that is changed, dotted; empty at the level of the module.
         line: The number of the line.
-        before: The line as it was.
+        before: The line as it was; all that differ, where they are several.
         after: The line as it is.
         text: The file as it is.
+        nth: Which of the changes at this place that read alike.
     """
 
     file: str
@@ -61,17 +65,23 @@ class Change:
     before: str
     after: str
     text: str
+    nth: int = 1
 
     @property
     def name(self) -> str:
         """What was changed where; the same after an edit elsewhere in the file."""
-        return f"{self.file} {self.place}: {self.before} -> {self.after}"
+        return name_of(self.file, self.place, self.before, self.after, self.nth)
 
     def write(self, folder: Path) -> None:
         """Write the changed impl into ``folder``."""
         home = folder / IMPL.name
         shutil.copytree(IMPL, home, ignore=shutil.ignore_patterns("__pycache__"))
         (home / self.file).write_text(self.text, encoding="utf-8")
+
+
+def name_of(file: str, place: str, before: str, after: str, nth: int = 1) -> str:
+    """Name a change by what is written of it."""
+    return f"{file} {place}: {before} -> {after}" + (f" [{nth}]" if nth > 1 else "")
 
 
 def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
@@ -87,11 +97,15 @@ def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
 def _changes_of(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     places = _places(ast.parse(code))
-    for operator in OPERATORS:
-        for text in _texts(code, operator):
-            line, before, after = _first_difference(code.splitlines(), text.splitlines())
-            if not _is_other_change(before, after):
-                yield Change(path.name, places.get(line, ""), line, before, after, text)
+    alike: Counter[tuple[str, str, str]] = Counter()
+    made = itertools.chain.from_iterable(_texts(code, operator) for operator in OPERATORS)
+    # What is dropped may be what another operator replaces: the texts, each once, in order.
+    for text in dict.fromkeys([*made, *drops.texts(code)]):
+        line, before, after = _first_difference(code.splitlines(), text.splitlines())
+        if not _is_other_change(before, after):
+            kind = places.get(line, ""), before, after
+            alike[kind] += 1
+            yield Change(path.name, kind[0], line, before, after, text, alike[kind])
 
 
 def _texts(code: str, operator: str) -> Iterator[str]:
@@ -117,13 +131,19 @@ def _is_other_change(before: str, after: str) -> bool:
 
 
 def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
-    """The number of the first line that differs, counted from one, and its two texts."""
+    """The number of the first line that differs, counted from one, and the two texts.
+
+    What takes several lines is put on one, so that its text tells it from what begins alike.
+    """
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     _, start, end, *there = next(code for code in matcher.get_opcodes() if code[0] != "equal")
     # A decorator goes with the empty lines above it, and nothing comes in its place.
     line = next(number for number in range(start, end) if before[number].strip())
-    new = next((text for text in after[slice(*there)] if text.strip()), "")
-    return line + 1, before[line].strip(), new.strip()
+    return line + 1, _on_one_line(before[start:end]), _on_one_line(after[slice(*there)])
+
+
+def _on_one_line(lines: list[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())
 
 
 def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:

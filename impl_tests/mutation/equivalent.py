@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from impl_tests.mutation.changes import Change
+from impl_tests.mutation.changes import Change, name_of
 
 RECORDS = Path(__file__).with_name("equivalent.toml")
 
@@ -23,10 +23,11 @@ def load(found: Mapping[str, Change], text: str | None = None) -> dict[str, str]
     files = {change.file for change in found.values()}
     reasons: dict[str, str] = {}
     for each in records.get("equivalent", []):
-        name = f"{each['file']} {each['place']}: {each['before']} -> {each['after']}"
+        reason = each.pop("reason")
         if each["file"] not in files:
             continue
+        name = name_of(**each)
         if name not in found or name in reasons:
             raise ValueError(f"equivalent.toml: no such change, or a second record of it: {name}")
-        reasons[name] = each["reason"]
+        reasons[name] = reason
     return reasons
