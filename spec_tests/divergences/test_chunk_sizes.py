@@ -14,6 +14,7 @@ from spec_tests.harness.clauses import clause
 SIZES = clause("divergences.SG-5.chunk-sizes")
 WEIGHTS = clause("divergences.SG-5.chunk-weights")
 REFUSED = clause("divergences.SG-5.chunk-sizes-refused")
+AT_ONCE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
 WRAPPED = clause("divergences.SG-5.chunk-sizes-of-a-module")
 sizes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
@@ -55,11 +56,14 @@ def test_rows_are_dealt_in_proportion(target, topology, rows, weights, factor):
     assert max(map(abs, surplus)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
 
 
-@REFUSED
-@pytest.mark.parametrize(
+senseless = pytest.mark.parametrize(
     ("sizes", "text"),
     [((1,), "1 chunk sizes for 2 devices"), ((1, -1), "negative"), ((0, 0), "every chunk size")],
 )
+
+
+@REFUSED
+@senseless
 def test_sizes_that_make_no_sense_are_refused(target, topology, sizes, text):
     tensor = torch.arange(4, device=topology.device(0))
     with pytest.raises(ValueError, match=text):
@@ -75,6 +79,13 @@ class Rows(nn.Module):
 
     def forward(self, rows):
         return torch.full_like(rows, len(rows)) * self.weight
+
+
+@AT_ONCE
+@senseless
+def test_a_wrapper_refuses_sizes_that_make_no_sense_when_it_is_made(target, topology, sizes, text):
+    with pytest.raises(ValueError, match=text):
+        target.data_parallel.DataParallel(Rows(), topology.take(2), chunk_sizes=sizes)
 
 
 @WRAPPED
