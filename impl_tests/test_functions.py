@@ -5,10 +5,51 @@ import inspect
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import comm, functions, gather, scatter
 from impl._devices import current_stream, side_stream
 from spec_tests.harness.streams import streams_of
+
+
+class WaitLog(torch.Stream):
+    """Notes for which streams it waits."""
+
+    awaited = ()
+
+    def wait_stream(self, other):
+        super().wait_stream(other)
+        self.awaited = (*self.awaited, other)
+
+
+class OwnerLog(TorchDispatchMode):
+    """Notes memory that a stream uses beside the one that it was allocated on."""
+
+    def __init__(self):
+        super().__init__()
+        self.recorded = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.record_stream.default:
+            self.recorded.append((args[0].data_ptr(), args[1]))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Hand out one current stream a device, each of which notes for what it waits."""
+    found = {}
+
+    def current_stream_of(ordinal):
+        if ordinal not in found:
+            stream = ask(ordinal)
+            device = {"device_index": stream.device_index, "device_type": stream.device_type}
+            found[ordinal] = WaitLog(stream_id=stream.stream_id, **device)
+        return found[ordinal]
+
+    ask = torch.accelerator.current_stream
+    monkeypatch.setattr(torch.accelerator, "current_stream", current_stream_of)
+    return found
 
 
 @pytest.mark.parametrize("places", [("cpu", "cpu"), ("cpu", 0), (0, "cpu")], ids=str)
@@ -27,6 +68,25 @@ def test_chunks_of_a_cpu_tensor_are_copied_beside_the_current_stream(topology):
     used = streams_of(lambda: functions.Scatter.apply(devices, None, 0, torch.ones(4)))
     assert used == [side_stream(device) for device in devices]
     assert used != [current_stream(device) for device in devices]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_current_stream_waits_for_what_was_copied_beside_it(topology, streams, count):
+    topology.require(distinct=count)
+    devices = list(dict.fromkeys(topology.devices))[:count]
+    functions.Scatter.apply(devices, None, 0, torch.ones(2 * count))
+    awaited = {ordinal: stream.awaited for ordinal, stream in streams.items()}
+    assert awaited == {device.index: (side_stream(device),) for device in devices}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_memory_that_was_copied_beside_is_the_current_stream_s_too(topology, count):
+    devices = topology.take(count)
+    with OwnerLog() as log:
+        chunks = functions.Scatter.apply(devices, None, 0, torch.ones(2 * count))
+    owners = [current_stream(device) for device in devices]
+    pointers = [chunk.data_ptr() for chunk in chunks]
+    assert log.recorded == list(zip(pointers, owners, strict=True))
 
 
 def test_chunks_of_other_tensors_are_copied_on_the_current_stream(topology):
