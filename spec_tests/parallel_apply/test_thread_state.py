@@ -1,6 +1,6 @@
 """parallel_apply: what of the caller's thread reaches the modules, and what comes back."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -165,6 +165,30 @@ def test_a_call_leaves_the_callers_state_as_it_was(target, topology, state, coun
         before = whole_sight(topology.devices)
         run(target, topology, lookers(topology, count))
         assert whole_sight(topology.devices) == before
+
+
+@pytest.fixture
+def no_default_device():
+    """Leave none behind."""
+    yield
+    torch.set_default_device(None)
+
+
+@clause("parallel_apply.state.default-device-stays")
+@pytest.mark.parametrize("count", [2, 3], ids="modules={}".format)
+@pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
+@pytest.mark.parametrize("entered", [None, "cpu", "meta"], ids="entered={}".format)
+@pytest.mark.usefixtures("no_default_device")
+def test_the_callers_default_device_outlasts_those_of_modules(
+    target, topology, own, entered, count
+):
+    torch.set_default_device(own)
+    expected = torch.get_default_device()
+    with torch.device(entered) if entered else nullcontext():
+        inside = torch.get_default_device()
+        run(target, topology, [Meddling(["default device"], topology.device(1))] * count)
+        assert torch.get_default_device() == inside
+    assert torch.get_default_device() == expected
 
 
 @clause("parallel_apply.state.stays-in-the-module")
