@@ -50,7 +50,55 @@ def chain(witnesses):
         hold(witnesses, ExceptionGroup("outer", [inner, ValueError("member")]))
 
 
-@pytest.mark.parametrize("raising", [lambda found: hold(found, ValueError("bad")), chain])
+def cause_alone(witnesses):
+    """Raise with a cause that was handled before, and so is no context."""
+    kept = []
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        kept.append(inner)
+    raise ValueError("outer") from kept.pop()
+
+
+def context_alone(witnesses):
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError:
+        hold(witnesses, ValueError("outer"))
+
+
+def member_alone(witnesses):
+    """Raise a group with a member that was handled before."""
+    kept = []
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        kept.append(inner)
+    raise ExceptionGroup("outer", [kept.pop()])
+
+
+@pytest.mark.parametrize("raising", [cause_alone, context_alone, member_alone])
+def test_whatever_an_exception_leads_to_loses_its_traceback(raising):
+    failure = attempt(raising, [])
+    with pytest.raises(Exception, match="outer") as caught:
+        reraise(failure.take(), WHERE)
+    error = caught.value.__cause__
+    members = getattr(error, "exceptions", ())
+    linked = {error.__cause__, error.__context__, *members} - {None}
+    assert {type(each) for each in linked} == {KeyError}
+    assert all(each.__traceback__ is None for each in linked)
+
+
+RAISING = [
+    lambda found: hold(found, ValueError("bad")),
+    chain,
+    cause_alone,
+    context_alone,
+    member_alone,
+]
+
+
+@pytest.mark.parametrize("raising", RAISING)
 def test_no_frame_of_the_replica_keeps_its_variables(raising):
     witnesses = []
     with no_garbage_collection():

@@ -1,5 +1,6 @@
 """impl._placement: the devices that the arguments of a data-parallel call mean."""
 
+import importlib
 import inspect
 import warnings
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import _placement
+from impl import DataParallel, _placement
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
@@ -113,5 +114,16 @@ def test_the_warning_points_at_the_caller_of_what_warns(cuda):
     placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
     with pytest.warns(UserWarning, match="imbalance") as caught:
         construct()
+    here = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+
+
+def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made(cuda, monkeypatch):
+    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+    # The package's attribute of this name is the function.
+    module = importlib.import_module("impl.data_parallel")
+    monkeypatch.setattr(module, "placement", lambda *_: placed)
+    with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
+        DataParallel(nn.Tanh())
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]

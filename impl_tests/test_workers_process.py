@@ -111,3 +111,42 @@ atexit.register(lambda: print(_workers.start(int).wait()))
 def test_importing_starts_no_thread():
     done = run_script("import impl\nprint(threading.active_count())")
     assert done.stdout == "1\n"
+
+
+HOLD = """
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with _workers._pool._lock:
+        held.set()
+        over.wait()
+"""
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids="held={}".format)
+def test_a_thread_that_forked_ends_in_the_child_whoever_held_the_lock(is_held):
+    done = run_script(
+        HOLD
+        + f"""
+def watch(worker):
+    pending.wait()
+    worker.join()
+    os._exit(7)  # The end of a thread that forked may crash PyTorch where it is the last.
+
+def fork():
+    if {is_held}:
+        threading.Thread(target=hold).start()
+        held.wait()
+    child = os.fork()
+    over.set()
+    if child == 0:
+        threading.Thread(target=watch, args=[threading.current_thread()]).start()
+    return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+known = threading.Event()
+pending = _workers.start(lambda: known.wait() and fork())
+known.set()
+print(pending.wait())
+"""
+    )
+    assert (done.stdout, done.stderr) == ("7\n", "")
