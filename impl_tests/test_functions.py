@@ -11,6 +11,8 @@ from impl import comm, functions, gather, scatter
 from impl._devices import current_stream, side_stream
 from spec_tests.harness.streams import streams_of
 
+GATHER = functions.Gather.apply
+
 
 class WaitLog(torch.Stream):
     """Notes for which streams it waits."""
@@ -111,6 +113,14 @@ def test_warnings_of_a_function_point_at_what_applied_it(topology):
         functions.Gather.apply(-1, 0, x)
     assert {warning.category for warning in caught} == {UserWarning, FutureWarning}
     assert {warning.filename for warning in caught} == {torch.autograd.function.__file__}
+
+
+@pytest.mark.filterwarnings("ignore:Using -1:FutureWarning")
+@pytest.mark.parametrize("gathered", [comm.gather, lambda x, dim, to: GATHER(to, dim, *x)])
+def test_minus_one_is_the_cpu_whatever_the_default_device(topology, gathered):
+    x = torch.ones(1, device=topology.device(0))
+    with topology.device(1):
+        assert gathered([x], 0, -1).device == torch.device("cpu")
 
 
 @pytest.mark.parametrize("where", ["accelerator", "cpu"])
