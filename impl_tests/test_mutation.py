@@ -42,6 +42,7 @@ DROPPED = {
     ),
     "a keyword": ("f(a, b=1, *c, **d)", ["f(a, *c, **d)", "f(a, *c, b=1)"]),
     "no switch": ("f(a, strict=True)", []),
+    "no bound of a type": ('T = TypeVar("T", bound=A)', []),
     "an if": ("if a: b", ["if True: b", "if False: b"]),
     "a conditional expression": ("a if b else c", ["a if True else c", "a if False else c"]),
     "a loop's condition": ("while a: b", ["while True: b", "while False: b"]),

@@ -102,8 +102,11 @@ def _bracketed(node: ast.expr) -> str:
 
 
 def _keywords(node: ast.AST) -> Iterator[_Edit]:
-    """Drop a keyword argument; True and False are turned round by cosmic-ray."""
-    if isinstance(node, ast.Call):
+    """Drop a keyword argument; True and False are turned round by cosmic-ray.
+
+    What a type variable is bound to only type checkers read.
+    """
+    if isinstance(node, ast.Call) and ast.unparse(node.func) != "TypeVar":
         for place, keyword in enumerate(node.keywords):
             if not _is_switch(keyword.value):
                 rest = _without(node.keywords, place)
