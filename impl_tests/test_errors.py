@@ -70,6 +70,16 @@ class OwnKeyError(KeyError):
     """A KeyError of a library."""
 
 
+class ElsewhereError(Exception):
+    """Gives something else than an instance where it is asked for a second one."""
+
+    made = 0
+
+    def __new__(cls, *args):
+        cls.made += 1
+        return super().__new__(cls, *args) if cls.made == 1 else ValueError(*args)
+
+
 def fail_with(error):
     raise error
 
@@ -119,6 +129,12 @@ def test_a_class_that_takes_one_text_is_kept(kind):
     assert str(caught).startswith(REPORT.format(kind.__name__))
 
 
+def test_the_text_is_shown_as_any_other():
+    caught = carried(ValueError("bad"))
+    assert repr(caught) == f"ValueError({str(caught)!r})"
+    assert "\\n" in repr(caught)
+
+
 def test_a_class_that_takes_a_message_by_name_is_kept():
     caught = carried(KeywordMessageError(message="bad"))
     assert type(caught) is KeywordMessageError
@@ -140,6 +156,7 @@ def test_a_group_keeps_its_members():
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
         MuteError("bad"),
         SingleError("bad"),
+        ElsewhereError("bad"),
     ],
     ids=lambda error: type(error).__name__,
 )

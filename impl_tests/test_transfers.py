@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._transfers import copy_bucket, row_major_copy, send, small_and_large
 
@@ -60,6 +61,24 @@ def test_a_row_major_copy_is_new_and_alike(topology, sparse):
     assert (copy is tensor, copy.layout) == (False, tensor.layout)
     assert copy.to_dense().tolist() == tensor.to_dense().tolist()
     assert sparse or copy.is_contiguous()
+
+
+class CutLog(TorchDispatchMode):
+    """Counts how often a tensor is cut into pieces of one shape."""
+
+    cuts = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.cuts += func.overloadpacket is torch.ops.aten.unsafe_split
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_like_shapes_are_unpacked_at_once_wherever_they_stand(topology, count):
+    bucket = [torch.ones(shape, device=topology.device(0)) for shape in [(3, 1), (2,)] * count]
+    with CutLog() as log:
+        copy_bucket(bucket, [topology.device(1)])
+    assert log.cuts == 2
 
 
 def test_every_slot_gets_the_bucket_in_order(topology):
