@@ -15,11 +15,11 @@ LEVELS: Mapping[str, Callable[[Any], Any]] = {
     "list": lambda part: [part],
     "dict": lambda part: {"x": part},
     "OrderedDict": lambda part: OrderedDict(x=part),
-    "named tuple": lambda part: Typed(part, 7),
+    "named tuple": lambda part: Typed(part, None),
 }
 #: Levels that the reference manages from the bottom of the stack at Python's own recursion limit
 #: of 1000, with room to spare: it calls itself once for each, or twice, or three times.
-ONCE, TWICE, THRICE = 900, 450, 300
+ONCE, TWICE, THRICE = 850, 425, 260
 SCATTERED = {
     "tuple": ONCE,
     "list": ONCE,
