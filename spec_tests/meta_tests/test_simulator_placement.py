@@ -64,7 +64,6 @@ NO_SUCH_DEVICE = {
     "statistics": lambda: torch.sim.memory_allocated(7),
 }
 NOT_IMPLEMENTED = {
-    "aten::_to_sparse_csr": lambda x: x.to_sparse_csr(),
     "aten::to_mkldnn": lambda x: x.to_mkldnn(),
     "aten::batch_norm_stats": lambda x: torch.batch_norm_stats(x, 1e-5),
 }
@@ -123,8 +122,21 @@ def test_what_is_not_implemented_names_the_operator(name):
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # From PyTorch 2.12 on.
 def test_quantized_tensors_are_not_implemented():
-    with pytest.raises(NotImplementedError, match="aten::quantize_per_tensor is not"):
-        torch.quantize_per_tensor(X.to("sim:2"), 0.1, 0, torch.qint8)
+    here = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
+    for name, make in {
+        "quantize_per_tensor": lambda: torch.quantize_per_tensor(
+            X.to("sim:2"), 0.1, 0, torch.qint8
+        ),
+        "empty_quantized": lambda: torch.empty_quantized([2], here, device="sim:2"),
+        "_empty_affine_quantized": lambda: torch._empty_affine_quantized(
+            [2], scale=0.1, zero_point=0, dtype=torch.qint8, device="sim:2"
+        ),
+        "(empty_|)quantized": lambda: here.to("sim:2"),
+    }.items():
+        with pytest.raises(
+            NotImplementedError, match=f"aten::{name}.* is not implemented for the sim device"
+        ):
+            make()
 
 
 def test_operators_of_others_need_a_kernel_of_their_own():

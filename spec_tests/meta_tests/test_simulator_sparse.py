@@ -124,3 +124,16 @@ def test_reading_parts_does_not_disturb_a_detached_tensor():
     assert x.is_sparse
     assert x._nnz() == 3
     assert not x.is_coalesced()
+
+
+@pytest.mark.parametrize("goal", ["cpu", "sim:2", "sim:3"])
+@pytest.mark.parametrize("make", [torch.empty_like, torch.zeros_like])
+def test_shapes_are_taken_to_every_device(make, goal):
+    like = make(sparse(), device=goal)
+    assert (str(like.device), like.layout, like.shape) == (goal, torch.sparse_coo, (2, 3))
+    assert str(like._values().device) == goal
+
+
+def test_shapes_are_not_taken_to_what_is_no_device_of_ours():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.empty_like(sparse(), device="meta")

@@ -4,8 +4,8 @@ It needs no hardware. Memory of a device is host memory that no other device can
 operator runs the CPU's kernel; operators have finished when they return, so streams and events
 order nothing, yet they exist. A device that is seeded as the CPU is draws the CPU's numbers.
 
-What it cannot do raises NotImplementedError and names the operator: quantized, nested, MKL-DNN
-and compressed sparse tensors, operators of other libraries without a kernel for ``sim``.
+What it cannot do raises NotImplementedError and names the operator: quantized and MKL-DNN
+tensors, operators of other libraries without a kernel for ``sim``.
 """
 
 import atexit

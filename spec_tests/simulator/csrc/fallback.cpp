@@ -34,6 +34,11 @@ bool is_optional_generator(const c10::Argument& argument) {
       c10::TypeKind::GeneratorType;
 }
 
+bool is_like(const c10::FunctionSchema& schema) {
+  const std::string_view name = schema.name(), suffix = "_like";
+  return name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix;
+}
+
 template <typename F>
 void each_tensor(const IValue& value, F&& visit) {
   if (value.isTensor()) {
@@ -83,7 +88,7 @@ class Call {
   void run(Stack* stack) {
     const auto first = stack->size() - schema_.arguments().size();
     find_device(*stack, first);
-    views_.set_device(*device_);
+    views_.set_device(goal_.value_or(*device_));
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       (*stack)[first + i] = to_host((*stack)[first + i], schema_.arguments()[i]);
     }
@@ -121,14 +126,25 @@ class Call {
     }
   }
 
-  // A factory names its device, and has no tensor to take it from.
+  // A factory names its device. If it has a tensor too, of another device, it is one that wants
+  // no more than its shape: `empty_like`.
   void meet_requested(const IValue& value) {
-    if (value.isDevice() && value.toDevice().type() == kSim) {
-      const auto requested = with_index(value.toDevice());
-      if (device_ && *device_ != requested) {
+    if (!value.isDevice()) {
+      return;
+    }
+    auto requested = value.toDevice();
+    if (requested.type() == kSim) {
+      requested = with_index(requested);
+      check_usable(requested.index());
+    }
+    if (!device_ && requested.type() == kSim) {
+      device_ = requested;
+    } else if (device_ && *device_ != requested) {
+      const bool reachable = requested.type() == kSim || requested.is_cpu();
+      if (!reachable || !is_like(schema_)) {
         refuse(requested, "device");
       }
-      device_ = requested;
+      goal_ = requested;
     }
   }
 
@@ -188,6 +204,9 @@ class Call {
   }
 
   void results_to_device(Stack* stack, size_t first) {
+    if (goal_ && goal_->is_cpu()) {
+      return;
+    }
     for (size_t i = first; i < stack->size(); ++i) {
       each_tensor((*stack)[i], [&](const at::Tensor& tensor) { views_.count_owner(tensor); });
     }
@@ -202,6 +221,7 @@ class Call {
   const DispatchKey key_;
   HostViews views_;
   std::optional<c10::Device> device_;
+  std::optional<c10::Device> goal_;  // of the results, if not the same
 };
 
 constexpr DispatchKey kComposite[] = {
@@ -225,6 +245,25 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::SparseCPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::SparseCsrCPU>>());
+}
+
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::NestedTensorCPU>>());
+}
+
+// Whoever quantizes for inference does it on the CPU: CUDA, too, lacks the quantized layers.
+void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, op.operator_name(), " is not implemented for the sim device: it has no quantized ",
+      "tensors");
+}
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
 }
 
 // Where the CPU prefers its kernel to a composite one, so must sim; a fallback would come last.
@@ -253,8 +292,14 @@ void register_fallbacks() {
       torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);
   static torch::Library sparse(
       torch::Library::IMPL, "aten", DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
+  static torch::Library compressed(
+      torch::Library::IMPL, "aten", DispatchKey::SparseCsrPrivateUse1, __FILE__, __LINE__);
+  static torch::Library nested(
+      torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
   prefer_kernels_of<DispatchKey::CPU, DispatchKey::PrivateUse1>(dense);
   prefer_kernels_of<DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1>(sparse);
+  prefer_kernels_of<DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1>(compressed);
+  prefer_kernels_of<DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1>(nested);
   // Composite kernels of these ask for operators, or for a device type, that only others have.
   for (const char* name : {"convolution_backward", "conj_physical_", "mode.values"}) {
     dense.impl(

@@ -1,8 +1,8 @@
 #include "host_views.h"
 
-#include <ATen/SparseTensorImpl.h>
+#include "layouts.h"
+
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 
@@ -42,42 +42,8 @@ at::Tensor same_view(const at::Tensor& like, Storage storage, DispatchKey key) {
   return tensor;
 }
 
-at::SparseTensorImpl* sparse_impl(const at::Tensor& tensor) {
-  return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
-}
-
-void set_sparse(
-    const at::Tensor& tensor, const at::Tensor& like, const at::Tensor& indices,
-    const at::Tensor& values) {
-  const auto* from = sparse_impl(like);
-  auto* impl = sparse_impl(tensor);
-  impl->raw_resize_(from->sparse_dim(), from->dense_dim(), like.sizes());
-  impl->set_indices_and_values_unsafe(indices, values);
-  impl->set_coalesced(from->coalesced());
-}
-
-at::Tensor make_sparse(
-    const at::Tensor& like, const at::Tensor& indices, const at::Tensor& values, DispatchKey key) {
-  // The constructor allocates, and the device of what it allocates is the tensor's for good.
-  const c10::OptionalDeviceGuard guard(values.device());
-  auto tensor =
-      at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
-  set_sparse(tensor, like, indices, values);
-  return tensor;
-}
-
 bool is_strided(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested();
-}
-
-const char* kind_of(const at::Tensor& tensor) {
-  if (tensor.is_nested()) {
-    return "nested";
-  }
-  if (tensor.is_quantized()) {
-    return "quantized";
-  }
-  return tensor.is_mkldnn() ? "MKL-DNN" : "compressed sparse";
 }
 
 }  // namespace
@@ -89,8 +55,9 @@ at::Tensor host_view(const at::Tensor& tensor) {
 
 void HostViews::check_supported(const at::Tensor& tensor) const {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      is_strided(tensor) || tensor.is_sparse(), operator_,
-      " is not implemented for the sim device: it has no ", kind_of(tensor), " tensors");
+      is_strided(tensor) || has_parts(tensor), operator_,
+      " is not implemented for the sim device: it has no ",
+      tensor.is_quantized() ? "quantized" : "MKL-DNN", " tensors");
 }
 
 at::Tensor HostViews::to_host(const at::Tensor& tensor) {
@@ -101,19 +68,13 @@ at::Tensor HostViews::to_host(const at::Tensor& tensor) {
   if (known != host_of_.end()) {
     return known->second;
   }
-  auto host = tensor.is_sparse()
-      ? sparse_to_host(tensor)
+  auto host = has_parts(tensor)
+      ? assembled(tensor, [this](const at::Tensor& part) { return to_host(part); })
       : same_view(tensor, to_host(tensor.storage()), DispatchKey::CPU);
   host_of_.emplace(tensor.unsafeGetTensorImpl(), host);
   device_of_.emplace(host.unsafeGetTensorImpl(), tensor);
   arguments_.push_back({tensor, host});
   return host;
-}
-
-at::Tensor HostViews::sparse_to_host(const at::Tensor& tensor) {
-  const auto* impl = sparse_impl(tensor);
-  return make_sparse(
-      tensor, to_host(impl->indices()), to_host(impl->values()), DispatchKey::SparseCPU);
 }
 
 Storage HostViews::to_host(const Storage& storage) {
@@ -131,7 +92,7 @@ void HostViews::remember(const Storage& host, const Storage& device) {
 
 void HostViews::update_arguments() {
   for (const auto& pair : arguments_) {
-    pair.device.is_sparse() ? update_sparse(pair) : update_strided(pair);
+    has_parts(pair.device) ? update_parts(pair) : update_strided(pair);
   }
 }
 
@@ -150,16 +111,9 @@ void HostViews::update_strided(const Pair& pair) {
   impl->_set_neg(host.is_neg());
 }
 
-void HostViews::update_sparse(const Pair& pair) {
-  const auto* before = sparse_impl(pair.device);
-  const auto* after = sparse_impl(pair.host);
-  const auto indices = to_device(after->indices());
-  const auto values = to_device(after->values());
-  if (!indices.is_same(before->indices()) || !values.is_same(before->values()) ||
-      pair.device.sizes() != pair.host.sizes() || before->coalesced() != after->coalesced() ||
-      before->sparse_dim() != after->sparse_dim()) {
-    set_sparse(pair.device, pair.host, indices, values);
-  }
+void HostViews::update_parts(const Pair& pair) {
+  reassemble(
+      pair.device, pair.host, [this](const at::Tensor& part) { return to_device(part); });
 }
 
 void HostViews::count_owner(const at::Tensor& result) {
@@ -184,19 +138,13 @@ at::Tensor HostViews::to_device(const at::Tensor& result) {
     return known->second;
   }
   check_supported(result);
-  auto tensor = result.is_sparse()
-      ? sparse_to_device(result)
+  auto tensor = has_parts(result)
+      ? assembled(result, [this](const at::Tensor& part) { return to_device(part); })
       : same_view(result, to_device(result.storage(), is_sole_owner(result)),
                   DispatchKey::PrivateUse1);
   device_of_.emplace(result.unsafeGetTensorImpl(), tensor);
   results_.push_back(result);
   return tensor;
-}
-
-at::Tensor HostViews::sparse_to_device(const at::Tensor& host) {
-  const auto* impl = sparse_impl(host);
-  return make_sparse(
-      host, to_device(impl->indices()), to_device(impl->values()), DispatchKey::SparsePrivateUse1);
 }
 
 Storage HostViews::to_device(const Storage& host, bool adoptable) {

@@ -25,7 +25,7 @@ class HostViews {
     device_ = device;
   }
 
-  // Raises NotImplementedError for tensors that are neither strided nor sparse COO.
+  // Raises NotImplementedError for tensors that are quantized or MKL-DNN's.
   void check_supported(const at::Tensor& tensor) const;
 
   at::Tensor to_host(const at::Tensor& tensor);
@@ -45,10 +45,8 @@ class HostViews {
     at::Tensor host;
   };
 
-  at::Tensor sparse_to_host(const at::Tensor& tensor);
-  at::Tensor sparse_to_device(const at::Tensor& host);
   void update_strided(const Pair& pair);
-  void update_sparse(const Pair& pair);
+  void update_parts(const Pair& pair);
   bool is_sole_owner(const at::Tensor& host) const;
   c10::Storage to_device(const c10::Storage& host, bool adoptable);
   void take_over_resized(c10::StorageImpl* host, const c10::Storage& storage);

@@ -4,7 +4,9 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -132,6 +134,15 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("copy_", &copy_sparse_);
   m.impl("copy_sparse_to_sparse_", &at::native::copy_sparse_);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl("copy_", &at::native::copy_sparse_compressed_);
+}
+
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  m.impl("copy_", &at::native::copy_nested_);
+  m.impl("_to_copy", &at::native::_to_copy_nested);
 }
 
 // The copy resolves lazy conjugation and negation; resolving them first would copy, without end.

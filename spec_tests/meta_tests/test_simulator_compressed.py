@@ -1,0 +1,144 @@
+"""Compressed sparse tensors (CSR, CSC, BSR, BSC): built, multiplied, copied, differentiated."""
+
+import copy
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.usefixtures("sim"),
+    pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC) tensor support is in beta"),
+    # Asked once a process, by whoever builds the first sparse tensor.
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled"),
+]
+
+DEVICE = "sim:2"
+LAYOUTS = {
+    "CSR": torch.sparse_csr,
+    "CSC": torch.sparse_csc,
+    "BSR": torch.sparse_bsr,
+    "BSC": torch.sparse_bsc,
+}
+DENSE = torch.tensor([[0.0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 0], [0, 4, 5, 0]])
+FUNCTIONS = {
+    "to dense": lambda s: s.to_dense(),
+    "to COO": lambda s: s.to_sparse(),
+    "to CSC": lambda s: s.to_sparse_csc(),
+    "to blocks": lambda s: s.to_sparse_bsr((2, 2)),
+    "clone": lambda s: s.clone(),
+    "detached": lambda s: s.detach(),
+    "scaled": lambda s: s * 2,
+    "negative": lambda s: -s,
+    "sine": lambda s: s.sin(),
+    "sum of both": lambda s: s + s,
+    "product of both": lambda s: s * s,
+    "total": lambda s: s.sum(),
+    "row sums": lambda s: torch.sum(s, 1, keepdim=True),
+    "matrix times dense": lambda s: s @ torch.ones(4, 3, device=s.device),
+    "matrix times vector": lambda s: s @ torch.ones(4, device=s.device),
+    "dense times matrix": lambda s: torch.ones(3, 4, device=s.device) @ s,
+    "matrix times matrix": lambda s: s @ s,
+    "transposed": lambda s: s.t(),
+    "added product": lambda s: torch.addmm(
+        torch.ones(4, 3, device=s.device), s, torch.ones(4, 3, device=s.device)
+    ),
+    "sampled product": lambda s: torch.sparse.sampled_addmm(
+        s, torch.ones(4, 3, device=s.device), torch.ones(3, 4, device=s.device), beta=0.5
+    ),
+    "converted": lambda s: s.to(torch.float64),
+    "zeros": torch.zeros_like,
+    "changed in place": lambda s: s.clone().mul_(3),
+    "zeroed in place": lambda s: s.clone().zero_(),
+}
+
+
+def compressed(device=DEVICE, layout="CSR"):
+    blocks = (2, 2) if layout.startswith("B") else None
+    return DENSE.to(device).to_sparse(layout=LAYOUTS[layout], blocksize=blocks)
+
+
+def parts(x):
+    if x.layout == torch.sparse_coo:
+        return x._indices(), x._values()
+    if x.layout == torch.strided:
+        return (x,)
+    rows = x.layout in (torch.sparse_csr, torch.sparse_bsr)
+    indices = (x.crow_indices(), x.col_indices()) if rows else (x.ccol_indices(), x.row_indices())
+    return *indices, x.values()
+
+
+def assert_same(expected, actual, device=DEVICE):
+    assert (actual.layout, actual.shape) == (expected.layout, expected.shape)
+    assert str(actual.device) == device
+    for want, got in zip(parts(expected), parts(actual), strict=True):
+        assert str(got.device) == device
+        torch.testing.assert_close(got.cpu(), want)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_agree_with_the_cpu(name):
+    assert_same(FUNCTIONS[name](compressed("cpu")), FUNCTIONS[name](compressed()))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_construction_from_dense_and_from_parts_agrees_with_the_cpu(layout):
+    x = compressed(layout=layout)
+    assert_same(compressed("cpu", layout), x)
+    assert_same(DENSE, x.to_dense())
+    again = torch.sparse_compressed_tensor(*parts(x), x.shape, layout=x.layout, device=DEVICE)
+    assert_same(compressed("cpu", layout), again)
+    assert "device='sim:2'" in repr(x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("origin", "goal"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
+)
+def test_copies_between_devices_share_nothing(layout, origin, goal):
+    x = compressed(origin, layout)
+    y = x.to(goal)
+    x.values().zero_()
+    assert_same(compressed("cpu", layout), y, goal)
+    y.copy_(x)
+    assert not y.values().any()
+
+
+@pytest.mark.parametrize("goal", ["cpu", "sim:2", "sim:3"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_shapes_are_taken_to_every_device(layout, goal):
+    x = compressed(layout=layout)
+    assert_same(
+        torch.zeros_like(compressed("cpu", layout)), torch.zeros_like(x, device=goal), goal
+    )
+    assert {str(part.device) for part in parts(torch.empty_like(x, device=goal))} == {goal}
+
+
+def test_parts_share_memory_with_the_tensor():
+    x = compressed()
+    x.values().mul_(2)
+    assert_same(DENSE * 2, x.to_dense())
+
+
+def test_gradients_flow_through_products():
+    def gradients(device):
+        x = compressed(device).requires_grad_()
+        y = torch.arange(12.0).reshape(4, 3).to(device).requires_grad_()
+        (x @ y).sum().backward()
+        return x.grad.to_dense(), y.grad
+
+    for want, got in zip(gradients("cpu"), gradients(DEVICE), strict=True):
+        assert_same(want, got)
+
+
+def test_two_devices_are_refused():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.sparse.sampled_addmm(
+            compressed(), torch.ones(4, 3, device="sim:1"), torch.ones(3, 4, device=DEVICE)
+        )
+
+
+def test_deep_copies_share_nothing():
+    x = compressed()
+    y = copy.deepcopy(x)
+    x.values().zero_()
+    assert_same(compressed("cpu"), y)
