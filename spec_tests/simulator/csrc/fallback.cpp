@@ -287,6 +287,10 @@ void prefer_kernels_of(torch::Library& library) {
 
 }  // namespace
 
+void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Call(op, DispatchKey::CPU).run(stack);
+}
+
 void register_fallbacks() {
   static torch::Library dense(
       torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__, __LINE__);

@@ -8,6 +8,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/TensorBody.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/Storage.h>
@@ -46,5 +47,7 @@ at::Tensor host_view(const at::Tensor& tensor);
 
 // fallback.cpp: the CPU's kernel for every operator that has none of its own.
 void register_fallbacks();
+// Runs it for a kernel of our own that only some of the calls need.
+void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace sim
