@@ -5,7 +5,8 @@ operator runs the CPU's kernel; operators have finished when they return, so str
 order nothing, yet they exist. A device that is seeded as the CPU is draws the CPU's numbers.
 
 What it cannot do raises NotImplementedError and names the operator: quantized and MKL-DNN
-tensors, operators of other libraries without a kernel for ``sim``.
+tensors, operators of other libraries without a kernel for ``sim``. What it can is compared with
+the CPU by ``python -m spec_tests.meta_tests.operator_sweep``.
 """
 
 import atexit

@@ -1,0 +1,58 @@
+"""Compare PyTorch's own calls of its operators on a simulated device with the CPU."""
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+
+import torch
+
+from spec_tests import simulator
+
+from . import database, exceptions, sweep
+
+_SIM_DEVICES = 4
+
+
+def main(arguments: list[str]) -> int:
+    """Run the sweep, print what is wrong and a summary, return the exit status."""
+    options = _parser().parse_args(arguments)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # the tests run beside others
+    simulator.enable(_SIM_DEVICES)
+    listed = exceptions.load()
+    counts: Counter[str] = Counter()
+    complaints = []
+    for case in _chosen(options):
+        outcomes = sweep.outcomes(case, listed, quick=options.quick)
+        counts.update(outcome.verdict for outcome in outcomes)
+        complaint = listed.complaint(case.operator, case.dtype, outcomes)
+        if complaint:
+            complaints.append(f"{case.operator} [{case.dtype}] {complaint}")
+            print(complaints[-1], flush=True)
+    print(f"{len(complaints)} complaints; calls: {dict(counts)}")
+    return 1 if complaints or not counts["agrees"] else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="operator_sweep", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two calls, two types")
+    parser.add_argument("--part", type=_part, default=(1, 1), help="such as 2/3")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="operators; all by default")
+    return parser
+
+
+def _part(text: str) -> tuple[int, int]:
+    part, parts = (int(number) for number in text.split("/"))
+    return part, parts
+
+
+def _chosen(options: argparse.Namespace) -> list[database.Case]:
+    cases = database.cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
+    operators = sorted({case.operator for case in cases})
+    part, parts = options.part
+    chosen = set(options.names or operators[part - 1 :: parts])
+    return [case for case in cases if case.operator in chosen]
+
+
+sys.exit(main(sys.argv[1:]))

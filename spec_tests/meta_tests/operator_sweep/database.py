@@ -1,0 +1,100 @@
+"""PyTorch's own database of operators: which calls it has of each.
+
+Import PyTorch's part in a process of its own only: its helpers change the profile of Hypothesis
+and freeze the flags of the back ends for everybody.
+"""
+
+import sys
+import types
+import unittest
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["DTYPES", "QUICK_DTYPES", "Case", "cases"]
+
+#: A cheap sample of the types, by the paths they take: gradients, integers, complex, half.
+DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
+QUICK_DTYPES = ("float32", "int64")
+_LAYOUTS = ("sparse_coo", "sparse_csr")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator in one layout and one type, with PyTorch's calls of it.
+
+    Args:
+        operator: Its name in the database, with its variant, and its layout if that is sparse.
+        dtype: The name of the type.
+        info: Its entry.
+        layout: What its tensors are: ``dense`` or a sparse layout.
+    """
+
+    operator: str
+    dtype: str
+    info: Any
+    layout: str
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether there are gradients to compare, in the types where that is worth while."""
+        return (
+            self.dtype in ("float32", "complex64")
+            and self.info.supports_autograd
+            and getattr(torch, self.dtype) in self.info.supported_backward_dtypes("cpu")
+        )
+
+    def samples(self, device: str, *, requires_grad: bool) -> Iterator[Any]:
+        """Make the calls, on ``device``."""
+        name = "sample_inputs" if self.layout == "dense" else f"sample_inputs_{self.layout}"
+        unspecified = getattr(self.info, f"{name}_func").__name__ == "_sample_inputs_unspecified"
+        make = self.info.sample_inputs if unspecified else getattr(self.info, name)
+        for sample in make(device, getattr(torch, self.dtype), requires_grad=requires_grad):
+            if not unspecified:
+                yield sample
+            elif sample.input.dim() == 2:
+                sample.input = _as_sparse(sample.input, self.layout)
+                yield sample
+
+
+def _as_sparse(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    sparse = tensor.detach().to_sparse(layout=getattr(torch, layout))
+    return sparse.requires_grad_(tensor.requires_grad)
+
+
+def cases(dtypes: Iterable[str]) -> list[Case]:
+    """List what the CPU supports, in the order of the names."""
+    wanted = list(dtypes)
+    found = [
+        Case(name, dtype, info, layout)
+        for info in _infos()
+        for name, layout in _layouts_of(info)
+        for dtype in wanted
+        if getattr(torch, dtype) in info.supported_dtypes("cpu")
+    ]
+    return sorted(found, key=lambda case: (case.operator, case.dtype))
+
+
+def _layouts_of(info: Any) -> Iterator[tuple[str, str]]:
+    yield info.full_name, "dense"
+    for layout in _LAYOUTS:
+        if info.supports_sparse_layout(getattr(torch, layout)):
+            yield f"{info.full_name} {layout}", layout
+
+
+def _infos() -> list[Any]:
+    # The base class of PyTorch's test cases, of which none is made here.
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stand_in)
+    from torch.testing._internal import common_methods_invocations as database
+
+    foreach = [
+        info
+        for name in sorted(vars(database))
+        if name.startswith("foreach_") and name.endswith("_op_db")
+        for info in getattr(database, name)
+    ]
+    return [*database.op_db, *foreach]

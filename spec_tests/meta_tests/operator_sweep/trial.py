@@ -1,0 +1,146 @@
+"""One call on the CPU and on a device: do they agree, and if not, how do they differ?"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from .host import HostCopies
+
+__all__ = ["DEVICE", "Comparison", "Outcome", "attempt"]
+
+#: Not the current device, so that whoever takes the current one is noticed.
+DEVICE = "sim:1"
+_SEED = 20
+#: Where another kernel sums in another order, in half precision too.
+_LOOSE = (0.07, 0.003)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one call.
+
+    Args:
+        verdict: ``agrees``, ``untried`` (the CPU refuses it), ``refused`` or ``differs``.
+        detail: The refusal, or the difference.
+    """
+
+    verdict: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared, beside devices, shapes and types.
+
+    Args:
+        numbers: The numbers; not those of memory that nobody has set.
+        same_kernel: Strides, and numbers up to the order of a sum.
+    """
+
+    numbers: bool = True
+    same_kernel: bool = True
+
+
+def attempt(
+    function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
+) -> Outcome:
+    """Call ``function`` on both, compare results, arguments afterwards and gradients."""
+    there = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    here = HostCopies().of(there)
+    try:
+        expected = _run(function, here, gradients)
+    except Exception as error:
+        return Outcome("untried", f"{type(error).__name__}: {error}")
+    try:
+        named = _names_device(there)
+        actual = _run(function, there, gradients)
+        _expect_on(DEVICE if named else "cpu", actual[0])
+        _compare(expected, actual, comparison)
+    except NotImplementedError as error:
+        return Outcome("refused", str(error).split("\n")[0])
+    except Exception as error:
+        return Outcome("differs", f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return Outcome("agrees")
+
+
+def _without_base(leaf: Any) -> Any:
+    # Views that were made without gradients demand them, and get none.
+    if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
+        return leaf.detach().requires_grad_()
+    return leaf
+
+
+def _run(function: Callable[..., Any], call: list[Any], gradients: bool) -> list[Any]:
+    torch.manual_seed(_SEED)
+    first, args, kwargs = call
+    leaves = [leaf for leaf in _tensors(call) if leaf.requires_grad and leaf.is_leaf]
+    result = function(first, *args, **kwargs)
+    return [result, _gradients(result, leaves) if gradients else (), call]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _gradients(result: Any, leaves: list[Tensor]) -> Any:
+    results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
+    if not results or not leaves:
+        return ()
+    directions = [_direction(leaf) for leaf in results]
+    return torch.autograd.grad(results, leaves, directions, allow_unused=True)
+
+
+def _direction(tensor: Tensor) -> Tensor:
+    """A gradient to start from, neither constant nor of a convenient sign."""
+    plain = tensor.detach()
+    if plain.layout != torch.strided:
+        return torch.ones_like(plain)
+    ramp = torch.linspace(-1, 2, plain.numel(), dtype=torch.float64).reshape(plain.shape)
+    return ramp.to(plain.dtype).to(plain.device)
+
+
+def _names_device(call: Any) -> bool:
+    return any(
+        str(getattr(leaf, "device", leaf)) == DEVICE
+        for leaf in tree_leaves(call)
+        if isinstance(leaf, (Tensor, torch.device, str))
+    )
+
+
+def _expect_on(device: str, results: Any) -> None:
+    # Gradients and arguments of a call are where the arguments were, some of them on the CPU.
+    for result in _tensors(results):
+        assert str(result.device) == device, f"on {result.device}"
+
+
+def _compare(expected: Any, actual: Any, comparison: Comparison) -> None:
+    left, right = tree_leaves(expected), tree_leaves(actual)
+    assert len(left) == len(right), f"{len(right)} results, not {len(left)}"
+    for want, got in zip(left, right, strict=True):
+        if isinstance(want, Tensor):
+            _compare_tensors(want, got, comparison)
+        elif not isinstance(want, torch.device):
+            assert want == got or _is_nan(want, got), f"{got!r}, not {want!r}"
+
+
+def _is_nan(want: Any, got: Any) -> bool:
+    return isinstance(want, float) and math.isnan(want) and math.isnan(got)
+
+
+def _compare_tensors(want: Tensor, got: Tensor, comparison: Comparison) -> None:
+    assert isinstance(got, Tensor), f"{got!r}, not a tensor"
+    for name in ("shape", "dtype", "layout", "requires_grad"):
+        assert getattr(want, name) == getattr(got, name), f"{name} {getattr(got, name)}"
+    if want.layout == torch.strided and comparison.same_kernel:
+        assert want.stride() == got.stride(), f"strides {got.stride()}, not {want.stride()}"
+        assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg()), "lazy bits"
+    if comparison.numbers:
+        rtol, atol = (None, None) if comparison.same_kernel else _LOOSE
+        torch.testing.assert_close(
+            got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True
+        )
