@@ -76,12 +76,12 @@ def test_a_gradient_penalty_has_the_gradients_of_the_plain_module(
 
 
 @clause("data_parallel.frozen")
-@given(devices=device_lists(min_size=2))
-def test_frozen_parameters_get_no_gradient(target, topology, devices):
+@given(slots=st.integers(1, 4))
+def test_frozen_parameters_get_no_gradient(target, topology, slots):
     module = network(topology)
     module[0].weight.requires_grad_(False)
     x = leaves(module, topology, 4)[0]
-    penalties.spread(target, module, topology.take(len(devices)), "class")(x).sum().backward()
+    penalties.spread(target, module, topology.take(slots), "class")(x).sum().backward()
     assert module[0].weight.grad is None
     assert module[0].bias.grad is not None
 

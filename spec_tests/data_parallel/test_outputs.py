@@ -1,12 +1,12 @@
 """data_parallel and DataParallel: outputs and gradients of a batch."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.data_parallel import oracles
-from spec_tests.harness import checks
+from spec_tests.harness import checks, effort
 from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import At, build
 from spec_tests.strategies.data_parallel import (
@@ -92,7 +92,7 @@ def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
 
 
 @clause("data_parallel.script-modules")
-@settings(max_examples=6)
+@effort.part(4)
 @given(call=script_calls())
 def test_script_modules_compute_what_the_reference_makes_them(target, reference, topology, call):
     checks.agree(call, target, reference, topology, tolerance=checks.LAYER)

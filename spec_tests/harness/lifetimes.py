@@ -1,50 +1,56 @@
 """What a call keeps alive, seen with the garbage collector off: a reference cycle shows."""
 
-import gc
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from torch import Tensor, nn
 
+from spec_tests.harness.leftovers import no_garbage_collection
 from spec_tests.harness.outcome import Call
 from spec_tests.harness.portrait import leaves, tensors
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
 
+_References = dict[str, weakref.ref[Any]]
+
 
 def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
     """The paths of arguments and results that outlive the call and all its values.
 
-    A call that fails is treated alike: its error is dropped.
+    Raises:
+        Exception: What the call raised: a target that only fails keeps nothing either.
     """
-    with reference_counting():
-        watched = _watch(call, target, topology)
-        return [path for path, found in watched.items() if found() is not None]
+    with no_garbage_collection():
+        return _alive(_references_of_call(call, target, topology))
 
 
-@contextmanager
-def reference_counting() -> Iterator[None]:
-    """Leave it to reference counts alone to free what is no longer used."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+def left_over_of_refusal(call: Call, target: Target, topology: Topology) -> list[str]:
+    """The paths of arguments that outlive a call that raises, and its error."""
+    with no_garbage_collection():
+        return _alive(_references_of_refusal(call, target, topology))
 
 
-def _watch(call: Call, target: Target, topology: Topology) -> dict[str, weakref.ref[Any]]:
+def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
+    inputs = call.inputs(topology)
+    return references(inputs, "inputs") | references(call.run(target, inputs), "result")
+
+
+def _references_of_refusal(call: Call, target: Target, topology: Topology) -> _References:
     inputs = call.inputs(topology)
     watched = references(inputs, "inputs")
     try:
-        watched |= references(call.run(target, inputs), "result")
+        call.run(target, inputs)
     except Exception:
-        watched |= {}
-    return watched
+        return watched
+    pytest.fail(f"{call!r} was not refused")
 
 
-def references(value: object, path: str) -> dict[str, weakref.ref[Any]]:
+def _alive(watched: _References) -> list[str]:
+    return [path for path, found in watched.items() if found() is not None]
+
+
+def references(value: object, path: str) -> _References:
     """Weak references to every tensor, module and object in nested containers."""
     found = {where: leaf for where, leaf in leaves(value, path) if _is_watched(leaf)}
     return {

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "divergences"
+#: The records that name a test.
+_KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
 
 
@@ -26,6 +28,8 @@ class Divergence:
             serves), ``defined`` (undefined there), ``target-bug``, ``suite-bug``.
         clause: The clause that the target does not keep.
         tests: Node ids below ``spec_tests/``, without parameters, that fail because of it.
+        failures: How they fail: a line for each way, the exception's class and a part of its
+            text, ``RuntimeError: chunk expects``. Any other failure is a failure.
         specified: What the clause asks for.
         observed: What the target does.
         threads: Public threads.
@@ -37,6 +41,7 @@ class Divergence:
     kind: str
     clause: str
     tests: tuple[str, ...]
+    failures: tuple[str, ...]
     specified: str
     observed: str
     threads: tuple[str, ...]
@@ -46,6 +51,13 @@ class Divergence:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise pytest.UsageError(f"divergence {self.id}: kind {self.kind!r} is none of {KINDS}")
+        if not self.failures:
+            raise pytest.UsageError(f"divergence {self.id} does not say how its tests fail")
+
+    def explains(self, error: BaseException) -> bool:
+        """Whether ``error`` is one of the failures."""
+        ways = [failure.partition(": ") for failure in self.failures]
+        return any(type(error).__name__ == kind and text in str(error) for kind, _, text in ways)
 
 
 def load(path: Path) -> list[Divergence]:
@@ -70,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _record(table: dict[str, Any], path: Path) -> Divergence:
     try:
         changed: dict[str, Any] = {
-            key: tuple(table[key]) for key in ("tests", "threads") if key in table
+            key: tuple(table[key]) for key in ("tests", "failures", "threads") if key in table
         }
         if "review_by" in table:
             changed["review_by"] = str(table["review_by"])
@@ -105,9 +117,23 @@ def mark(items: Iterable[pytest.Item], records: list[Divergence], *, whole: bool
                 if _names(test, item.nodeid):
                     unused.discard((record.id, test))
                     item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
+                    item.stash.setdefault(_KNOWN, []).append(record)
     if whole and unused:
         record_id, test = min(unused)
         raise pytest.UsageError(f"divergence {record_id} names no collected test: {test}")
+
+
+def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Let a known difference fail that shows otherwise than its records say."""
+    if call.excinfo is None or not hasattr(report, "wasxfail"):
+        return
+    records = item.stash.get(_KNOWN, [])
+    if any(record.explains(call.excinfo.value) for record in records):
+        return
+    ways = [failure for record in records for failure in record.failures]
+    report.outcome = "failed"
+    report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but recorded as {ways}"
+    del report.wasxfail
 
 
 def _names(test: str, nodeid: str) -> bool:

@@ -51,6 +51,7 @@ id = "X-1"
 kind = "target-bug"
 clause = "a.one"
 tests = ["test_it.py::{test}"]
+failures = ["{failure}"]
 specified = "s"
 observed = "o"
 threads = []
@@ -80,15 +81,24 @@ def test_verdicts_are_counted_by_clause(suite):
 
 def test_a_known_difference_is_known_and_strict(suite, pytester):
     record = pytester.path / "known.toml"
-    record.write_text(RECORD.format(test="test_one"))
+    record.write_text(RECORD.format(test="test_one", failure="AssertionError: assert False"))
     options = ("--divergences", str(record))
     suite(BOTH.format(one="False", two="pass"), *options).assert_outcomes(xfailed=1, passed=1)
     suite(BOTH.format(one="True", two="pass"), *options).assert_outcomes(failed=1, passed=1)
 
 
+@pytest.mark.parametrize("failure", ["KeyError: ", "AssertionError: assert True"])
+def test_a_known_difference_that_shows_otherwise_fails(suite, pytester, failure):
+    record = pytester.path / "known.toml"
+    record.write_text(RECORD.format(test="test_one", failure=failure))
+    result = suite(BOTH.format(one="False", two="pass"), "--divergences", str(record))
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(f"*known: X-1, but recorded as *{failure}*")
+
+
 def test_a_record_that_names_no_test_is_refused(suite, pytester):
     record = pytester.path / "known.toml"
-    record.write_text(RECORD.format(test="test_three"))
+    record.write_text(RECORD.format(test="test_three", failure="AssertionError: "))
     result = suite(BOTH.format(one="True", two="pass"), "--divergences", str(record))
     result.stderr.fnmatch_lines("*divergence X-1 names no collected test*test_three*")
 

@@ -7,7 +7,8 @@ import torch
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
-from spec_tests.harness.lifetimes import reference_counting, references
+from spec_tests.harness.leftovers import no_garbage_collection
+from spec_tests.harness.lifetimes import references
 from spec_tests.strategies.containers import Opaque
 
 Output = namedtuple("Output", "logits loss")
@@ -55,7 +56,7 @@ def test_the_longer_of_two_lists_is_not_cut(target, topology):
 def test_the_recursion_keeps_no_argument_alive(target, topology, dim):
     # PyTorch 0.3: the recursive closure was a reference cycle that held all arguments, and after
     # the first repair still did when the call failed (#4865).
-    with reference_counting():
+    with no_garbage_collection():
         arguments = [torch.ones(4, device=topology.device(0)), Opaque()]
         watched = references(arguments, "inputs")
         _ignoring_errors(target.scatter_gather.scatter, arguments, topology.take(2), dim)

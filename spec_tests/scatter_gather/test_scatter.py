@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spec_tests.harness import checks, effort
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.even_chunks import even_chunks
-from spec_tests.harness.lifetimes import left_over
+from spec_tests.harness.lifetimes import left_over, left_over_of_refusal
 from spec_tests.harness.portrait import portrait
 from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall
@@ -175,7 +175,7 @@ def test_nothing_outlives_the_call(target, topology, call):
 @FEW
 @given(call=refused_scatter_calls())
 def test_nothing_outlives_a_refused_call(target, topology, call):
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(left_over_of_refusal(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.differentiable-twice")
