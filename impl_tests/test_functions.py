@@ -91,6 +91,13 @@ def test_memory_that_was_copied_beside_is_the_current_stream_s_too(topology, cou
     assert log.recorded == list(zip(pointers, owners, strict=True))
 
 
+def test_chunks_of_a_cpu_tensor_on_the_cpu_are_views():
+    x = torch.arange(4.0)
+    chunks = functions.Scatter.apply(["cpu", "cpu"], None, 0, x)
+    pointers = [chunk.data_ptr() - x.data_ptr() for chunk in chunks]
+    assert pointers == [0, 2 * x.itemsize]
+
+
 def test_chunks_of_other_tensors_are_copied_on_the_current_stream(topology):
     topology.require(distinct=2)
     first, second = list(dict.fromkeys(topology.devices))[:2]
