@@ -9,7 +9,7 @@ from spec_tests.harness import clauses, register
 from spec_tests.harness.options import add_suite_options
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import Verdicts
+from spec_tests.harness.verdicts import Verdicts, read
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and the collector of verdicts."""
     config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Verdicts(config.getoption("--verdicts")), "verdicts")
+        verdicts = Verdicts(config.getoption("--verdicts"), resume=config.getoption("--resume"))
+        config.pluginmanager.register(verdicts, "verdicts")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -45,6 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     target = config.getoption("--target")
     records = register.for_target(target, config.getoption("--divergences"))
     register.mark(conformance, records, whole=whole)
+    if config.getoption("--resume"):
+        _leave_out(config, items, {test["test"] for test in read(_verdicts_file(config))})
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -55,6 +58,18 @@ def pytest_runtest_makereport(
     report = yield
     register.judge(item, call, report)
     return report
+
+
+def _verdicts_file(config: pytest.Config) -> Path:
+    found = config.getoption("--verdicts")
+    if found is None:
+        raise pytest.UsageError("--resume needs the file of --verdicts")
+    return Path(found)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], done: set[str]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+    items[:] = [item for item in items if item.nodeid not in done]
 
 
 def _is_conformance(path: Path) -> bool:

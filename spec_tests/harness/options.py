@@ -42,5 +42,10 @@ def add_suite_options(parser: pytest.Parser) -> None:
         "--verdicts",
         default=None,
         metavar="FILE",
-        help="write the verdict of every test there, one JSON object a line",
+        help="write the verdict of every test there as it ends, one JSON object a line",
+    )
+    group.addoption(
+        "--resume",
+        action="store_true",
+        help="leave out the tests that have a verdict in the file of --verdicts, and add to it",
     )

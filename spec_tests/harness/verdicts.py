@@ -2,16 +2,23 @@
 
 A clause fails if one of its tests fails; else it is known if one is a known divergence; else it
 passes if one passes; else it was not run.
+
+A file of verdicts has one JSON object a line: ``test``, ``verdict``, the ``clause`` if the test
+names one, and the ``reason`` if it did not pass. A line is written as soon as the test has ended,
+so that a run that is cut off can be resumed.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 VERDICTS = ("fail", "known", "pass", "not-run")
+#: How many characters of a failure are kept.
+_LONGEST_REASON = 1500
 
 
 def of_report(report: pytest.TestReport) -> str | None:
@@ -30,20 +37,48 @@ def clauses_of(report: pytest.TestReport) -> list[str]:
     return [str(value) for key, value in report.user_properties if key == "clause"]
 
 
-class Verdicts:
-    """Collects the verdicts of a run and prints them at its end."""
+def reason_of(report: pytest.TestReport) -> str:
+    """Why a test did not pass: what pytest marks with E, or why it was skipped."""
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("not-run: ")
+    lines = report.longreprtext.splitlines()
+    marked = [line[1:].strip() for line in lines if line.startswith("E ")]
+    return "\n".join(marked or lines[-5:])[:_LONGEST_REASON]
 
-    def __init__(self, jsonl: str | None) -> None:
-        self._jsonl = jsonl
-        self._tests: list[dict[str, str]] = []
+
+class Verdicts:
+    """Collects the verdicts of a run, writes each at once, and prints a summary at the end.
+
+    Args:
+        jsonl: The file to write; None for none.
+        resume: Whether to go on with a file that a run has left.
+    """
+
+    def __init__(self, jsonl: str | None, *, resume: bool = False) -> None:
+        self._path = None if jsonl is None else Path(jsonl)
+        self._tests = read(self._path) if resume and self._path is not None else []
+        self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the verdict of one phase of one test."""
         verdict = of_report(report)
         if verdict is None:
             return
-        for name in clauses_of(report):
-            self._tests.append({"clause": name, "test": report.nodeid, "verdict": verdict})
+        found = {"test": report.nodeid, "verdict": verdict}
+        if verdict != "pass":
+            found["reason"] = reason_of(report)
+        for about in [{"clause": name} for name in clauses_of(report)] or [{}]:
+            self._note({**about, **found})
+
+    def _note(self, test: dict[str, str]) -> None:
+        if self._path is not None:
+            if self._file is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                # Without a test to go on from, what another run has left is written over.
+                self._file = self._path.open("a" if self._tests else "w", encoding="utf-8")
+            self._file.write(json.dumps(test) + "\n")
+            self._file.flush()
+        self._tests.append(test)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the counts by chapter, and every clause that did not pass."""
@@ -53,17 +88,29 @@ class Verdicts:
         terminalreporter.section("clauses")
         for line in table(found):
             terminalreporter.write_line(line)
-        if self._jsonl is not None:
-            _write(Path(self._jsonl), self._tests)
-            terminalreporter.write_line(f"verdicts of every test: {self._jsonl}")
+        if self._path is not None:
+            terminalreporter.write_line(f"verdicts of every test: {self._path}")
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """What a run has written to ``path`` so far; nothing where there is no such file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     """One verdict a clause: the gravest of its tests', in the order of `VERDICTS`."""
     found: dict[str, str] = {}
     for test in tests:
-        name, verdict = test["clause"], test["verdict"]
-        found[name] = min(found.get(name, verdict), verdict, key=VERDICTS.index)
+        name, verdict = test.get("clause"), test["verdict"]
+        if name is not None:  # tests of the suite itself name none
+            found[name] = min(found.get(name, verdict), verdict, key=VERDICTS.index)
     return dict(sorted(found.items()))
 
 
@@ -79,10 +126,3 @@ def table(found: dict[str, str]) -> list[str]:
     lines.append(f"{'all':<16}" + "".join(f"{totals[verdict]:>9}" for verdict in VERDICTS))
     lines += [f"{verdict:>8}  {name}" for name, verdict in found.items() if verdict != "pass"]
     return lines
-
-
-def _write(path: Path, tests: list[dict[str, str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for test in tests:
-            file.write(json.dumps(test) + "\n")

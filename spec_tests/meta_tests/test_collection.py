@@ -1,5 +1,6 @@
 """What the suite refuses at collection, and what it prints, seen from outside."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,62 @@ def test_a_clause_without_a_test_is_refused(suite):
 def test_verdicts_are_counted_by_clause(suite):
     result = suite(BOTH.format(one="False", two="pytest.skip('not-run: no reason')"))
     result.stdout.re_match_lines([r"all +1 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
+
+
+def _lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_verdicts_are_written_with_their_reasons(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = BOTH.format(one="1 == 2", two="pytest.skip('not-run: no reason')")
+    suite(body, "--verdicts", str(path))
+    first, second = _lines(path)
+    assert first["clause"] == "a.one"
+    assert (first["verdict"], second["verdict"]) == ("fail", "not-run")
+    assert first["reason"].startswith("assert 1 == 2")
+    assert second["reason"] == "no reason"
+
+
+#: Ends the run, as a limit of time would, when the verdict of the test before has been written.
+CUT = """
+    import os, pathlib, time
+    path = pathlib.Path({path!r})
+    while not (path.exists() and path.stat().st_size): time.sleep(0.01)
+    os.kill(os.{run}(), 9)
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids="workers={}".format)
+def test_a_run_that_is_cut_off_is_resumed(suite, pytester, workers):
+    path = pytester.path / "verdicts.jsonl"
+    options = ["--verdicts", str(path), f"-n{workers}", "--dist=loadfile"]
+    cut = CUT.format(path=str(path), run="getppid" if workers else "getpid")
+    suite(BOTH.format(one="False", two=cut), *options)
+    assert [(line["clause"], line["verdict"]) for line in _lines(path)] == [("a.one", "fail")]
+    result = suite(BOTH.format(one="True", two="pass"), *options, "--resume")
+    result.assert_outcomes(passed=1)
+    result.stdout.re_match_lines([r"all +1 +0 +1 +0"])
+    assert [line["verdict"] for line in _lines(path)] == ["fail", "pass"]
+
+
+def test_without_resume_the_file_is_written_anew(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    for _ in range(2):
+        suite(BOTH.format(one="True", two="pass"), "--verdicts", str(path))
+    assert [line["test"] for line in _lines(path)] == [
+        "test_it.py::test_one",
+        "test_it.py::test_two",
+    ]
+
+
+def test_a_test_that_names_no_clause_has_a_verdict(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    tests = pytester.mkdir("meta_tests")
+    tests.joinpath("test_suite.py").write_text("def test_it(): pass")
+    suite(BOTH.format(one="True", two="pass"), "--verdicts", str(path))
+    verdicts = {line["test"]: line.get("clause") for line in _lines(path)}
+    assert verdicts["meta_tests/test_suite.py::test_it"] is None
 
 
 def test_a_known_difference_is_known_and_strict(suite, pytester):
