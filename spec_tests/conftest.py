@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import clauses, register
+from spec_tests.harness import clauses, late, register
 from spec_tests.harness.options import add_suite_options
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
@@ -20,8 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and the collector of verdicts."""
+    """Register the marker and the collector of verdicts; say how late inputs are."""
     config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
+    late.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
         verdicts = Verdicts(config.getoption("--verdicts"), resume=config.getoption("--resume"))
         config.pluginmanager.register(verdicts, "verdicts")

@@ -1,10 +1,12 @@
 """What once was wrong in the autograd Functions."""
 
+import importlib
+
 import pytest
 import torch
 
 from spec_tests.functions.penalties import gradient_in_line, gradient_of_helper, plain, spread
-from spec_tests.harness import checks
+from spec_tests.harness import checks, late
 from spec_tests.harness.clauses import clause
 from spec_tests.strategies.tensors import TensorSpec, counting
 
@@ -77,3 +79,34 @@ def test_a_chunk_from_the_cpu_may_be_read_at_once(target, topology, pinned):
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         total = sum((chunk.double() + 1).sum().cpu() for chunk in chunks)
         assert total.item() == expected
+
+
+def _pinned(topology, first):
+    rows = torch.arange(first, first + 2**20, dtype=torch.float32)
+    return rows.pin_memory() if topology.accelerator == "cuda" else rows
+
+
+@clause("functions.scatter.cpu-input-is-ready")
+def test_a_chunk_whose_copy_begins_late_may_be_read_at_once(target, topology):
+    rows = _pinned(topology, 0)
+    streams = importlib.import_module(f"{target.name}._functions")
+    for device in dict.fromkeys(topology.devices):
+        with streams._get_stream(device):
+            late.hold(device, 20)
+    chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
+    assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
+
+
+@clause("functions.scatter.cpu-input-is-ready")
+def test_a_chunk_may_be_freed_before_it_has_been_read(target, topology):
+    totals, expected = [], []
+    for number in range(4):
+        rows = _pinned(topology, number)
+        chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
+        for device in dict.fromkeys(topology.devices):
+            late.hold(device, 20)
+        # Their readers wait; where nobody says so, the next chunks get the memory and fill it.
+        totals.append([chunk.double().sum() for chunk in chunks])
+        expected.append([part.double().sum() for part in rows.chunk(3)])
+        del chunks
+    assert [[each.item() for each in row] for row in totals] == expected

@@ -45,6 +45,14 @@ def add_suite_options(parser: pytest.Parser) -> None:
         help="write the verdict of every test there as it ends, one JSON object a line",
     )
     group.addoption(
+        "--late",
+        default=0.0,
+        type=float,
+        metavar="MS",
+        help="let the inputs of every call that is compared with the reference arrive so many "
+        "milliseconds late, while other streams than the default ones are current",
+    )
+    group.addoption(
         "--resume",
         action="store_true",
         help="leave out the tests that have a verdict in the file of --verdicts, and add to it",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from spec_tests import reference
+from spec_tests.harness import late
 from spec_tests.harness.portrait import portrait, tensors
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
@@ -52,7 +53,7 @@ def observe(
     """Make ``call`` on ``target`` with fresh inputs and record what came of it."""
     inputs = call.inputs(topology)
     torch.manual_seed(0)
-    with warnings.catch_warnings(record=True) as caught:
+    with late.arrival(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             value = call.run(target, inputs)
