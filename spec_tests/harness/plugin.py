@@ -25,6 +25,8 @@ settings.register_profile(
     "quick", _COMMON, max_examples=25, derandomize=bool(os.environ.get("CI"))
 )
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
+# For runs under a sanitizer, where every call takes many times as long.
+settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
 # A mutant need only be caught: its counterexample is not shrunk.
 _CATCH = (Phase.explicit, Phase.generate)

@@ -1,0 +1,158 @@
+"""What is run, in the order of its worth, and how long each step may take."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Setup", "Step", "steps"]
+
+# One card stands for as many as its ordinal is repeated.
+TWO, THREE, FOUR = (",".join("0" * count) for count in (2, 3, 4))
+#: The machine may have plug-ins of its own for pytest; the suite knows these.
+_PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
+_BENCHMARK = "pytest_benchmark.plugin"
+_ONLY_THESE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+_CHECKED = ("spec_tests/comm", "spec_tests/functions")
+_LATE = (*_CHECKED, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))
+_MACHINE = """
+import json, os, platform, torch
+about = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+if torch.cuda.is_available():
+    card = torch.cuda.get_device_properties(0)
+    about |= {"gpu": card.name, "MiB": card.total_memory >> 20, "cuda": torch.version.cuda}
+    about |= {"capability": [card.major, card.minor], "nccl": torch.cuda.nccl.version()}
+print(json.dumps(about))
+"""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where and on what to run.
+
+    Args:
+        out: The folder of the results.
+        scratch: A folder for what need not be kept.
+        accelerator: ``cuda``, or ``sim`` to try the command itself.
+        workers: How many processes a run of tests may use.
+    """
+
+    out: Path
+    scratch: Path
+    accelerator: str
+    workers: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process to run.
+
+    Args:
+        name: What the results call it.
+        purpose: What it tells.
+        command: Program and arguments.
+        seconds: The longest that it may take in one call.
+        verdicts: The file that says which tests are done; with one, a step that was cut off goes
+            on after them.
+        benchmark: The file that pytest-benchmark writes.
+        environment: Variables beside those of this process.
+        absent: Why it cannot be run here.
+    """
+
+    name: str
+    purpose: str
+    command: tuple[str, ...]
+    seconds: int
+    verdicts: Path | None = None
+    benchmark: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    absent: str | None = None
+
+
+def steps(setup: Setup) -> list[Step]:
+    """All steps, the most telling first. Their limits fit into three calls of nine minutes."""
+    return [
+        Step("machine", "what is run on", (sys.executable, "-c", _MACHINE), 40),
+        *_verdicts(setup),
+        *_comparisons(setup),
+        *_sanitizers(setup),
+    ]
+
+
+def _verdicts(setup: Setup) -> list[Step]:
+    suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--ignore=spec_tests/cpp_front_end")
+    stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
+    to_reference = (*suite, "--target=torch.nn.parallel")
+    return [
+        _tests(setup, "suite-2", "impl, one card for two", 150, "verdicts-2", TWO, suite),
+        _tests(setup, "suite-3", "impl, one card for three", 150, "verdicts-3", THREE, suite),
+        _tests(setup, "stand-ins", "beside the real primitives", 60, "checks", TWO, stand_ins),
+        _tests(setup, "reference", "its own verdicts", 150, "reference", TWO, to_reference),
+        _tests(setup, "front-end", "C++", 150, "checks", TWO, ("spec_tests/cpp_front_end",)),
+        _tests(setup, "late", "inputs that are late", 120, "checks", TWO, (*_LATE, "--late=2")),
+    ]
+
+
+def _comparisons(setup: Setup) -> list[Step]:
+    against = (sys.executable, "-m", "spec_tests.meta_tests.simulator_against")
+    where = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
+    written = ("--json", str(setup.out / "differences.json"))
+    comparison = (*against, *where, *written)
+    return [
+        Step("differences", "the simulator beside the accelerator", comparison, 120),
+        _benchmark(setup, "bench-4", 210, FOUR, "bench"),
+        _benchmark(setup, "bench-2", 60, TWO, "bench/bench_data_parallel.py"),
+    ]
+
+
+def _sanitizers(setup: Setup) -> list[Step]:
+    few = _pytest(setup, TWO, (*_CHECKED, "--hypothesis-profile=few"), timeout=100)
+    # The caching allocator would hide what is read past the end of a block.
+    plain = {**_ONLY_THESE, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    traced = {**_ONLY_THESE, "TORCH_CUDA_SANITIZER": "1"}
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    checked = (tool, "--tool=memcheck", "--target-processes=all", "--error-exitcode=99", *few)
+    nccl = (sys.executable, "-m", "reports.gpu_day.nccl")
+    other = None if setup.accelerator == "cuda" else "needs CUDA"
+    missing = None if Path(tool).exists() else "this machine has no compute-sanitizer"
+    absent = other or missing
+    return [
+        Step("memcheck", "memory", checked, 180, environment=plain, absent=absent),
+        Step("order", "accesses by stream", few, 100, environment=traced, absent=other),
+        Step("nccl", "one rank of NCCL", nccl, 60, absent=other),
+    ]
+
+
+def _tests(
+    setup: Setup,
+    name: str,
+    purpose: str,
+    seconds: int,
+    file: str,
+    ids: str,
+    arguments: tuple[str, ...],
+) -> Step:
+    verdicts = setup.out / f"{file}.jsonl"
+    workers = ("-n", str(setup.workers), "--resume", "--verdicts", str(verdicts))
+    command = _pytest(setup, ids, (*arguments, *workers))
+    return Step(name, purpose, command, seconds, verdicts, environment=_ONLY_THESE)
+
+
+def _benchmark(setup: Setup, name: str, seconds: int, ids: str, tests: str) -> Step:
+    file = setup.scratch / f"{name}.json"
+    options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", f"--benchmark-json={file}")
+    command = _pytest(setup, ids, (tests, *options))
+    purpose = f"one card for {len(ids.split(','))}"
+    return Step(name, purpose, command, seconds, benchmark=file, environment=_ONLY_THESE)
+
+
+def _pytest(
+    setup: Setup, ids: str, arguments: tuple[str, ...], timeout: int = 60
+) -> tuple[str, ...]:
+    plugins = tuple(part for name in _PLUGINS for part in ("-p", name))
+    where = ("--accelerator", setup.accelerator, "--device-ids", ids)
+    # A test that hangs below Python ends with its process; the others of the run go on.
+    limits = (f"--timeout={timeout}", "--timeout-method=thread", "-p", "no:cacheprovider")
+    head = (sys.executable, "-m", "pytest", "-q", "--tb=short")
+    return (*head, *plugins, *limits, *where, *arguments)
