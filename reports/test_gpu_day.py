@@ -139,6 +139,15 @@ def test_the_last_step_ends_with_the_time_of_the_call(setup):
     assert statuses(setup) == [("step", "cut", None)]
 
 
+def test_a_step_that_is_asked_for_again_runs_again(setup):
+    todo = [shell("exit 3", "a"), shell("exit 4", "b")]
+    run_steps(todo, setup, 3 * LONG)
+    ledger_of(setup).add(Entry("b", "again"))
+    assert not is_complete(todo, setup)
+    run_steps(todo, setup, 3 * LONG)
+    assert statuses(setup)[2:] == [("b", "again", None), ("b", "ended", 4)]
+
+
 def test_what_cannot_run_here_is_not_run_for_a_reason(setup):
     run_steps([shell("exit 1", absent="no such tool")], setup, LONG)
     (entry,) = ledger_of(setup).entries()
@@ -285,3 +294,4 @@ def test_the_program_tells_whether_anything_is_left(tmp_path, monkeypatch, capsy
     assert program.main([*arguments, "2"]) == 0
     page = (tmp_path / "new" / "out" / "summary.md").read_text()
     assert page.count("| ended | 0 |") == 2
+    assert program.main([*arguments, "1", "--again", "second"]) == 1

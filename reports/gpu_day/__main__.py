@@ -26,6 +26,9 @@ def main(arguments: list[str]) -> int:
         setup = Setup(options.out.resolve(), Path(scratch), options.accelerator, options.workers)
         todo = steps(setup)
 
+        for name in options.again:
+            ledger_of(setup).add(Entry(name, "again"))
+
         def after(entry: Entry) -> None:
             print(f"{time.strftime('%X')} {entry.step}: {entry.status}", flush=True)
             page = summary(todo, list(ledger_of(setup).entries()), setup.out)
@@ -45,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, default=9.0, help="when to end (default: 9)")
     cores = min(16, os.cpu_count() or 1)
     add("--workers", type=int, default=cores, help=f"processes for tests (default: {cores})")
+    add("--again", action="append", default=[], metavar="STEP", help="do not take STEP for done")
     return parser
 
 

@@ -15,7 +15,8 @@ class Entry:
     Args:
         step: Its name.
         status: ``ended``; ``cut`` by the limit and to be resumed; ``over`` its limit and given
-            up; ``not-run``, for the reason that ``tail`` gives.
+            up; ``not-run``, for the reason that ``tail`` gives; ``again`` where somebody asked for
+            another try.
         code: Its exit status, if it ended.
         seconds: How long it took.
         tail: The end of its output.
@@ -47,4 +48,5 @@ class Ledger:
 
     def is_over(self, step: str) -> bool:
         """Whether there is nothing left to do for ``step``."""
-        return any(each.step == step and each.status != "cut" for each in self.entries())
+        mine = [each.status for each in self.entries() if each.step == step]
+        return bool(mine) and mine[-1] not in ("cut", "again")
