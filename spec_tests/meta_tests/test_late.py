@@ -65,12 +65,13 @@ def test_what_is_not_on_a_device_is_left_alone(delayed, held, topology):
 
 
 def test_other_streams_are_current_inside_only(delayed, topology):
-    before = current_places(topology)
-    with late.arrival({}, topology):
-        index, streams = current_places(topology)
-        assert index == before[0]
-        assert all(one != other for one, other in zip(streams, before[1], strict=True))
-    assert current_places(topology) == before
+    with torch.accelerator.device_index(topology.device(1).index):
+        before = current_places(topology)
+        with late.arrival({}, topology):
+            index, streams = current_places(topology)
+            assert index == before[0] == topology.device(1).index
+            assert all(one != other for one, other in zip(streams, before[1], strict=True))
+        assert current_places(topology) == before
 
 
 def test_an_error_leaves_device_and_streams_as_they_were(delayed, topology):
