@@ -225,7 +225,7 @@ def figures(*, reference, impl, share=0.8, reference_share=0.5):
         for group in groups
         for library, (time, share) in libraries.items()
     ]
-    return {name: {"runs": [run]} for name in ("bench-4", "bench-2")}
+    return {name: {"runs": [run]} for name in ("bench-comm", "bench-4", "bench-2")}
 
 
 def verdicts_of(found):

@@ -38,7 +38,7 @@ def rows(figures: Mapping[str, Any]) -> list[Row]:
     """The rows of what ``benchmark.json`` holds."""
     runs = {name: run for name, data in figures.items() for run in data["runs"]}
     return [
-        *(row for mover in _MOVERS for row in _of_mover(mover, runs.get("bench-4", _NOTHING))),
+        *(row for mover in _MOVERS for row in _of_mover(mover, runs.get("bench-comm", _NOTHING))),
         *(_of_training(name, runs.get(name, _NOTHING)) for name in ("bench-4", "bench-2")),
         _slowest(runs),
     ]

@@ -73,7 +73,7 @@ class Step:
 def steps(setup: Setup) -> list[Step]:
     """All steps, the most telling first. Their limits fit into three calls of nine minutes."""
     return [
-        Step("machine", "what is run on", (sys.executable, "-c", _MACHINE), 40),
+        Step("machine", "what is run on", (sys.executable, "-c", _MACHINE), 30),
         *_verdicts(setup),
         *_comparisons(setup),
         *_sanitizers(setup),
@@ -83,13 +83,15 @@ def steps(setup: Setup) -> list[Step]:
 def _verdicts(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
     stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
+    # Its first test compiles it, and the others wait.
+    front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     to_reference = (*suite, "--target=torch.nn.parallel")
     return [
         _tests(setup, "suite-2", "impl, one card for two", 150, "verdicts-2", TWO, suite),
-        _tests(setup, "suite-3", "impl, one card for three", 150, "verdicts-3", THREE, suite),
+        _tests(setup, "suite-3", "impl, one card for three", 120, "verdicts-3", THREE, suite),
         _tests(setup, "stand-ins", "beside the real primitives", 60, "checks", TWO, stand_ins),
         _tests(setup, "reference", "its own verdicts", 150, "reference", TWO, to_reference),
-        _tests(setup, "front-end", "C++", 150, "checks", TWO, ("spec_tests/cpp_front_end",)),
+        _tests(setup, "front-end", "C++", 150, "checks", TWO, front_end),
         _tests(setup, "late", "inputs that are late", 120, "checks", TWO, (*_LATE, "--late=2")),
     ]
 
@@ -101,13 +103,18 @@ def _comparisons(setup: Setup) -> list[Step]:
     comparison = (*against, *where, *written)
     return [
         Step("differences", "the simulator beside the accelerator", comparison, 120),
-        _benchmark(setup, "bench-4", 210, FOUR, "bench"),
-        _benchmark(setup, "bench-2", 60, TWO, "bench/bench_data_parallel.py"),
+        # Several, as nothing is written of a run of benchmarks that is cut off.
+        _benchmark(setup, "bench-comm", 120, FOUR, "comm"),
+        _benchmark(
+            setup, "bench-parts", 120, FOUR, "replicate", "parallel_apply", "scatter_gather"
+        ),
+        _benchmark(setup, "bench-4", 60, FOUR, "data_parallel"),
+        _benchmark(setup, "bench-2", 60, TWO, "data_parallel"),
     ]
 
 
 def _sanitizers(setup: Setup) -> list[Step]:
-    few = _pytest(setup, TWO, (*_CHECKED, "--hypothesis-profile=few"), timeout=100)
+    few = _pytest(setup, TWO, (*_CHECKED, "--hypothesis-profile=few"), timeout=170)
     # The caching allocator would hide what is read past the end of a block.
     plain = {**_ONLY_THESE, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     traced = {**_ONLY_THESE, "TORCH_CUDA_SANITIZER": "1"}
@@ -120,7 +127,7 @@ def _sanitizers(setup: Setup) -> list[Step]:
     return [
         Step("memcheck", "memory", checked, 180, environment=plain, absent=absent),
         Step("order", "accesses by stream", few, 100, environment=traced, absent=other),
-        Step("nccl", "one rank of NCCL", nccl, 60, absent=other),
+        Step("nccl", "one rank of NCCL", nccl, 50, absent=other),
     ]
 
 
@@ -139,11 +146,12 @@ def _tests(
     return Step(name, purpose, command, seconds, verdicts, environment=_ONLY_THESE)
 
 
-def _benchmark(setup: Setup, name: str, seconds: int, ids: str, tests: str) -> Step:
+def _benchmark(setup: Setup, name: str, seconds: int, ids: str, *topics: str) -> Step:
     file = setup.scratch / f"{name}.json"
     options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", f"--benchmark-json={file}")
-    command = _pytest(setup, ids, (tests, *options))
-    purpose = f"one card for {len(ids.split(','))}"
+    files = tuple(f"bench/bench_{topic}.py" for topic in topics)
+    command = _pytest(setup, ids, (*files, *options))
+    purpose = f"{', '.join(topics)}, one card for {len(ids.split(','))}"
     return Step(name, purpose, command, seconds, benchmark=file, environment=_ONLY_THESE)
 
 
