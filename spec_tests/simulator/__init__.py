@@ -2,7 +2,8 @@
 
 It needs no hardware. Memory of a device is host memory that no other device can reach; an
 operator runs the CPU's kernel; operators have finished when they return, so streams and events
-order nothing, yet they exist. A device that is seeded as the CPU is draws the CPU's numbers.
+order nothing, yet ``with races() as found:`` tells what they would have to order on hardware.
+A device that is seeded as the CPU is draws the CPU's numbers.
 
 What it cannot do raises NotImplementedError and names the operator: quantized and MKL-DNN
 tensors, operators of other libraries without a kernel for ``sim``. What it can is compared with
@@ -19,9 +20,10 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, native
+from .detector import Access, Race, races
 from .exit import wait_for_autograd_threads
 
-__all__ = ["enable"]
+__all__ = ["Access", "Race", "enable", "races"]
 
 _MOST_DEVICES = 64
 

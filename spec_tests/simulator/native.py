@@ -1,12 +1,17 @@
 """The extension, once it is loaded, and what Python asks of it."""
 
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import torch
 
 from . import build
 
-__all__ = ["extension", "load"]
+__all__ = ["RawAccess", "RawRace", "extension", "load"]
+
+#: Operator, device, stream, thread, place, whether it writes.
+RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
+#: Two accesses, whether the second one frees, device and bytes of the memory, who made it.
+RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, int, int, RawAccess | None]
 
 
 class Extension(Protocol):
@@ -23,6 +28,12 @@ class Extension(Protocol):
 
     def in_bad_fork(self) -> bool:
         """Tell whether this is a forked child of a process that used the devices."""
+
+    def open_races(self) -> None:
+        """Begin to follow accesses; blocks nest."""
+
+    def close_races(self) -> list[RawRace]:
+        """End the innermost block and return what raced in it."""
 
     def default_generator(self, index: int) -> torch.Generator:
         """Return the generator of device ``index``."""

@@ -1,5 +1,6 @@
 // Which devices there are, which is current in this thread, their streams and events.
 
+#include "races.h"
 #include "sim.h"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -24,6 +25,7 @@ thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
 struct Event {
   c10::DeviceIndex index;
   std::chrono::steady_clock::time_point recorded_at;
+  races::Moment moment;
 };
 
 c10::Device at_index(c10::DeviceIndex index) {
@@ -71,8 +73,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device device) const override {
     device = with_index(device);
-    const auto found = current_streams.find(device.index());
-    return stream_of(device, found == current_streams.end() ? 0 : found->second);
+    return stream_of(device, current_stream_id(device.index()));
   }
 
   c10::Stream getDefaultStream(c10::Device device) const override {
@@ -96,16 +97,20 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return previous;
   }
 
-  bool queryStream(const c10::Stream& /*stream*/) const override {
+  // The work is done, and whoever is told so may count on it.
+  bool queryStream(const c10::Stream& stream) const override {
+    races::host_waits_for(stream);
     return true;
   }
 
   void synchronizeStream(const c10::Stream& stream) const override {
     check_usable(stream.device_index());
+    races::host_waits_for(stream);
   }
 
   void synchronizeDevice(c10::DeviceIndex index) const override {
     check_usable(index);
+    races::host_waits_for(index);
   }
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex index, c10::EventFlag)
@@ -118,18 +123,34 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (*event == nullptr) {
       *event = new Event;
     }
-    *static_cast<Event*>(*event) = {stream.device_index(), std::chrono::steady_clock::now()};
+    *static_cast<Event*>(*event) = {
+        stream.device_index(), std::chrono::steady_clock::now(), races::record_event(stream)};
   }
 
-  void block(void* /*event*/, const c10::Stream& stream) const override {
+  // An event that was never recorded is nothing to wait for.
+  void block(void* event, const c10::Stream& stream) const override {
     check_usable(stream.device_index());
+    if (event != nullptr) {
+      races::wait_event(stream, static_cast<Event*>(event)->moment);
+    }
   }
 
-  bool queryEvent(void* /*event*/) const override {
+  bool queryEvent(void* event) const override {
+    synchronizeEvent(event);
     return true;
   }
 
-  void synchronizeEvent(void* /*event*/) const override {}
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) {
+      races::host_waits_for(static_cast<Event*>(event)->moment);
+    }
+  }
+
+  // Autograd's record_stream.
+  void recordDataPtrOnStream(const c10::DataPtr& memory, const c10::Stream& stream)
+      const override {
+    allocator()->recordStream(memory, stream);
+  }
 
   void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
     delete static_cast<Event*>(event);
@@ -215,6 +236,11 @@ int device_count() noexcept {
 
 c10::DeviceIndex current_device() noexcept {
   return current_index;
+}
+
+c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept {
+  const auto found = current_streams.find(index);
+  return found == current_streams.end() ? 0 : found->second;
 }
 
 bool in_bad_fork() noexcept {

@@ -8,6 +8,7 @@
 
 #include "host_views.h"
 #include "placement.h"
+#include "races.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -89,12 +90,14 @@ class Call {
     const auto first = stack->size() - schema_.arguments().size();
     find_device(*stack, first);
     views_.set_device(goal_.value_or(*device_));
+    note_arguments(*stack, first);
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       (*stack)[first + i] = to_host((*stack)[first + i], schema_.arguments()[i]);
     }
     run_on_host(stack);
     views_.update_arguments();
     results_to_device(stack, stack->size() - schema_.returns().size());
+    note_results(*stack);
   }
 
  private:
@@ -216,6 +219,38 @@ class Call {
     }
   }
 
+  void note_arguments(const Stack& stack, size_t first) {
+    if (!races::is_on() || touches_no_element(schema_)) {
+      return;
+    }
+    step_.emplace(schema_.name().c_str(), device_->index());
+    for (size_t i = 0; i < schema_.arguments().size(); ++i) {
+      const bool written = is_written(schema_.arguments()[i]);
+      each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
+        if (is_sim(tensor)) {
+          written ? step_->writes(tensor) : step_->reads(tensor);
+        }
+      });
+    }
+  }
+
+  void note_results(const Stack& stack) {
+    if (!step_) {
+      return;
+    }
+    for (size_t i = stack.size() - schema_.returns().size(); i < stack.size(); ++i) {
+      each_tensor(stack[i], [&](const at::Tensor& tensor) {
+        if (is_sim(tensor)) {
+          step_->makes(tensor);
+        }
+      });
+    }
+    if (tells_host(schema_)) {
+      step_->host_waits();
+    }
+  }
+
+  std::optional<races::Step> step_;
   const c10::OperatorHandle& op_;
   const c10::FunctionSchema& schema_;
   const DispatchKey key_;

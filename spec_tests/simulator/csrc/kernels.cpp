@@ -1,5 +1,6 @@
 // Operators with kernels of their own: memory, copies between devices, views.
 
+#include "races.h"
 #include "sim.h"
 
 #include <ATen/EmptyTensor.h>
@@ -15,6 +16,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
+
+#include <cstring>
 
 namespace sim {
 namespace {
@@ -32,14 +35,26 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
       " tensors of this kind");
 }
 
+// New memory may have been anybody's: whoever reads it unwritten shall see no zeros.
+at::Tensor fresh(at::Tensor tensor) {
+  if (races::is_on() && tensor.storage().nbytes() > 0) {
+    const auto type = tensor.scalar_type();
+    const bool has_nan = c10::isFloatingType(type) || c10::isComplexType(type);
+    const int pattern = has_nan ? 0xFF : type == c10::kBool ? 0x01 : 0xA5;
+    std::memset(tensor.storage().mutable_data(), pattern, tensor.storage().nbytes());
+    races::name_maker(tensor.storage(), "aten::empty");
+  }
+  return tensor;
+}
+
 at::Tensor empty(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
     std::optional<c10::Device> device, std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const auto guard = guard_of(device);
-  return at::detail::empty_generic(
-      size, allocator(), kKeys, c10::dtype_or_default(dtype), format);
+  return fresh(at::detail::empty_generic(
+      size, allocator(), kKeys, c10::dtype_or_default(dtype), format));
 }
 
 at::Tensor empty_strided(
@@ -48,8 +63,8 @@ at::Tensor empty_strided(
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const auto guard = guard_of(device);
-  return at::detail::empty_strided_generic(
-      size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
+  return fresh(at::detail::empty_strided_generic(
+      size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
 at::Tensor zeros(
@@ -70,8 +85,9 @@ void check_both_usable(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   check_both_usable(from, to);
+  races::copies(from, to, non_blocking);
   host_view(to).copy_(host_view(from));
   return to;
 }
@@ -83,6 +99,11 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_usable(self.device().index());
+  if (races::is_on()) {
+    races::Step step("aten::_local_scalar_dense", self.device().index());
+    step.reads(self);
+    step.host_waits();
+  }
   return host_view(self).item();
 }
 
@@ -91,6 +112,9 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   TORCH_CHECK(
       stream.device_type() == kSim, "Expected a stream of a sim device, but got one of ",
       stream.device());
+  if (self.layout() == c10::kStrided) {
+    allocator()->recordStream(self.storage().data_ptr(), stream);
+  }
 }
 
 // Lets module.to() keep its Parameters across CPU and sim, as it does across CPU and CUDA.

@@ -1,5 +1,6 @@
 // Memory of the devices: host memory that is counted for one ordinal, and never shared.
 
+#include "races.h"
 #include "sim.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -41,10 +42,12 @@ struct Block {
   c10::DataPtr host;
   size_t nbytes;
   c10::DeviceIndex index;
+  races::Shadow shadow;
 };
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
+  races::memory_freed(block->shadow);
   {
     const std::lock_guard<std::mutex> lock(stats_mutex);
     each_total(stats_of(block->index), [&](auto& stat, bool bytes) {
@@ -70,7 +73,11 @@ class Allocator final : public c10::DeviceAllocator {
 
   void emptyCache(c10::MempoolId_t /*pool*/) override {}
 
-  void recordStream(const c10::DataPtr& /*memory*/, c10::Stream /*stream*/) override {}
+  void recordStream(const c10::DataPtr& memory, c10::Stream stream) override {
+    if (auto* shadow = shadow_of(memory)) {
+      races::record_stream(*shadow, stream);
+    }
+  }
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     check_usable(index);
@@ -99,14 +106,20 @@ class Allocator final : public c10::DeviceAllocator {
 auto& pinned_mutex = *new std::mutex;
 auto& pinned = *new std::unordered_set<const void*>;
 
+struct PinnedBlock {
+  c10::DataPtr host;
+  races::Shadow shadow;
+};
+
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    auto* host = new c10::DataPtr(c10::GetCPUAllocator()->allocate(nbytes));
-    auto* data = host->get();
+    auto* block = new PinnedBlock{c10::GetCPUAllocator()->allocate(nbytes), {}};
+    races::memory_made(block->shadow, -1, nbytes);
+    auto* data = block->host.get();
     const std::lock_guard<std::mutex> lock(pinned_mutex);
     pinned.insert(data);
-    return {data, host, &PinnedAllocator::unpin, c10::Device(c10::kCPU)};
+    return {data, block, &PinnedAllocator::unpin, c10::Device(c10::kCPU)};
   }
 
   void copy_data(void* to, const void* from, size_t nbytes) const override {
@@ -114,7 +127,7 @@ class PinnedAllocator final : public at::HostAllocator {
   }
 
   bool record_event(void* /*data*/, void* /*context*/, c10::Stream /*stream*/) override {
-    return true;  // nothing is in flight
+    return true;  // memory is kept until nothing is in flight
   }
 
   void empty_cache() override {}
@@ -127,14 +140,13 @@ class PinnedAllocator final : public at::HostAllocator {
 
   void reset_peak_stats() override {}
 
- private:
   static void unpin(void* context) {
-    auto* host = static_cast<c10::DataPtr*>(context);
+    auto* block = static_cast<PinnedBlock*>(context);
     {
       const std::lock_guard<std::mutex> lock(pinned_mutex);
-      pinned.erase(host->get());
+      pinned.erase(block->host.get());
     }
-    delete host;
+    delete block;
   }
 };
 
@@ -171,7 +183,26 @@ c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
       stat.increase(bytes ? nbytes : 1);
     });
   }
-  return {data, new Block{std::move(host), nbytes, index}, &release, c10::Device(kSim, index)};
+  auto* block = new Block{std::move(host), nbytes, index, {}};
+  races::memory_made(block->shadow, index, nbytes);
+  return {data, block, &release, c10::Device(kSim, index)};
+}
+
+races::Shadow* shadow_of(const c10::DataPtr& memory) {
+  if (memory.get_context() == nullptr) {
+    return nullptr;
+  }
+  if (memory.get_deleter() == &release) {
+    return &static_cast<Block*>(memory.get_context())->shadow;
+  }
+  if (memory.get_deleter() == &PinnedAllocator::unpin) {
+    return &static_cast<PinnedBlock*>(memory.get_context())->shadow;
+  }
+  return nullptr;
+}
+
+races::Shadow* shadow_of(const c10::Storage& storage) {
+  return shadow_of(storage.data_ptr());
 }
 
 void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
@@ -179,6 +210,9 @@ void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
   auto memory = allocate_on(storage->device().index(), nbytes);
   const auto kept = std::min(nbytes, storage->nbytes());
   if (kept > 0) {
+    if (auto* shadow = shadow_of(storage->data_ptr())) {
+      races::memory_read(*shadow, "resize_");
+    }
     std::memcpy(memory.get(), storage->data(), kept);
   }
   storage->set_data_ptr_noswap(std::move(memory));

@@ -1,8 +1,35 @@
 // What Python calls.
 
+#include "races.h"
 #include "sim.h"
 
 #include <torch/csrc/utils/pybind.h>
+
+namespace {
+
+namespace py = pybind11;
+using sim::races::Deed;
+using sim::races::Race;
+
+py::tuple deed_to_python(const Deed& deed, bool writes) {
+  return py::make_tuple(
+      deed.op, static_cast<int>(deed.device), deed.stream, *deed.thread, sim::text_of(deed.place),
+      writes);
+}
+
+py::list close_races() {
+  py::list found;
+  for (const Race& race : sim::races::close()) {
+    found.append(py::make_tuple(
+        deed_to_python(race.first, race.first_writes),
+        deed_to_python(race.second, race.second_writes), race.is_free,
+        static_cast<int>(race.memory), race.nbytes,
+        race.made ? py::object(deed_to_python(*race.made, true)) : py::none()));
+  }
+  return found;
+}
+
+}  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   sim::register_runtime();
@@ -11,6 +38,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("device_count", &sim::device_count);
   m.def("current_device", [] { return static_cast<int>(sim::current_device()); });
   m.def("in_bad_fork", &sim::in_bad_fork);
+  m.def("open_races", &sim::races::open);
+  m.def("close_races", &close_races);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));
   });

@@ -1,5 +1,6 @@
 #include "placement.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 
@@ -29,6 +30,18 @@ const auto& kIndices = *new std::unordered_set<std::string>{
     "index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index",
     "_unsafe_index_put"};
 
+const auto& kShapes = *new std::unordered_set<std::string>{
+    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_resize_output_",
+    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_values",
+    "dense_dim", "indices", "is_coalesced", "is_same_size", "is_set_to", "resize_", "resize_as_",
+    "resize_as_sparse_", "set_", "sparse_dim", "sparse_resize_", "sparse_resize_and_clear_",
+    "values"};
+
+// Those whose documentation, or whose result, says that CUDA synchronises with the host.
+const auto& kTellHost = *new std::unordered_set<std::string>{
+    "_unique", "_unique2", "bincount", "equal", "masked_select", "nonzero", "repeat_interleave",
+    "unique_consecutive", "unique_dim"};
+
 std::string base_name(const c10::FunctionSchema& schema) {
   return schema.name().substr(schema.name().find("::") + 2);
 }
@@ -50,6 +63,18 @@ bool takes_host_scalars(const c10::FunctionSchema& schema) {
 
 bool takes_host_indices(const c10::FunctionSchema& schema) {
   return contains(kIndices, schema);
+}
+
+bool touches_no_element(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  const bool is_view = std::any_of(returns.begin(), returns.end(), [](const auto& value) {
+    return value.alias_info() != nullptr && !value.alias_info()->isWrite();
+  });
+  return is_view || kShapes.count(base_name(schema)) > 0;
+}
+
+bool tells_host(const c10::FunctionSchema& schema) {
+  return kTellHost.count(base_name(schema)) > 0;
 }
 
 }  // namespace sim

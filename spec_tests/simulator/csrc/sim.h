@@ -15,6 +15,10 @@
 
 namespace sim {
 
+namespace races {
+struct Shadow;
+}
+
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
 
 // device.cpp: ordinals, forks, the guard and the hooks.
@@ -24,6 +28,8 @@ c10::DeviceIndex current_device() noexcept;
 bool in_bad_fork() noexcept;
 // Raises in a forked child whose parent used the devices, and for an ordinal that does not exist.
 void check_usable(c10::DeviceIndex index);
+// The stream that is current on the device in this thread.
+c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept;
 // `sim` without a number means the current device.
 c10::Device with_index(c10::Device device);
 void register_runtime();
@@ -36,6 +42,9 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 // Makes memory that a CPU operator has just allocated memory of the device, without a copy.
 c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
 void resize_storage(c10::StorageImpl* storage, size_t nbytes);
+// What races.h knows of memory of a device or of pinned memory; null for other memory.
+races::Shadow* shadow_of(const c10::DataPtr& memory);
+races::Shadow* shadow_of(const c10::Storage& storage);
 
 // generator.cpp: one generator for each device, driven by a CPU generator of its own.
 at::Generator make_generator(c10::DeviceIndex index);

@@ -1,0 +1,29 @@
+"""The simulator finds each wrong ordering in the table of programs, and none in right ones."""
+
+import pytest
+
+from spec_tests import simulator
+from spec_tests.meta_tests.race_programs import ROWS
+from spec_tests.meta_tests.race_programs.rows import NUMBERS
+
+pytestmark = pytest.mark.usefixtures("sim")
+name_of = "{0.name}".format
+
+
+def test_the_table_has_forty_programs_at_least():
+    assert 2 * len(ROWS) >= 40
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_the_wrong_program_races(row):
+    with simulator.races() as found:
+        row.run(False)
+    assert found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_the_right_program_does_not_race(row):
+    with simulator.races() as found:
+        assert row.run(True) == NUMBERS
+    assert [f"{race}" for race in found] == []
