@@ -27,3 +27,18 @@ def test_the_right_program_does_not_race(row):
     with simulator.races() as found:
         assert row.run(True) == NUMBERS
     assert [f"{race}" for race in found] == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.late], ids=name_of)
+def test_late_copies_show_what_the_wrong_program_reads(row):
+    with simulator.races(late=0) as found:
+        assert row.run(False) != NUMBERS
+    assert found
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_late_copies_are_in_time_for_the_right_program(row, seed):
+    with simulator.races(late=seed) as found:
+        assert row.run(True) == NUMBERS
+    assert not found

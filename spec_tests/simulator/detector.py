@@ -86,8 +86,13 @@ class Race:
 
 
 @contextmanager
-def races() -> Iterator[list[Race]]:
+def races(*, late: int | None = None) -> Iterator[list[Race]]:
     """Follow every access to memory of the devices inside the block.
+
+    Args:
+        late: A seed, to make copies that the host does not wait for as late as they may be made:
+            when work that is ordered after them asks. Who does not wait then reads NaN, or what
+            was there before. 0 holds every copy back, another seed three in four of its choice.
 
     Yields:
         A list that is filled when the block ends, one entry for each pair of places that race.
@@ -97,7 +102,7 @@ def races() -> Iterator[list[Race]]:
     """
     extension = native.extension()
     found: list[Race] = []
-    extension.open_races()
+    extension.open_races(late)
     try:
         yield found
     finally:

@@ -29,8 +29,8 @@ class Extension(Protocol):
     def in_bad_fork(self) -> bool:
         """Tell whether this is a forked child of a process that used the devices."""
 
-    def open_races(self) -> None:
-        """Begin to follow accesses; blocks nest."""
+    def open_races(self, late: int | None) -> None:
+        """Begin to follow accesses, and with a seed to hold copies back; blocks nest."""
 
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return what raced in it."""

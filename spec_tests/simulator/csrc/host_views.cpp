@@ -53,6 +53,20 @@ at::Tensor host_view(const at::Tensor& tensor) {
                         : tensor;
 }
 
+at::Tensor lasting_view(const at::Tensor& tensor) {
+  const auto& storage = tensor.storage();
+  auto bytes = shared_bytes(storage.data_ptr());
+  if (!bytes) {
+    return {};
+  }
+  return same_view(
+      tensor,
+      Storage(
+          Storage::use_byte_size_t(), storage.nbytes(), std::move(bytes), c10::GetCPUAllocator(),
+          /*resizable=*/false),
+      DispatchKey::CPU);
+}
+
 void HostViews::check_supported(const at::Tensor& tensor) const {
   TORCH_CHECK_NOT_IMPLEMENTED(
       is_strided(tensor) || has_parts(tensor), operator_,

@@ -1,5 +1,6 @@
 // Memory of the devices: host memory that is counted for one ordinal, and never shared.
 
+#include "late.h"
 #include "races.h"
 #include "sim.h"
 
@@ -37,9 +38,21 @@ void each_total(DeviceStats& stats, F&& change) {
   }
 }
 
+// What memory holds that was another's: NaN in every floating type, no zero in any.
+constexpr int kForeign = 0xFF;
+
+// Memory that copies under way keep, too.
+std::shared_ptr<c10::DataPtr> keep(c10::DataPtr host) {
+  return std::make_shared<c10::DataPtr>(std::move(host));
+}
+
+void let_go(void* context) {
+  delete static_cast<std::shared_ptr<c10::DataPtr>*>(context);
+}
+
 // The context of a device pointer: the host memory behind it, and whose counters it fills.
 struct Block {
-  c10::DataPtr host;
+  std::shared_ptr<c10::DataPtr> host;
   size_t nbytes;
   c10::DeviceIndex index;
   races::Shadow shadow;
@@ -47,7 +60,10 @@ struct Block {
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
-  races::memory_freed(block->shadow);
+  if (races::memory_freed(block->shadow) && late::is_on()) {
+    // Somebody else has it now, whatever copies are still under way.
+    std::memset(block->host->get(), kForeign, block->nbytes);
+  }
   {
     const std::lock_guard<std::mutex> lock(stats_mutex);
     each_total(stats_of(block->index), [&](auto& stat, bool bytes) {
@@ -107,16 +123,19 @@ auto& pinned_mutex = *new std::mutex;
 auto& pinned = *new std::unordered_set<const void*>;
 
 struct PinnedBlock {
-  c10::DataPtr host;
+  std::shared_ptr<c10::DataPtr> host;
   races::Shadow shadow;
 };
 
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    auto* block = new PinnedBlock{c10::GetCPUAllocator()->allocate(nbytes), {}};
+    auto* block = new PinnedBlock{keep(c10::GetCPUAllocator()->allocate(nbytes)), {}};
     races::memory_made(block->shadow, -1, nbytes);
-    auto* data = block->host.get();
+    auto* data = block->host->get();
+    if (races::is_on() && nbytes > 0) {
+      std::memset(data, kForeign, nbytes);
+    }
     const std::lock_guard<std::mutex> lock(pinned_mutex);
     pinned.insert(data);
     return {data, block, &PinnedAllocator::unpin, c10::Device(c10::kCPU)};
@@ -144,7 +163,7 @@ class PinnedAllocator final : public at::HostAllocator {
     auto* block = static_cast<PinnedBlock*>(context);
     {
       const std::lock_guard<std::mutex> lock(pinned_mutex);
-      pinned.erase(block->host.get());
+      pinned.erase(block->host->get());
     }
     delete block;
   }
@@ -183,7 +202,7 @@ c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
       stat.increase(bytes ? nbytes : 1);
     });
   }
-  auto* block = new Block{std::move(host), nbytes, index, {}};
+  auto* block = new Block{keep(std::move(host)), nbytes, index, {}};
   races::memory_made(block->shadow, index, nbytes);
   return {data, block, &release, c10::Device(kSim, index)};
 }
@@ -199,6 +218,19 @@ races::Shadow* shadow_of(const c10::DataPtr& memory) {
     return &static_cast<PinnedBlock*>(memory.get_context())->shadow;
   }
   return nullptr;
+}
+
+c10::DataPtr shared_bytes(const c10::DataPtr& memory) {
+  const std::shared_ptr<c10::DataPtr>* host = nullptr;
+  if (memory.get_context() != nullptr && memory.get_deleter() == &release) {
+    host = &static_cast<Block*>(memory.get_context())->host;
+  } else if (memory.get_context() != nullptr && memory.get_deleter() == &PinnedAllocator::unpin) {
+    host = &static_cast<PinnedBlock*>(memory.get_context())->host;
+  } else {
+    return {};
+  }
+  return {
+      memory.get(), new std::shared_ptr<c10::DataPtr>(*host), &let_go, c10::Device(c10::kCPU)};
 }
 
 races::Shadow* shadow_of(const c10::Storage& storage) {

@@ -38,7 +38,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("device_count", &sim::device_count);
   m.def("current_device", [] { return static_cast<int>(sim::current_device()); });
   m.def("in_bad_fork", &sim::in_bad_fork);
-  m.def("open_races", &sim::races::open);
+  m.def("open_races", &sim::races::open, py::arg("late"));
   m.def("close_races", &close_races);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));

@@ -1,5 +1,6 @@
 #include "races.h"
 
+#include "late.h"
 #include "sim.h"
 
 #include <ATen/SparseTensorImpl.h>
@@ -32,7 +33,11 @@ auto& host = *new Clock;
 uint64_t host_version = 1;
 // Before an outermost block everything counts as waited for: accesses of former eras are void.
 uint64_t era = 0;
-auto& blocks = *new std::vector<std::vector<Race>>;
+struct Block {
+  std::vector<Race> races;
+  std::optional<uint64_t> late;
+};
+auto& blocks = *new std::vector<Block>;
 
 using Lock = std::lock_guard<std::mutex>;
 
@@ -78,6 +83,18 @@ void host_joins(const Clock& clock) {
   ++host_version;
 }
 
+void make_late_for_host() {
+  if (!late::is_on()) {
+    return;
+  }
+  Clock known;
+  {
+    const Lock lock(mutex);
+    known = host;
+  }
+  late::make_known(known);
+}
+
 bool same_deed(const Deed& one, const Deed& other) {
   return one.op == other.op && one.device == other.device &&
       one.place.code == other.place.code && one.place.instruction == other.place.instruction &&
@@ -88,7 +105,7 @@ void report(const Shadow& shadow, const Access& first, const Deed& second, bool 
   if (blocks.empty()) {
     return;
   }
-  auto& races = blocks.back();
+  auto& races = blocks.back().races;
   const bool known = std::any_of(races.begin(), races.end(), [&](const Race& race) {
     return same_deed(race.first, *first.deed) && same_deed(race.second, second);
   });
@@ -187,7 +204,8 @@ bool is_safe_to_free(const Shadow& shadow, const Access& access, const Clock& ho
 
 std::atomic<bool> on{false};
 
-void open() {
+void open(std::optional<uint64_t> late) {
+  late::set_seed(late);
   const Lock lock(mutex);
   if (blocks.empty()) {
     ++era;
@@ -196,30 +214,42 @@ void open() {
     host.clear();
     ++host_version;
   }
-  blocks.emplace_back();
+  blocks.push_back({{}, late});
   on = true;
 }
 
 std::vector<Race> close() {
+  late::make_all();
   const Lock lock(mutex);
-  auto races = std::move(blocks.back());
+  auto races = std::move(blocks.back().races);
   blocks.pop_back();
   on = !blocks.empty();
+  late::set_seed(blocks.empty() ? std::nullopt : blocks.back().late);
   return races;
 }
 
 Step::Step(const char* op, c10::DeviceIndex device) {
   const auto id = current_stream_id(device);
   deed_ = deed(op, device, id);
-  const Lock lock(mutex);
-  era_ = era;
-  stream_ = place_of(device, id);
-  time_ = tick(stream_);
+  Clock known;
+  {
+    const Lock lock(mutex);
+    era_ = era;
+    stream_ = place_of(device, id);
+    time_ = tick(stream_);
+    known = late::is_on() ? streams[stream_].clock : Clock();
+  }
+  late::make_known(known);
 }
 
 // A step outlasts its block where a thread has been left behind.
 bool Step::is_current() const {
   return era_ == era;
+}
+
+Clock Step::clock() const {
+  const Lock lock(mutex);
+  return is_current() ? streams[stream_].clock : Clock();
 }
 
 void Step::touch(const at::Tensor& tensor, bool is_write) {
@@ -264,15 +294,18 @@ void Step::makes(const at::Tensor& tensor) {
 }
 
 void Step::host_waits() const {
-  const Lock lock(mutex);
-  if (is_current()) {
-    host_joins(streams[stream_].clock);
+  {
+    const Lock lock(mutex);
+    if (is_current()) {
+      host_joins(streams[stream_].clock);
+    }
   }
+  make_late_for_host();
 }
 
-void copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (!is_on()) {
-    return;
+    return false;
   }
   const bool from_device = from.device().type() == kSim;
   const bool to_device = to.device().type() == kSim;
@@ -301,11 +334,11 @@ void copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   // 3. The host goes on at once if asked to, unless it is to receive into ordinary memory: what
   //    it sends from there is staged, and need not have arrived.
   const bool into_ordinary = !to_device && shadow_of(to.storage()) == nullptr;
-  if (!non_blocking || into_ordinary) {
-    if (!(from_device && to_device)) {
-      step.host_waits();
-    }
+  if ((!non_blocking || into_ordinary) && !(from_device && to_device)) {
+    step.host_waits();
+    return false;
   }
+  return late::is_on() && late::hold(from, to, step.stream_, step.time_, step.clock());
 }
 
 void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes) {
@@ -322,15 +355,15 @@ void name_maker(const c10::Storage& storage, const char* op) {
   }
 }
 
-void memory_freed(Shadow& shadow) {
+bool memory_freed(Shadow& shadow) {
   if (!is_on() || shadow.device < 0 || shadow.accesses.empty()) {
-    return;
+    return false;
   }
   std::vector<Access> unsafe;
   {
     const Lock lock(mutex);
     if (shadow.era != era) {
-      return;
+      return false;
     }
     const auto& home = issue_to(place_of(shadow.device, shadow.home)).clock;
     std::copy_if(
@@ -338,13 +371,14 @@ void memory_freed(Shadow& shadow) {
         [&](const Access& access) { return !is_safe_to_free(shadow, access, home); });
   }
   if (unsafe.empty()) {
-    return;
+    return false;
   }
   const auto end = deed("free", shadow.device, shadow.home);
   const Lock lock(mutex);
   for (const auto& access : unsafe) {
     report(shadow, access, *end, true, true);
   }
+  return true;
 }
 
 void memory_read(Shadow& shadow, const char* op) {
@@ -353,10 +387,15 @@ void memory_read(Shadow& shadow, const char* op) {
   }
   const auto id = current_stream_id(shadow.device);
   auto reader = deed(op, shadow.device, id);
-  const Lock lock(mutex);
-  const auto place = place_of(shadow.device, id);
-  const auto time = tick(place);
-  note(shadow, {{0, shadow.nbytes, nullptr}, place, time, false, std::move(reader)});
+  Clock known;
+  {
+    const Lock lock(mutex);
+    const auto place = place_of(shadow.device, id);
+    const auto time = tick(place);
+    note(shadow, {{0, shadow.nbytes, nullptr}, place, time, false, std::move(reader)});
+    known = streams[place].clock;
+  }
+  late::make_known(known);
 }
 
 void record_stream(Shadow& shadow, c10::Stream stream) {
@@ -382,30 +421,43 @@ void wait_event(c10::Stream stream, const Moment& event) {
 }
 
 void host_waits_for(const Moment& event) {
-  const Lock lock(mutex);
-  if (is_on() && event.era == era) {
-    host_joins(event.clock);
+  if (!is_on()) {
+    return;
   }
+  {
+    const Lock lock(mutex);
+    if (event.era == era) {
+      host_joins(event.clock);
+    }
+  }
+  make_late_for_host();
 }
 
 void host_waits_for(c10::Stream stream) {
-  if (is_on()) {
+  if (!is_on()) {
+    return;
+  }
+  {
     const Lock lock(mutex);
     host_joins(issue_to(stream).clock);
   }
+  make_late_for_host();
 }
 
 void host_waits_for(c10::DeviceIndex device) {
   if (!is_on()) {
     return;
   }
-  const Lock lock(mutex);
-  for (const auto& stream : streams) {
-    if (stream.device == device) {
-      join(host, stream.clock);
+  {
+    const Lock lock(mutex);
+    for (const auto& stream : streams) {
+      if (stream.device == device) {
+        join(host, stream.clock);
+      }
     }
+    ++host_version;
   }
-  ++host_version;
+  make_late_for_host();
 }
 
 }  // namespace sim::races

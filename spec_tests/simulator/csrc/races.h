@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace sim::races {
@@ -89,7 +90,8 @@ inline bool is_on() noexcept {
 }
 
 // Blocks nest; a race belongs to the innermost block that is open when it is found.
-void open();
+// With a seed, late.h holds copies back in the block.
+void open(std::optional<uint64_t> late);
 std::vector<Race> close();
 
 // One operator on the current stream of one device.
@@ -107,11 +109,12 @@ class Step {
   void host_waits() const;
 
  private:
-  friend void copies(const at::Tensor&, const at::Tensor&, bool);
+  friend bool copies(const at::Tensor&, const at::Tensor&, bool);
   void touch(const at::Tensor& tensor, bool is_write);
   void touch_memory(const at::Tensor& tensor, bool is_write);
 
   bool is_current() const;
+  Clock clock() const;
 
   std::shared_ptr<const Deed> deed_;
   uint64_t era_;
@@ -120,13 +123,14 @@ class Step {
   std::vector<const Shadow*> met_;
 };
 
-// A copy, ordered as CUDA orders it.
-void copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking);
+// A copy, ordered as CUDA orders it. Tells whether it will be made later, by late.h.
+bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking);
 
 void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes);
 // Notes who made the memory, for reports.
 void name_maker(const c10::Storage& storage, const char* op);
-void memory_freed(Shadow& shadow);
+// Tells whether somebody may still use it.
+bool memory_freed(Shadow& shadow);
 void memory_read(Shadow& shadow, const char* op);
 void record_stream(Shadow& shadow, c10::Stream stream);
 

@@ -42,6 +42,9 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 // Makes memory that a CPU operator has just allocated memory of the device, without a copy.
 c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
 void resize_storage(c10::StorageImpl* storage, size_t nbytes);
+// The same bytes for the host, which outlive the memory; null for what is neither a device's nor
+// pinned.
+c10::DataPtr shared_bytes(const c10::DataPtr& memory);
 // What races.h knows of memory of a device or of pinned memory; null for other memory.
 races::Shadow* shadow_of(const c10::DataPtr& memory);
 races::Shadow* shadow_of(const c10::Storage& storage);
@@ -53,6 +56,9 @@ at::Generator host_generator(const at::Generator& generator);
 
 // host_views.cpp: a CPU tensor over the memory of a `sim` tensor, for use within one kernel.
 at::Tensor host_view(const at::Tensor& tensor);
+// One that keeps the bytes and lets the memory go back to its allocator, as a copy that is under
+// way does; undefined for memory that is neither a device's nor pinned.
+at::Tensor lasting_view(const at::Tensor& tensor);
 
 // fallback.cpp: the CPU's kernel for every operator that has none of its own.
 void register_fallbacks();
