@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import clauses, late, register
+from spec_tests.harness import clauses, register
 from spec_tests.harness.options import add_suite_options
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import Verdicts, read
+from spec_tests.harness.verdicts import Verdicts
+from spec_tests.racing import add_race_options
+from spec_tests.racing import pytest_runtest_call as pytest_runtest_call  # a hook
 
 HERE = Path(__file__).parent
 
@@ -17,6 +19,7 @@ HERE = Path(__file__).parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the suite."""
     add_suite_options(parser)
+    add_race_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ from spec_tests.harness.clauses import clause
 from spec_tests.harness.outcome import observe
 from spec_tests.harness.refusals import refused
 from spec_tests.harness.streams import current_places, streams_of
-from spec_tests.strategies.calls import At, PublicCall, StreamAt
+from spec_tests.strategies.calls import At, PublicCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
@@ -26,7 +26,7 @@ def test_streams_do_not_change_the_chunks(target, reference, topology, call, dat
         for place in call.arguments["devices"]
     ]
     arguments = {**call.arguments, "streams": streams[: data.draw(st.integers(0, 4))]}
-    checks.agree(PublicCall(call.function, arguments), target, reference, topology)
+    checks.agree(StreamedCall(call.function, arguments), target, reference, topology)
 
 
 @clause("comm.scatter.streams-same-chunks")
@@ -34,7 +34,7 @@ def test_streams_do_not_change_the_chunks(target, reference, topology, call, dat
 def test_streams_do_not_change_the_outputs(target, reference, topology, call, extra):
     streams = [StreamAt(out.slot) for out in call.arguments["out"]] + [None] * extra
     arguments = {**call.arguments, "streams": streams}
-    checks.agree(PublicCall(call.function, arguments), target, reference, topology)
+    checks.agree(StreamedCall(call.function, arguments), target, reference, topology)
 
 
 @clause("comm.scatter.streams-carry-the-copies")
@@ -52,6 +52,7 @@ def test_each_output_is_filled_on_its_stream(target, topology):
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     used = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
+    topology.synchronize()
     assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
 
 
@@ -75,6 +76,7 @@ def test_device_and_streams_are_restored_afterwards(target, topology, source):
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     target.comm.scatter(tensor, out=outs, streams=streams)
+    topology.synchronize()
     assert current_places(topology) == before
 
 

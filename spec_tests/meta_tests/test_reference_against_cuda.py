@@ -154,6 +154,8 @@ def observed(primitive, call, first, second):
         return [type(error), text(error), *facts(args)]
     except IndexError as error:
         return [type(error), text(error)]
+    for device in (first, second):  # where a stream was given, its work is the caller's to await
+        torch.accelerator.synchronize(device)
     return facts([args, result])
 
 

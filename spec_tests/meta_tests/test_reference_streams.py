@@ -65,7 +65,9 @@ def test_a_stream_serves_later_copies_until_another_is_given(two, stream):
 
 def test_scatter_out_keeps_a_stream_likewise(two, stream):
     outs = [torch.zeros(2, device=stream.device) for _ in range(2)]
+    stream.wait_stream(torch.accelerator.current_stream(stream.device))
     copies = copied_on(scatter_out, torch.zeros(4), outs, 0, [stream, None])
+    stream.synchronize()
     assert copies == [(two[1], stream), (two[1], stream)]
 
 

@@ -142,9 +142,11 @@ def test_backward_runs_on_the_stream_of_the_forward_pass():
     seen = []
     x = torch.ones(3, device="sim:1", requires_grad=True)
     stream = torch.Stream("sim:1")
+    torch.accelerator.synchronize(1)
     with stream:
         y = x * 2
         y.register_hook(lambda grad: None)
         y.grad_fn.register_prehook(lambda _: seen.append(torch.accelerator.current_stream(1)))
+    stream.synchronize()
     y.sum().backward()
     assert seen == [stream]

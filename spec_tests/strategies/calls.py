@@ -110,6 +110,22 @@ class PublicCall:
 
 
 @dataclass(frozen=True)
+class StreamedCall(PublicCall):
+    """A call with ``streams``, by a caller that orders them with its own work, as it must."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """What the function returns, once the streams have done their work."""
+        streams = [stream for stream in inputs["streams"] if stream is not None]
+        for stream in streams:
+            stream.wait_stream(torch.accelerator.current_stream(stream.device))
+        try:
+            return super().run(target, inputs)
+        finally:
+            for stream in streams:
+                stream.synchronize()
+
+
+@dataclass(frozen=True)
 class ApplyCall:
     """One ``apply`` of an autograd Function.
 
