@@ -20,6 +20,7 @@ from torch.autograd.function import Function
 from torch.autograd.grad_mode import _force_original_view_tracking
 
 from ._buckets import REPLICA_BUFFER_SIZE, buckets, sorted_by_place
+from ._kept_streams import keep_streams, on_kept_streams
 from ._sums import add_buckets
 from ._transfers import copy_bucket, send
 
@@ -160,10 +161,12 @@ class CopiedBucket(Function):
         ctx.set_materialize_grads(False)
         ctx.device = bucket[0].device
         ctx.bucket = range(len(bucket))
+        keep_streams(ctx, [ctx.device, *others])
         views = [tensor[...] for tensor in bucket] if is_at_home else []
         return tuple(chain(views, *copy_bucket(bucket, others)))
 
     @staticmethod
+    @on_kept_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Add the gradients of each tensor; None where no copy of it was used."""
         rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]

@@ -28,6 +28,7 @@ from ._devices import (
     side_stream,
     use_stream,
 )
+from ._kept_streams import hand_over, keep_streams, on_kept_streams
 from ._slices import cut, join
 from ._transfers import send
 from .comm import broadcast_coalesced, reduce_add_coalesced
@@ -64,12 +65,14 @@ class Broadcast(Function):
         if not inputs:
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
+        keep_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
         frozen = [place for place in range(len(inputs)) if not ctx.needs_input_grad[1 + place]]
         ctx.mark_non_differentiable(*(row[place] for row in rows for place in frozen))
         return tuple(chain.from_iterable(rows))
 
     @staticmethod
+    @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
         sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
@@ -145,11 +148,13 @@ class Scatter(Function):
         """
         devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
+        keep_streams(ctx, [*devices, input.device])
         check_chunk_count(chunk_sizes, len(devices))
         chunks = cut(input, len(devices), chunk_sizes, dim)
         return tuple(_deliver(*pair) for pair in zip(chunks, devices, strict=False))
 
     @staticmethod
+    @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
         if any(grad.device.type == "cpu" for grad in grads):
@@ -157,7 +162,7 @@ class Scatter(Function):
             grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
-        return None, None, None, grad
+        return None, None, None, hand_over(grad)
 
 
 class Gather(Function):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import clauses, register
+from spec_tests.harness import clauses, late, register
 from spec_tests.harness.options import add_suite_options
+from spec_tests.harness.racing import add_race_options
+from spec_tests.harness.racing import pytest_runtest_call as pytest_runtest_call  # a hook
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import Verdicts
-from spec_tests.racing import add_race_options
-from spec_tests.racing import pytest_runtest_call as pytest_runtest_call  # a hook
+from spec_tests.harness.verdicts import Verdicts, read
 
 HERE = Path(__file__).parent
 

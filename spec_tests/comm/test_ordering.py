@@ -1,0 +1,133 @@
+"""What comm's functions leave queued is in order with the caller's own work."""
+
+import pytest
+import torch
+
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.queues import on_side_streams, queued, used
+from spec_tests.strategies.calls import StreamAt
+
+ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+DOUBLED = [[2 * number for number in row] for row in ROWS]
+LARGE = 2**18  # numbers, with which a tensor travels alone
+
+
+def _scatter(comm, topology):
+    return comm.scatter(queued(topology, 0, 3, 2), topology.take(3))
+
+
+def _scatter_out(comm, topology):
+    outs = [queued(topology, slot, 1, 2) for slot in range(3)]
+    return comm.scatter(queued(topology, 0, 3, 2), out=outs)
+
+
+def _gather(comm, topology):
+    return [comm.gather([queued(topology, slot, 3, 2) for slot in range(3)], 0, 1)]
+
+
+def _gather_out(comm, topology):
+    out = queued(topology, 1, 9, 2)
+    return [comm.gather([queued(topology, slot, 3, 2) for slot in range(3)], 0, out=out)]
+
+
+def _broadcast(comm, topology):
+    return comm.broadcast(queued(topology, 0, 3, 2), topology.take(3))
+
+
+def _broadcast_out(comm, topology):
+    outs = [queued(topology, slot, 3, 2) for slot in range(3)]
+    return comm.broadcast(queued(topology, 0, 3, 2), out=outs)
+
+
+def _broadcast_coalesced(comm, topology):
+    tensors = [queued(topology, 0, 3, 2), queued(topology, 0, 3, 2)]
+    rows = comm.broadcast_coalesced(tensors, topology.take(3))
+    return [tensor for row in rows for tensor in row]
+
+
+def _reduce_add(comm, topology):
+    return [comm.reduce_add([queued(topology, slot, 3, 2) for slot in range(2)], 1)]
+
+
+def _reduce_add_coalesced(comm, topology):
+    rows = [[queued(topology, slot, 3, 2), queued(topology, slot, 3, 2)] for slot in range(2)]
+    return comm.reduce_add_coalesced(rows, 1)
+
+
+CALLS = {
+    _scatter: [[row] for row in ROWS],
+    _scatter_out: [[row] for row in ROWS],
+    _gather: [ROWS * 3],
+    _gather_out: [ROWS * 3],
+    _broadcast: [ROWS] * 3,
+    _broadcast_out: [ROWS] * 3,
+    _broadcast_coalesced: [ROWS] * 6,
+    _reduce_add: [DOUBLED],
+    _reduce_add_coalesced: [DOUBLED] * 2,
+}
+every_call = pytest.mark.parametrize(
+    ("call", "expected"), CALLS.items(), ids=lambda part: getattr(part, "__name__", "")
+)
+
+
+@clause("comm.order.current-streams")
+@every_call
+def test_results_may_be_used_at_once_and_inputs_freed(target, topology, call, expected):
+    with on_side_streams(topology):
+        # The call's inputs are freed with it, its results right after the work that uses them.
+        found = used(*call(target.comm, topology))
+    assert [tensor.tolist() for tensor in found] == expected
+
+
+@clause("comm.order.current-streams")
+def test_large_tensors_may_be_used_at_once_and_freed(target, topology):
+    with on_side_streams(topology):
+        tensors = [queued(topology, 0, LARGE), queued(topology, 0, LARGE)]
+        rows = target.comm.broadcast_coalesced(tensors, topology.take(3))
+        (total,) = used(*target.comm.reduce_add_coalesced([row[:1] for row in rows], 0))
+        del tensors, rows
+    assert total.sum().item() == 3 * (torch.arange(1.0, LARGE + 1).sum().item())
+
+
+@clause("comm.order.inputs")
+def test_inputs_may_be_changed_once_the_call_returns(target, topology):
+    with on_side_streams(topology):
+        tensor = queued(topology, 0, 3, 2)
+        others = [queued(topology, slot, 3, 2) for slot in range(1, 3)]
+        copies = target.comm.broadcast(tensor, topology.take(3))[1:]
+        chunks = target.comm.scatter(tensor, topology.take(3))[1:]
+        joined = target.comm.gather([tensor, *others], 0, 1)
+        total = target.comm.reduce_add([tensor, others[0]], 1)
+        for each in (tensor, *others):
+            each.zero_()
+        found = used(*copies, *chunks, joined, total)
+    expected = [ROWS, ROWS, [ROWS[1]], [ROWS[2]], ROWS * 3, DOUBLED]
+    assert [tensor.tolist() for tensor in found] == expected
+
+
+@clause("comm.scatter.streams-order")
+@pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
+def test_a_chunk_is_ready_on_its_stream(target, topology, source):
+    rows = torch.tensor(ROWS) if source is None else queued(topology, source, 3, 2)
+    topology.synchronize()
+    streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    chunks = target.comm.scatter(rows, topology.take(3), streams=streams)
+    found = []
+    for chunk, stream in zip(chunks, streams, strict=True):
+        with stream:
+            found.extend(used(chunk))
+    topology.synchronize()
+    assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
+
+
+@clause("comm.scatter.streams-order")
+def test_an_output_is_filled_behind_what_its_stream_did_before(target, topology):
+    streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    outs = []
+    for slot, stream in enumerate(streams):
+        with stream:
+            outs.append(queued(topology, slot, 1, 2))
+    rows = torch.tensor(ROWS)
+    target.comm.scatter(rows, out=outs, streams=streams)
+    topology.synchronize()
+    assert [out.tolist() for out in outs] == [[row] for row in ROWS]

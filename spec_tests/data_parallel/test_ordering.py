@@ -1,0 +1,40 @@
+"""Calls and training steps on side streams, without ever waiting: all are in order."""
+
+import pytest
+import torch
+
+from spec_tests.data_parallel.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.queues import on_side_streams, used
+
+
+def _wrapped(target, topology, slots):
+    net = Scale().to(topology.device(0))
+    devices = [device.index for device in topology.take(slots)]
+    return net, target.data_parallel.DataParallel(net, devices)
+
+
+@clause("data_parallel.queue-order")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("slots", [1, 3], ids="devices={}".format)
+def test_calls_follow_each_other_without_a_wait(target, topology, source, slots):
+    net, wrapped = _wrapped(target, topology, slots)
+    found = []
+    with on_side_streams(topology), torch.no_grad():
+        for batch in batches(topology, source):
+            found += used(wrapped(batch))
+            net.scale += 1
+            del batch
+    for step, output in enumerate(found, 1):
+        checks.same(output, step * BATCH)
+
+
+@clause("data_parallel.queue-order")
+@pytest.mark.parametrize("source", SOURCES)
+def test_steps_follow_each_other_without_a_wait(target, topology, source):
+    net, wrapped = _wrapped(target, topology, 1)
+    with on_side_streams(topology):
+        found = train(wrapped, net, batches(topology, source))
+    plain = Scale()
+    checks.same(found, train(plain, plain, [BATCH] * STEPS))

@@ -1,0 +1,92 @@
+"""Backward passes over several devices keep to the streams of their forward passes."""
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.data_parallel.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.queues import in_order, on_side_streams, queued, used
+from spec_tests.harness.topology import not_run
+
+
+def _scatter(functions, topology, leaf):
+    return functions.Scatter.apply(topology.take(3), None, 0, leaf)
+
+
+def _broadcast(functions, topology, leaf):
+    return functions.Broadcast.apply(topology.take(3), leaf)
+
+
+CALLS = {_scatter: 1.0, _broadcast: 3.0}
+
+
+def _slope(system, topology, call):
+    with on_side_streams(topology):
+        leaf = queued(topology, 0, 3, 2).requires_grad_()
+        results = [result * 1 for result in call(system.functions, topology, leaf)]
+        grads = [torch.ones_like(result) for result in results]
+        torch.autograd.backward(results, grads)
+        # Autograd has dropped the gradients of the chunks; this work may get their memory.
+        del results, grads
+        return used(leaf.grad)[0]
+
+
+@clause("divergences.FN-6.gradients-stay-on-their-streams")
+@pytest.mark.parametrize(("call", "slope"), CALLS.items(), ids=["scatter", "broadcast"])
+def test_gradients_are_read_on_the_streams_that_made_them(target, topology, call, slope):
+    topology.require(distinct=2)
+    with in_order(topology):
+        found = _slope(target, topology, call)
+    checks.same(found, torch.full((3, 2), slope))
+
+
+@clause("divergences.FN-6.gradients-stay-on-their-streams")
+@pytest.mark.parametrize("slot", [0, 2], ids=["first-device", "last-device"])
+def test_the_gradient_of_an_input_is_ready_for_the_work_before_it(target, topology, slot):
+    topology.require(distinct=2)
+    with in_order(topology):
+        leaf = queued(topology, slot, 3, 2).requires_grad_()
+        doubled = leaf * 2
+        with on_side_streams(topology):
+            chunks = target.functions.Scatter.apply(topology.take(3), None, 0, doubled)
+            torch.autograd.backward([(chunk * 3).sum() for chunk in chunks])
+            del chunks
+        found = used(leaf.grad)[0].tolist()
+    assert found == [[6.0] * 2] * 3
+
+
+@clause("divergences.FN-6.gradients-stay-on-their-streams")
+@pytest.mark.parametrize("source", SOURCES)
+def test_steps_on_several_devices_follow_each_other_without_a_wait(target, topology, source):
+    topology.require(distinct=2)
+    net, plain = Scale().to(topology.device(0)), Scale()
+    devices = [device.index for device in topology.take(3)]
+    wrapped = target.data_parallel.DataParallel(net, devices)
+    with in_order(topology), on_side_streams(topology):
+        found = train(wrapped, net, batches(topology, source))
+    checks.same(found, train(plain, plain, [BATCH] * STEPS))
+
+
+@clause("divergences.FN-6.gradients-stay-on-their-streams")
+def test_gradients_of_replicas_are_read_on_their_streams(target, topology):
+    topology.require(distinct=2)
+    net = Scale().to(topology.device(0))
+    with in_order(topology), on_side_streams(topology):
+        replicas = target.replicate.replicate(net, topology.take(3))
+        torch.autograd.backward([(replica.scale * 3).sum() for replica in replicas])
+        del replicas
+        (found,) = used(net.scale.grad)
+    checks.same(found, torch.full((2,), 9.0))
+
+
+@clause("divergences.FN-6.gradients-stay-on-their-streams")
+@pytest.mark.parametrize("call", CALLS, ids=["scatter", "broadcast"])
+def test_reference_reads_gradients_on_default_streams(reference, topology, call):
+    if topology.accelerator != "sim":
+        not_run("only the simulated accelerator sees races")
+    topology.require(distinct=2)
+    with simulator.races() as found:
+        _slope(reference, topology, call)
+    assert {(race.first.stream, race.second.operator) for race in found} == {(0, "free")}

@@ -1,0 +1,36 @@
+"""Replicas are in order with what their module's owner queues before and afterwards."""
+
+import torch
+from torch import nn
+
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.queues import on_side_streams
+
+
+class Net(nn.Module):
+    """Two parameters, which travel together, and a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+        self.offset = nn.Parameter(torch.ones(2))
+        self.register_buffer("shift", torch.ones(2))
+
+
+@clause("replicate.queue-order")
+def test_a_module_may_be_changed_once_it_has_been_replicated(target, topology):
+    net = Net().to(topology.device(0))
+    with on_side_streams(topology):
+        for tensor in (net.scale.data, net.offset.data, net.shift):
+            tensor.mul_(2)
+        replicas = target.replicate.replicate(net, topology.take(3))[1:]
+        for tensor in (net.scale.data, net.offset.data, net.shift):
+            tensor.zero_()
+        # The replicas are freed when the work that reads them has been queued.
+        found = [
+            replica.scale.detach() + replica.offset.detach() + replica.shift
+            for replica in replicas
+        ]
+        del replicas
+    checks.same(torch.stack([total.cpu() for total in found]), torch.full((2, 2), 6.0))
