@@ -1,0 +1,142 @@
+"""Delete what orders work on the devices, one place at a time: ``tox -e orderings``.
+
+Every wait, every record of a stream and every switch of streams in impl and in the reference's
+stand-ins is found in the source and left out; tests that then pass have proved nothing about it.
+"""
+
+import ast
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Deletion", "deletions", "main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Calls that order work, or choose the stream that it is queued on.
+ORDERING = frozenset(
+    {
+        "hand_over",
+        "keep_streams",
+        "on_kept_streams",
+        "record_stream",
+        "set_current_streams",
+        "set_device_index",
+        "set_stream",
+        "synchronize",
+        "use",
+        "use_stream",
+        "wait_event",
+        "wait_stream",
+    }
+)
+_IMPL = (
+    "comm/test_scatter_streams.py",
+    "parallel_apply/test_thread_state.py",
+    "impl_tests/test_kept_streams.py",
+)
+_REFERENCE = ("meta_tests/test_reference_streams.py", "comm/test_scatter_streams.py")
+#: The tests that must fail, by the package that is changed.
+TESTS = {"impl": _IMPL, "spec_tests/reference": _REFERENCE}
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One call left out.
+
+    Args:
+        package: ``impl`` or ``spec_tests/reference``.
+        path: The file, relative to the repository.
+        place: The line and the call.
+        source: The file without it.
+    """
+
+    package: str
+    path: Path
+    place: str
+    source: str
+
+
+def deletions() -> Iterator[Deletion]:
+    """Every deletion, file by file."""
+    for package in TESTS:
+        for path in sorted((ROOT / package).glob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            for node, replacement in _places(ast.parse(text)):
+                place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+                source = _replaced(text, node, replacement)
+                yield Deletion(package, path.relative_to(ROOT), place, source)
+
+
+def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    """The expressions to leave out, and what stands there instead."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Call() as call) if _orders(call) or any(map(_orders, call.args)):
+                yield call, "None"
+            case ast.With(items=items):
+                for item in items:
+                    if _orders(item.context_expr):
+                        yield item.context_expr, "__import__('contextlib').nullcontext()"
+            case ast.Return(ast.Tuple(elts=[*_, ast.Call(args=[argument]) as call])) if _orders(
+                call
+            ):
+                yield call, ast.unparse(argument)
+            case ast.FunctionDef(decorator_list=decorators):
+                yield from ((name, "(lambda f: f)") for name in decorators if _orders(name))
+
+
+def _orders(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=function):
+            return _orders(function)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in ORDERING
+    return False
+
+
+def _replaced(text: str, node: ast.expr, replacement: str) -> str:
+    lines = text.splitlines(keepends=True)
+    assert node.end_lineno is not None
+    before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    after = lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :])
+    return before + replacement + after
+
+
+def is_noticed(deletion: Deletion) -> bool:
+    """Whether a test fails on a copy of the repository without the call."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name in ("impl", "spec_tests"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, home / name, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", home)
+        (home / deletion.path).write_text(deletion.source, encoding="utf-8")
+        orderings = sorted(
+            path.relative_to(home) for path in home.glob("spec_tests/*/test_ordering.py")
+        )
+        tests = [*orderings, *(Path("spec_tests", name) for name in TESTS[deletion.package])]
+        options = ["-q", "-x", "--accelerator=sim", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *options, *map(str, tests)]
+        done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.returncode == 1
+
+
+def main() -> int:
+    """Try every deletion; return 1 if no test noticed one."""
+    unnoticed = 0
+    for deletion in deletions():
+        noticed = is_noticed(deletion)
+        unnoticed += not noticed
+        print("noticed " if noticed else "SURVIVED", deletion.place, flush=True)
+    print(f"{unnoticed} deletions that no test notices")
+    return int(unnoticed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
