@@ -1,4 +1,4 @@
-"""Whether this machine copies tensors at all; asked before any implementation is blamed.
+"""Whether this machine places and copies tensors at all; asked before implementations are blamed.
 
 Broken peer-to-peer transfers deliver zeros or stale values, and look like a wrong implementation
 (https://github.com/pytorch/pytorch/issues/107374).
@@ -25,6 +25,36 @@ def require_copies(devices: Sequence[torch.device], copy: Copy = _to) -> None:
     found = first_broken_copy(devices, copy)
     if found is not None:
         pytest.exit(found, returncode=3)
+
+
+def require_devices(devices: Sequence[torch.device]) -> None:
+    """End the whole run, with exit status 3, if the devices are not where they are asked for."""
+    found = next(_misplaced(list(dict.fromkeys(devices))), None)
+    if found is not None:
+        pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
+
+
+def _misplaced(devices: Sequence[torch.device]) -> Iterator[str]:
+    for current in devices:
+        with torch.accelerator.device_index(current.index):
+            for device in devices:
+                yield from _misplaced_from(current, device)
+
+
+def _misplaced_from(current: torch.device, device: torch.device) -> Iterator[str]:
+    try:
+        made = torch.ones(EXTENTS[-1], device=device)
+        copied = made.to(current)
+    except torch.OutOfMemoryError as error:
+        yield f"{device} or {current} has no memory left ({error})"
+        return
+    if (made.device, copied.device) != (device, current):
+        yield f"with {current} current, memory of {device} is of {made.device}"
+    elif torch.accelerator.current_device_index() != current.index:
+        yield f"a copy from {device} to {current} leaves another device current"
+    made.copy_(copied)
+    if torch.accelerator.current_device_index() != current.index:
+        yield f"a copy from {current} to {device} leaves another device current"
 
 
 def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None:

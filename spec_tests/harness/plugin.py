@@ -73,6 +73,7 @@ def topology_of(config: pytest.Config) -> Topology:
 def topology(request: pytest.FixtureRequest) -> Topology:
     """The devices of the run, once they have proved to copy what they are given."""
     found = topology_of(request.config)
+    machine.require_devices(found.devices)
     machine.require_copies(found.devices)
     return found
 

@@ -35,6 +35,9 @@ class Extension(Protocol):
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return what raced in it."""
 
+    def set_fault(self, name: str, device: int) -> None:
+        """Switch a fault on, or with an empty name off."""
+
     def default_generator(self, index: int) -> torch.Generator:
         """Return the generator of device ``index``."""
 

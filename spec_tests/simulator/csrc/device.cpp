@@ -1,5 +1,6 @@
 // Which devices there are, which is current in this thread, their streams and events.
 
+#include "faults.h"
 #include "races.h"
 #include "sim.h"
 
@@ -20,6 +21,7 @@ std::atomic<bool> forked_after_use{false};
 std::atomic<c10::StreamId> last_stream{0};
 
 thread_local c10::DeviceIndex current_index = 0;
+thread_local bool device_left = false;  // by a fault, until somebody chooses a device
 thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
 
 struct Event {
@@ -55,10 +57,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device device) const override {
     check_usable(device.index());
     current_index = device.index();
+    device_left = false;
   }
 
+  // What guards call when they end.
   void uncheckedSetDevice(c10::Device device) const noexcept override {
-    current_index = device.index();
+    if (!device_left) {
+      current_index = device.index();
+    }
   }
 
   c10::DeviceIndex deviceCount() const noexcept override {
@@ -243,6 +249,11 @@ c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept {
   return found == current_streams.end() ? 0 : found->second;
 }
 
+void leave_device(c10::DeviceIndex index) noexcept {
+  current_index = index;
+  device_left = true;
+}
+
 bool in_bad_fork() noexcept {
   return forked_after_use;
 }
@@ -261,7 +272,8 @@ void check_usable(c10::DeviceIndex index) {
 
 c10::Device with_index(c10::Device device) {
   TORCH_CHECK(device.type() == kSim, "Expected a sim device, but got ", device);
-  return device.has_index() ? device : at_index(current_index);
+  const bool unread = device.index() == 0 && faults::is_on(faults::Fault::zero_is_current);
+  return device.has_index() && !unread ? device : at_index(current_index);
 }
 
 void register_runtime() {

@@ -1,5 +1,6 @@
 // Operators with kernels of their own: memory, copies between devices, views.
 
+#include "faults.h"
 #include "races.h"
 #include "sim.h"
 
@@ -37,7 +38,8 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
 
 // New memory may have been anybody's: whoever reads it unwritten shall see no zeros.
 at::Tensor fresh(at::Tensor tensor) {
-  if (races::is_on() && tensor.storage().nbytes() > 0) {
+  const bool dirty = races::is_on() || faults::is_on(faults::Fault::dirty_memory);
+  if (dirty && tensor.storage().nbytes() > 0) {
     const auto type = tensor.scalar_type();
     const bool has_nan = c10::isFloatingType(type) || c10::isComplexType(type);
     const int pattern = has_nan ? 0xFF : type == c10::kBool ? 0x01 : 0xA5;
@@ -85,11 +87,22 @@ void check_both_usable(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
+void misbehave(const at::Tensor& from, const at::Tensor& to) {
+  const bool peers = from.device() != to.device() && !from.is_cpu() && !to.is_cpu();
+  if (peers && faults::is_on(faults::Fault::garbled_peers)) {
+    host_view(to).zero_();
+  }
+  if (peers && faults::is_on(faults::Fault::device_left)) {
+    leave_device(to.device().index());
+  }
+}
+
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   check_both_usable(from, to);
   if (!races::copies(from, to, non_blocking)) {
     host_view(to).copy_(host_view(from));
   }
+  misbehave(from, to);
   return to;
 }
 

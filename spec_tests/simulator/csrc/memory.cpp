@@ -1,5 +1,6 @@
 // Memory of the devices: host memory that is counted for one ordinal, and never shared.
 
+#include "faults.h"
 #include "late.h"
 #include "races.h"
 #include "sim.h"
@@ -195,6 +196,7 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
 }
 
 c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
+  faults::check_memory(index);
   auto* data = host.get();
   {
     const std::lock_guard<std::mutex> lock(stats_mutex);

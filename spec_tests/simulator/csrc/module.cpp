@@ -1,5 +1,6 @@
 // What Python calls.
 
+#include "faults.h"
 #include "races.h"
 #include "sim.h"
 
@@ -40,6 +41,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("in_bad_fork", &sim::in_bad_fork);
   m.def("open_races", &sim::races::open, py::arg("late"));
   m.def("close_races", &close_races);
+  m.def("set_fault", &sim::faults::set);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));
   });

@@ -348,7 +348,8 @@ void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes) {
 }
 
 void name_maker(const c10::Storage& storage, const char* op) {
-  if (auto* shadow = shadow_of(storage)) {
+  auto* shadow = is_on() ? shadow_of(storage) : nullptr;
+  if (shadow != nullptr) {
     auto maker = deed(op, shadow->device, shadow->home);
     const Lock lock(mutex);
     shadow->made = std::move(maker);

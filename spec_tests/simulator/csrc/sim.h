@@ -25,6 +25,8 @@ constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
 void start(int device_count);
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
+// Makes a device current, whatever guards are open: a fault.
+void leave_device(c10::DeviceIndex index) noexcept;
 bool in_bad_fork() noexcept;
 // Raises in a forked child whose parent used the devices, and for an ordinal that does not exist.
 void check_usable(c10::DeviceIndex index);

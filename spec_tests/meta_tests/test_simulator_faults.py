@@ -1,0 +1,82 @@
+"""Faults of real back ends, and what the suite says of a machine that has one."""
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.harness.machine import first_broken_copy, require_devices
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+NAMED = {
+    "zero-is-current": "with sim:1 current, memory of sim:0 is of sim:1",
+    "device-left": "leaves another device current",
+    "no-memory": "sim:2 has none left",
+}
+
+
+@pytest.fixture
+def devices():
+    """Three different devices."""
+    return [torch.device("sim", ordinal) for ordinal in range(3)]
+
+
+def _to(tensor, device):
+    return tensor.to(device)
+
+
+@pytest.fixture(autouse=True)
+def _current_device():
+    with torch.accelerator.device_index(0):
+        yield
+
+
+def test_sound_devices_are_trusted(devices):
+    require_devices(devices)
+
+
+@pytest.mark.parametrize(("name", "text"), NAMED.items(), ids=NAMED)
+def test_the_run_ends_with_the_name_of_the_fault(name, text, devices):
+    with simulator.fault(name, device=2), pytest.raises(pytest.exit.Exception) as caught:
+        require_devices(devices)
+    assert caught.value.returncode == 3
+    assert caught.value.msg.startswith("machine broken: ")
+    assert text in caught.value.msg
+
+
+def test_garbled_peer_copies_are_told(devices):
+    with simulator.fault("garbled-peers"):
+        found = first_broken_copy(devices, _to)
+    assert "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others" in found
+    assert first_broken_copy(devices, _to) is None
+
+
+def test_every_device_but_the_full_one_has_memory():
+    with simulator.fault("no-memory", device=1):
+        assert torch.ones(3, device="sim:0").tolist() == [1, 1, 1]
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+            torch.ones(3, device="sim:1")
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+            torch.ones(3, device="sim:0").to("sim:1")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64, torch.int64])
+def test_fresh_memory_is_not_zero(dtype):
+    with simulator.fault("dirty-memory"):
+        assert torch.empty(64, dtype=dtype, device="sim:0").cpu().ne(0).all()
+
+
+def test_a_fault_ends_with_its_block(devices):
+    for name in simulator.FAULTS:
+        with simulator.fault(name, device=0):
+            pass
+    assert torch.ones(3, device="sim:0").to("sim:1").tolist() == [1, 1, 1]
+    require_devices(devices)
+
+
+def test_an_unknown_fault_is_refused():
+    with (
+        pytest.raises(ValueError, match="sim has no fault called 'slow'"),
+        simulator.fault("slow"),
+    ):
+        pass

@@ -1,0 +1,40 @@
+#include "faults.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <map>
+
+namespace sim::faults {
+namespace {
+
+std::atomic<Fault> current{Fault::none};
+std::atomic<int> full_device{-1};
+
+}  // namespace
+
+void set(const std::string& name, int device) {
+  static const auto& kNames = *new std::map<std::string, Fault>{
+      {"", Fault::none},
+      {"zero-is-current", Fault::zero_is_current},
+      {"device-left", Fault::device_left},
+      {"dirty-memory", Fault::dirty_memory},
+      {"no-memory", Fault::no_memory},
+      {"garbled-peers", Fault::garbled_peers}};
+  const auto found = kNames.find(name);
+  TORCH_CHECK_VALUE(found != kNames.end(), "sim has no fault called '", name, "'");
+  full_device = device;
+  current = found->second;
+}
+
+bool is_on(Fault fault) noexcept {
+  return current.load(std::memory_order_relaxed) == fault;
+}
+
+void check_memory(c10::DeviceIndex device) {
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, !is_on(Fault::no_memory) || device != full_device,
+      "sim out of memory: sim:", static_cast<int>(device), " has none left");
+}
+
+}  // namespace sim::faults
