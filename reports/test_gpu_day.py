@@ -204,7 +204,7 @@ def test_steps_that_share_a_file_of_verdicts_share_no_test(setup):
 def test_the_simulator_is_no_card(setup):
     todo = steps(Setup(setup.out, setup.scratch, "sim", 2))
     absent = {step.name: step.absent for step in todo if step.absent}
-    assert absent == dict.fromkeys(["memcheck", "order", "nccl"], "needs CUDA")
+    assert absent == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
 
 
 def figures(*, reference, impl, share=0.8, reference_share=0.5):

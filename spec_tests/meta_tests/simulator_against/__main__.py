@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import make_topology
 
@@ -43,6 +45,7 @@ def _page(simulated: Record, found: Sequence[Difference]) -> dict[str, object]:
 
 
 def _record(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)  # the other side runs beside it
     topology = make_topology(options.accelerator, options.device_ids)
     found = record(drawn(options.examples), [Target(name) for name in TARGETS], topology)
     options.record.write_bytes(pickle.dumps(found))
