@@ -256,6 +256,13 @@ def test_rows_that_are_missed_are_not_met(changed, missed):
     assert [row.verdict for row in found].count("not met") == missed
 
 
+def test_memory_is_not_slow():
+    data = figures(reference=1.5, impl=1.0)
+    for each in data["bench-4"]["runs"][0]["benchmarks"]:
+        each["extra_info"]["peak_bytes"] = 2 if each["extra_info"]["library"] == "impl" else 1
+    assert verdicts_of(rows(data)) == {"met"}
+
+
 def test_rows_without_figures_are_not_measured():
     assert verdicts_of(rows({})) == {"not measured"}
 
