@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["Deletion", "deletions", "main"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 #: Calls that order work, or choose the stream that it is queued on.
 ORDERING = frozenset(
     {
@@ -34,11 +34,14 @@ ORDERING = frozenset(
     }
 )
 _IMPL = (
-    "comm/test_scatter_streams.py",
-    "parallel_apply/test_thread_state.py",
+    "spec_tests/comm/test_scatter_streams.py",
+    "spec_tests/parallel_apply/test_thread_state.py",
     "impl_tests/test_kept_streams.py",
 )
-_REFERENCE = ("meta_tests/test_reference_streams.py", "comm/test_scatter_streams.py")
+_REFERENCE = (
+    "spec_tests/meta_tests/test_reference_streams.py",
+    "spec_tests/comm/test_scatter_streams.py",
+)
 #: The tests that must fail, by the package that is changed.
 TESTS = {"impl": _IMPL, "spec_tests/reference": _REFERENCE}
 
@@ -110,15 +113,16 @@ def is_noticed(deletion: Deletion) -> bool:
     """Whether a test fails on a copy of the repository without the call."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        for name in ("impl", "spec_tests"):
+        for name in ("impl", "impl_tests", "spec_tests"):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, home / name, ignore=ignored)
-        shutil.copy(ROOT / "pyproject.toml", home)
+        for name in ("conftest.py", "pyproject.toml"):
+            shutil.copy(ROOT / name, home)
         (home / deletion.path).write_text(deletion.source, encoding="utf-8")
         orderings = sorted(
             path.relative_to(home) for path in home.glob("spec_tests/*/test_ordering.py")
         )
-        tests = [*orderings, *(Path("spec_tests", name) for name in TESTS[deletion.package])]
+        tests = [*orderings, *map(Path, TESTS[deletion.package])]
         options = ["-q", "-x", "--accelerator=sim", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", *options, *map(str, tests)]
         done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from spec_tests.meta_tests.orderings import ORDERING, ROOT, TESTS, deletions
+from impl_tests.orderings import ORDERING, ROOT, TESTS, deletions
 
 DELETIONS = list(deletions())
 CALL = re.compile(rf"(?<!def )\b({'|'.join(sorted(ORDERING))})\(|@({'|'.join(ORDERING)})\b")
