@@ -1,9 +1,12 @@
 """Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator.
 
-Names and signatures are those of ``torch.nn.parallel``; ``Whole`` and ``SplitAlong`` are new.
+Names and signatures are those of ``torch.nn.parallel``. New are ``Whole`` and ``SplitAlong``, and
+``install``, which puts this package in the place of that one.
 """
 
+from . import _functions as _functions  # Others import it; and it is to be found by its name.
 from . import comm
+from ._installation import install, installed, uninstall
 from ._markers import SplitAlong, Whole
 from .data_parallel import DataParallel, data_parallel
 from .parallel_apply import parallel_apply
@@ -17,7 +20,10 @@ __all__ = [
     "comm",
     "data_parallel",
     "gather",
+    "install",
+    "installed",
     "parallel_apply",
     "replicate",
     "scatter",
+    "uninstall",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.source import dotted_names, imported_modules
+from spec_tests.harness.source import dotted_names, imported_modules, strings
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPL = sorted((ROOT / "impl").rglob("*.py"))
@@ -29,6 +29,14 @@ def test_impl_never_touches_the_reference(path):
     used = [*imported_modules(path), *dotted_names(path)]
     assert not [name for name in used if name.startswith(FORBIDDEN)]
     assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_impl_names_the_reference_only_where_it_takes_its_place(path):
+    # A name that is data could be imported as well. The one module that holds such names replaces
+    # what they mean; impl_tests/test_installation.py shows that it calls nothing of it.
+    named = [text for text in strings(path) if text.startswith(FORBIDDEN)]
+    assert bool(named) == (path.name == "_installation.py")
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["dotted_names", "function_lengths", "imported_modules"]
+__all__ = ["dotted_names", "function_lengths", "imported_modules", "strings"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -29,6 +29,13 @@ def dotted_names(path: Path) -> Iterator[str]:
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Attribute):
             yield ast.unparse(node)
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The text constants; docstrings are among them, but begin with a word of their own."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def function_lengths(path: Path) -> list[tuple[str, int]]:
