@@ -19,7 +19,8 @@ import impl
 from impl import _installation
 
 #: The reference's own objects, and where they were found before any test.
-PARALLEL = importlib.import_module("torch.nn.parallel")
+SHELF = "torch.nn.parallel"
+PARALLEL = importlib.import_module(SHELF)
 REFERENCE = nn.DataParallel
 SUBMODULES = [name for name in _installation._MODULES if name != "torch.cuda.comm"]
 OLD = {name: sys.modules[name] for name in SUBMODULES}
@@ -88,7 +89,9 @@ def _nothing_is_left(recwarn):
 def early(monkeypatch):
     """A module that took names before."""
     module = types.ModuleType("an_early_bird")
-    module.DP, module.comm, module.none, module.fine = REFERENCE, OLD[SUBMODULES[1]], None, impl
+    module.DP, module.comm, module.none, module.fine = REFERENCE, OLD[f"{SHELF}.comm"], None, impl
+    module.kwargs = OLD[f"{SHELF}.scatter_gather"].scatter_kwargs
+    module.Scatter = OLD[f"{SHELF}._functions"].Scatter
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module
 
@@ -230,9 +233,19 @@ def test_what_somebody_else_put_there_meanwhile_stays(monkeypatch):
     nn.DataParallel = REFERENCE
 
 
+def test_a_second_call_takes_the_place_of_what_somebody_else_put_there():
+    impl.install()
+    nn.DataParallel = nn.Identity
+    impl.install()
+    assert nn.DataParallel is impl.DataParallel
+    impl.uninstall()
+    assert nn.DataParallel is nn.Identity
+    nn.DataParallel = REFERENCE
+
+
 def test_the_warning_names_modules_and_names(early):
     text = warned(impl.install)
-    assert "an_early_bird: DP, comm" in text
+    assert "an_early_bird: DP, Scatter, comm, kwargs" in text
     assert "they stay; rebind=True replaces them" in text
     assert early.DP is REFERENCE
 
@@ -250,6 +263,8 @@ def test_modules_are_rebound_on_request_and_restored(early):
     text = warned(impl.install, rebind=True)
     assert "they are rebound" in text
     assert (early.DP, early.comm) == (impl.DataParallel, impl.comm)
+    assert early.kwargs is impl.scatter_gather.scatter_kwargs
+    assert early.Scatter is impl.functions.Scatter
     assert (early.none, early.fine) == (None, impl)
     impl.uninstall()
     assert list(vars(early).items()) == before
@@ -431,21 +446,34 @@ def test_training_gives_the_references_losses(topology, slots):
     assert ours == reference
 
 
-def test_threads_see_it_and_may_install_at_once():
-    seen = []
-    barrier = threading.Barrier(4)
+def in_a_thread(action):
+    """What ``action`` returns in a thread of its own."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(action()))
+    thread.start()
+    thread.join()
+    return found[0]
 
-    def work():
-        barrier.wait()
-        impl.install()
-        seen.append(nn.DataParallel)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert seen == [impl.DataParallel] * 4
+def test_other_threads_see_it():
+    assert in_a_thread(lambda: nn.DataParallel) is REFERENCE
+    in_a_thread(impl.install)
+    assert nn.DataParallel is in_a_thread(lambda: nn.DataParallel) is impl.DataParallel
+
+
+@pytest.mark.parametrize("step", ["make", "undo"])
+def test_one_thread_at_a_time_changes_names(monkeypatch, step):
+    free = []
+
+    def change(self):
+        free.append(in_a_thread(lambda: _installation._lock.acquire(blocking=False)))
+        real(self)
+
+    real = getattr(_installation._Change, step)
+    monkeypatch.setattr(_installation._Change, step, change)
+    impl.install()
+    impl.uninstall()
+    assert set(free) == {False}
 
 
 EARLY = """
