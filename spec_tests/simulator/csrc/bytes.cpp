@@ -63,6 +63,9 @@ void each_run(const Bytes& bytes, F&& visit) {
 }  // namespace
 
 Bytes bytes_of(const at::Tensor& tensor) {
+  if (tensor.is_nested()) {
+    return {0, tensor.storage().nbytes(), nullptr};  // its rows, one behind the other
+  }
   if (tensor.numel() == 0) {
     return {};
   }

@@ -223,7 +223,10 @@ class Call {
     if (!races::is_on() || touches_no_element(schema_)) {
       return;
     }
-    step_.emplace(schema_.name().c_str(), device_->index());
+    step_.emplace(schema_.name().c_str(), goal_.value_or(*device_).index());
+    if (goal_) {
+      return;  // shapes alone are taken to another device
+    }
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       const bool written = is_written(schema_.arguments()[i]);
       each_tensor(stack[first + i], [&](const at::Tensor& tensor) {

@@ -76,7 +76,7 @@ bool is_chosen() {
 }
 
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && !tensor.is_conj() && !tensor.is_neg();
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() && !tensor.is_conj() && !tensor.is_neg();
 }
 
 }  // namespace

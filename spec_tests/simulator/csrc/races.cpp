@@ -3,6 +3,8 @@
 #include "late.h"
 #include "sim.h"
 
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 
 #include <algorithm>
@@ -260,6 +262,11 @@ void Step::touch(const at::Tensor& tensor, bool is_write) {
     const auto* impl = static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
     touch_memory(impl->indices(), is_write);
     touch_memory(impl->values(), is_write);
+  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+    const auto* impl = static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
+    for (const auto& part : {impl->compressed_indices(), impl->plain_indices(), impl->values()}) {
+      touch_memory(part, is_write);
+    }
   } else if (tensor.layout() == c10::kStrided) {
     touch_memory(tensor, is_write);
   }
