@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from spec_tests.data_parallel.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.queues import on_side_streams, used
+from spec_tests.harness.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
 
 
 def _wrapped(target, topology, slots):
