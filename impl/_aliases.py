@@ -9,7 +9,13 @@ _functions                       all who import Scatter, Gather, Broadcast, ... 
 
 import torch
 
-from ._devices import accelerator_type, as_device_or_current, has_streams, side_stream
+from ._devices import (
+    accelerator_type,
+    as_device_or_current,
+    check_accelerated,
+    has_streams,
+    side_stream,
+)
 from ._nested import is_named_tuple
 
 __all__ = ["_get_stream", "_is_namedtuple", "is_namedtuple"]
@@ -32,8 +38,5 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
     kind = accelerator_type()
     if kind is None or not has_streams(device):
         return None
-    if device.type != kind:
-        raise AssertionError(
-            f"Expected current accelerator type {kind} to match device type {device.type}"
-        )
+    check_accelerated(device, kind)
     return side_stream(as_device_or_current(device))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from ._devices import accelerator_type
+from ._devices import accelerator_type, is_of_type
 from ._slices import wrap_dim
 
 __all__ = [
@@ -116,7 +116,7 @@ def _accelerated(
     """Number ``tensors``; refuse, when it is its turn, one that is not on the accelerator."""
     kind = accelerator_type()
     for index, tensor in enumerate(tensors):
-        if kind is None or tensor.device.type != kind:
+        if not is_of_type(tensor.device, kind):
             name = "output tensor" if role == "output" else "tensor"
             device = f"'{tensor.device}'" if quoted else f"{tensor.device}"
             raise RuntimeError(

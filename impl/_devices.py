@@ -1,14 +1,17 @@
 """What callers may write for a device, and the current device and stream.
 
-The one module that asks what kind a device is. "The accelerator" is the device type that
-``torch.accelerator`` reports at the time of the call; a bare integer is one of its ordinals.
+The one module that asks what kind a device is, and that knows -1 for an old name of the CPU.
+"The accelerator" is the device type that ``torch.accelerator`` reports at the time of the call; a
+bare integer is one of its ordinals.
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
+from torch import Tensor
 
 __all__ = [
     "CPU",
@@ -18,6 +21,8 @@ __all__ = [
     "all_devices",
     "as_device",
     "as_device_or_current",
+    "as_target",
+    "check_accelerated",
     "current_device",
     "current_stream",
     "current_streams",
@@ -25,6 +30,12 @@ __all__ = [
     "device_index",
     "has_streams",
     "is_cpu",
+    "is_cuda",
+    "is_minus_one",
+    "is_of_type",
+    "is_on_cpu",
+    "numbered_type",
+    "set_current_streams",
     "side_stream",
     "use_device",
     "use_stream",
@@ -52,6 +63,16 @@ def _usable_type(accelerator: torch.device) -> str | None:
     return accelerator.type if usable else None
 
 
+def numbered_type() -> str | None:
+    """Say which accelerator there is that may have several devices.
+
+    Returns:
+        A device type; None for Apple's "mps", too, the one device of which has no number.
+    """
+    kind = accelerator_type()
+    return None if kind == "mps" else kind
+
+
 def accelerator_in_use() -> str | None:
     """Say which accelerator this process has begun to use; begin nothing by asking.
 
@@ -70,6 +91,38 @@ def is_cpu(device: DeviceLike | None) -> bool:
     if isinstance(device, str):
         device = torch.device(device)
     return isinstance(device, torch.device) and device.type == "cpu"
+
+
+def is_cuda(device: torch.device) -> bool:
+    """Tell whether ``device`` is one of CUDA's, of which memory and cores are known."""
+    return device.type == "cuda"
+
+
+def is_on_cpu(tensor: Tensor) -> bool:
+    """Tell whether ``tensor`` is on the CPU."""
+    return tensor.device.type == "cpu"
+
+
+def is_minus_one(device: DeviceLike | None) -> bool:
+    """Tell whether ``device`` is -1, which only as a target means something: the CPU."""
+    return device == -1
+
+
+def is_of_type(device: torch.device, kind: str | None) -> bool:
+    """Tell whether ``device`` is of the device type ``kind``; none is of the type None."""
+    return device.type == kind
+
+
+def check_accelerated(device: torch.device, kind: str) -> None:
+    """Refuse a device that is not of the accelerator's type ``kind``.
+
+    Raises:
+        AssertionError: ``device`` is of another type.
+    """
+    if device.type != kind:
+        raise AssertionError(
+            f"Expected current accelerator type {kind} to match device type {device.type}"
+        )
 
 
 def device_index(device: DeviceLike) -> int:
@@ -147,6 +200,32 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
         return CPU
     index = device.index if isinstance(device, torch.device) else None
     return current_device() if index is None else device_at(index)
+
+
+def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
+    """Give the device that results are wanted on.
+
+    Args:
+        device: As for :func:`as_device_or_current`; also -1, an old name of the CPU.
+        warns: Whether -1 makes a FutureWarning, which points at the caller of the function
+            that calls this one.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        RuntimeError: As for :func:`as_device`.
+    """
+    if not is_minus_one(device):
+        return as_device_or_current(device)
+    if warns:
+        warnings.warn(
+            "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
+            'instead, e.g., "cpu".',
+            FutureWarning,
+            stacklevel=3,
+        )
+    return CPU
 
 
 def current_device() -> torch.device:

@@ -20,6 +20,7 @@ from ._devices import (
     current_stream,
     current_streams,
     has_streams,
+    is_of_type,
     set_current_streams,
 )
 
@@ -62,4 +63,4 @@ def on_kept_streams(backward: _Backward) -> _Backward:
 
 
 def _has_current(device: torch.device) -> bool:
-    return has_streams(device) and device.type == accelerator_type()
+    return has_streams(device) and is_of_type(device, accelerator_type())

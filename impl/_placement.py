@@ -11,11 +11,12 @@ from torch import nn
 from ._devices import (
     CPU,
     DeviceLike,
-    accelerator_type,
     all_devices,
     as_device_or_current,
     device_index,
     is_cpu,
+    is_cuda,
+    numbered_type,
 )
 
 __all__ = ["Placement", "check_place", "placement", "warn_of_imbalance"]
@@ -59,19 +60,21 @@ def placement(
         output_device: Any device; None for the first of ``device_ids``.
 
     Returns:
-        The devices; None where no accelerator has several of them, unless the CPU is asked for.
+        The devices, which may be a single one; None where there is no accelerator that numbers its
+        devices, unless the CPU is asked for.
 
     Raises:
         IndexError: ``device_ids`` is empty.
         ValueError: The CPU is named beside the accelerator's devices.
         RuntimeError: A string names no device.
     """
-    kind = CPU.type if _are_cpu_only(device_ids) else accelerator_type()
-    if kind is None or kind == "mps":
+    are_cpu = _are_cpu_only(device_ids)
+    kind = None if are_cpu else numbered_type()
+    if kind is None and not are_cpu:
         return None
     listed = all_devices() if device_ids is None else device_ids
     wanted = _place(listed[0] if output_device is None else output_device)
-    if kind == CPU.type:
+    if kind is None:
         return Placement([CPU] * len(listed), wanted, CPU)
     ordinals = [device_index(_place(device)) for device in listed]
     return Placement([*ordinals], wanted, torch.device(kind, ordinals[0]))
@@ -93,7 +96,7 @@ def check_place(module: nn.Module, source: torch.device) -> None:
 
 def warn_of_imbalance(placed: Placement) -> None:
     """Warn if one of several CUDA devices is much smaller than another."""
-    if placed.source.type != "cuda":
+    if not is_cuda(placed.source):
         return
     properties = [torch.cuda.get_device_properties(place) for place in placed.device_ids]
     for sizes in (

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from ._devices import is_cpu
+
 __all__ = ["copy_into_slices", "cut", "join", "joined_shape", "wrap_dim"]
 
 
@@ -88,9 +90,10 @@ def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor
 
     Only a copy to the CPU is waited for.
     """
+    is_awaited = is_cpu(out.device)
     slices = torch.split_with_sizes(out, [tensor.size(dim) for tensor in tensors], dim)
     for piece, tensor in zip(slices, tensors, strict=True):
-        piece.copy_(tensor, non_blocking=out.device.type != "cpu")
+        piece.copy_(tensor, non_blocking=not is_awaited)
     return out
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._buckets import buckets, pack, unpack
+from ._devices import is_on_cpu
 from ._transfers import send, small_and_large
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
@@ -134,7 +135,7 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
 
 
 def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
-    if tensor.device.type == "cpu":
+    if is_on_cpu(tensor):
         raise AssertionError(
             f"reduce_add expects all inputs to be on GPUs, but input {index} is on CPU"
         )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ._buckets import pack, sizes_in_bytes, sorted_by_place, unpack
+from ._devices import is_cpu
 
 __all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
 
@@ -30,7 +31,7 @@ def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
         ``copy`` is False. The host waits only for a copy to the CPU, where nothing else would
         keep a reader from memory that is still being written.
     """
-    return tensor.to(device, non_blocking=device.type != "cpu", copy=copy)
+    return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
@@ -70,7 +71,7 @@ def _packed_copies(
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy one tensor, dense or sparse COO, to ``device``; dense copies are row-major."""
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
-    return copy.copy_(tensor, non_blocking=device.type != "cpu")
+    return copy.copy_(tensor, non_blocking=not is_cpu(device))
 
 
 def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:

@@ -8,7 +8,6 @@ Letters used in this file: ``N`` is the extent of a tensor along ``dim``, ``k`` 
 devices, ``n`` the number of tensors per device.
 """
 
-import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -18,9 +17,9 @@ from . import _checks
 from ._buckets import DEFAULT_BUFFER_SIZE
 from ._copies import detached_copies
 from ._devices import (
-    CPU,
     DeviceLike,
     as_device_or_current,
+    as_target,
     device_at,
     device_index,
     is_cpu,
@@ -249,7 +248,7 @@ def gather(
     """
     tensors = list(tensors)
     if out is None:
-        device = _destination(destination)
+        device = as_target(destination)
         dim = _checks.check_gather_inputs(tensors, dim)
         return join(tensors, dim, device)
     _refuse_with_out(destination=destination)
@@ -281,15 +280,3 @@ def _refuse_with_out(**arguments: object) -> None:
             raise RuntimeError(
                 f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"
             )
-
-
-def _destination(device: DeviceLike | None) -> torch.device:
-    if device != -1:
-        return as_device_or_current(device)
-    warnings.warn(
-        "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
-        'instead, e.g., "cpu".',
-        FutureWarning,
-        stacklevel=3,
-    )
-    return CPU

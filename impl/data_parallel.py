@@ -18,7 +18,7 @@ from torch.autograd.profiler import record_function
 
 from ._arguments import Survey, unmarked
 from ._chunks import check_weights
-from ._devices import CPU, DeviceLike, as_device_or_current
+from ._devices import DeviceLike, as_target
 from ._placement import Place, check_place, placement, warn_of_imbalance
 from ._transfers import send
 from .parallel_apply import parallel_apply
@@ -34,8 +34,10 @@ class DataParallel(nn.Module, Generic[T]):
     """A module that computes each batch on several devices.
 
     Its steps are the methods :meth:`scatter`, :meth:`replicate`, :meth:`parallel_apply` and
-    :meth:`gather`, which a subclass may override. Where there is no accelerator with several
-    devices, and the CPU is not asked for by name, it does nothing but call ``module``.
+    :meth:`gather`, which a subclass may override. With a single device ``module`` itself computes
+    the whole batch there: arguments and outputs are moved, nothing is replicated. Where there is
+    no accelerator that numbers its devices (none at all, or Apple's), and the CPU is not asked for
+    by name, it does nothing but call ``module``.
 
     Args:
         module: What to compute. With several devices it must be on the first of them when it
@@ -201,7 +203,7 @@ def _with_work(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[A
 
 def _moved(output: Any, source: torch.device, target: Place) -> Any:
     """Move the tensors in nested ``output`` that are on ``source`` to ``target``."""
-    device = CPU if target == -1 else as_device_or_current(target)
+    device = as_target(target, warns=False)
     if device == source:
         return output
     survey = Survey()

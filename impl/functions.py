@@ -23,8 +23,10 @@ from ._devices import (
     CPU,
     DeviceLike,
     as_device_or_current,
+    as_target,
     current_stream,
     has_streams,
+    is_on_cpu,
     side_stream,
     use_stream,
 )
@@ -59,7 +61,7 @@ class Broadcast(Function):
             RuntimeError: An input is not on the first device.
             ValueError: There is no device.
         """
-        if any(tensor.device.type == "cpu" for tensor in inputs):
+        if any(map(is_on_cpu, inputs)):
             raise AssertionError("Broadcast function not implemented for CPU tensors")
         devices = [as_device_or_current(device) for device in target_gpus]
         if not inputs:
@@ -157,7 +159,7 @@ class Scatter(Function):
     @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
-        if any(grad.device.type == "cpu" for grad in grads):
+        if any(map(is_on_cpu, grads)):
             # Gather leaves on the CPU what is there, and refuses a mix.
             grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
         else:
@@ -189,7 +191,7 @@ class Gather(Function):
             IndexError: An input has no dimension ``dim``.
             RuntimeError: There is no input, or shapes differ elsewhere than at ``dim``.
         """
-        on_cpu = [tensor.device.type == "cpu" for tensor in inputs]
+        on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
             raise AssertionError("Gather function not implemented for CPU tensors")
         ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
@@ -199,7 +201,7 @@ class Gather(Function):
             _warn_of_scalars()
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
-        target = CPU if any(on_cpu) else _gather_target(target_device)
+        target = CPU if any(on_cpu) else as_target(target_device)
         dim = check_gather_inputs(inputs, dim, anywhere=all(on_cpu))
         return join(inputs, dim, target)
 
@@ -214,7 +216,7 @@ class Gather(Function):
 
 
 def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
-    if chunk.device.type != "cpu" or not has_streams(device):
+    if not is_on_cpu(chunk) or not has_streams(device):
         return send(chunk, device)
     # 1. The copy runs beside the current stream and does not wait for the work queued there.
     beside, current = side_stream(device), current_stream(device)
@@ -230,18 +232,6 @@ def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
 
 def _of_kind(grad: Tensor, is_complex: bool) -> Tensor:
     return grad.real if grad.is_complex() and not is_complex else grad
-
-
-def _gather_target(device: DeviceLike | None) -> torch.device:
-    if device != -1:
-        return as_device_or_current(device)
-    warnings.warn(
-        "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
-        'instead, e.g., "cpu".',
-        FutureWarning,
-        stacklevel=3,
-    )
-    return CPU
 
 
 def _warn_of_scalars() -> None:

@@ -16,7 +16,7 @@ from ._arguments import Copied, Split, Survey
 from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths
 from ._copies import copies, detached_copies
-from ._devices import DeviceLike, as_device_or_current
+from ._devices import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
 from ._nested import write_trail
 from ._outputs import Joined, Outputs
 from ._packed import cut_packed, join_packed
@@ -218,7 +218,7 @@ def _chunks(
     tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
 ) -> Sequence[Tensor]:
     targets = devices[: len(lengths)]
-    if _needs_node([tensor]) or tensor.device.type == "cpu":
+    if _needs_node([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, lengths, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
     pairs = zip(cut(tensor, len(targets), lengths, dim), targets, strict=True)
@@ -244,7 +244,7 @@ def _joined(leaf: Joined, device: DeviceLike, dim: int) -> Any:
 
 def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     # What wants a node, a warning, a refusal or the CPU is left to the Function.
-    if device == -1 or _needs_node(tensors) or any(map(_is_special, tensors)):
+    if is_minus_one(device) or _needs_node(tensors) or any(map(_is_special, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
     dim = check_gather_inputs(tensors, dim)
@@ -252,7 +252,7 @@ def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
 
 
 def _is_special(tensor: Tensor) -> bool:
-    return tensor.dim() == 0 or tensor.device.type == "cpu"
+    return tensor.dim() == 0 or is_on_cpu(tensor)
 
 
 def _needs_node(tensors: Sequence[Tensor]) -> bool:

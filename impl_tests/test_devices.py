@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -134,3 +135,17 @@ def test_a_driver_is_asked_once_whether_it_works(topology, monkeypatch):
     _devices._usable_type.cache_clear()
     assert [_devices.accelerator_type() for _ in range(3)] == [bare(topology)] * 3
     assert len(asked) == 1
+
+
+def test_minus_one_is_the_cpu_as_a_target_only():
+    with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
+        assert _devices.as_target(-1) == torch.device("cpu")
+    with warnings.catch_warnings(action="error"):
+        assert _devices.as_target(-1, warns=False) == torch.device("cpu")
+        assert _devices.as_target("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", [None, "mps", "cuda", "sim"])
+def test_an_accelerator_of_one_device_numbers_none(monkeypatch, kind):
+    monkeypatch.setattr(_devices, "accelerator_type", lambda: kind)
+    assert _devices.numbered_type() == (None if kind == "mps" else kind)

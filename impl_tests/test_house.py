@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.source import dotted_names, imported_modules, strings
+from spec_tests.harness.source import compared_with, dotted_names, imported_modules, strings
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPL = sorted((ROOT / "impl").rglob("*.py"))
@@ -49,6 +49,13 @@ def test_impl_imports_torch_the_standard_library_and_itself_only(path):
 def test_impl_works_where_the_reference_cannot_be_imported():
     # torch itself loads torch.nn.parallel; impl must work when it is not there to be found.
     subprocess.run([sys.executable, "-c", WITHOUT_THE_REFERENCE], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_only_devices_asks_what_kind_a_device_is(path):
+    asked = [name for name in dotted_names(path) if name.endswith(".type")]
+    asked += compared_with(path, "-1")
+    assert bool(asked) == (path.name == "_devices.py")
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import DataParallel, _placement
+from impl import DataParallel, _devices, _placement
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
@@ -64,8 +64,8 @@ def test_no_devices_are_refused(topology):
 
 
 @pytest.mark.parametrize("kind", [None, "mps"])
-def test_without_an_accelerator_of_several_devices_there_is_no_placement(monkeypatch, kind):
-    monkeypatch.setattr(_placement, "accelerator_type", lambda: kind)
+def test_without_an_accelerator_that_numbers_its_devices_there_is_no_placement(monkeypatch, kind):
+    monkeypatch.setattr(_devices, "accelerator_type", lambda: kind)
     assert _placement.placement([0, 1], 0) is None
     assert _placement.placement(None, None) is None
     assert _placement.placement(["cpu"], None) == ([CPU], CPU, CPU)

@@ -4,7 +4,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["dotted_names", "function_lengths", "imported_modules", "strings"]
+__all__ = [
+    "compared_with",
+    "dotted_names",
+    "function_lengths",
+    "imported_modules",
+    "strings",
+]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -36,6 +42,14 @@ def strings(path: Path) -> Iterator[str]:
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def compared_with(path: Path, value: str) -> Iterator[str]:
+    """The comparisons one side of which is written ``value``."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Compare):
+            sides = map(ast.unparse, [node.left, *node.comparators])
+            yield from [ast.unparse(node)] * (value in sides)
 
 
 def function_lengths(path: Path) -> list[tuple[str, int]]:
