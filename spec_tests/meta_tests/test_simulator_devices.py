@@ -70,7 +70,7 @@ def test_kernels_do_not_need_the_device_to_be_current():
 
 
 def test_each_thread_has_its_own_device_and_stream():
-    stream = torch.Stream("sim:1")
+    before, stream = torch.accelerator.current_stream(1), torch.Stream("sim:1")
     torch.accelerator.set_stream(stream)
     assert torch.accelerator.current_device_index() == 1
     assert in_thread(torch.accelerator.current_device_index) == 0
@@ -78,6 +78,7 @@ def test_each_thread_has_its_own_device_and_stream():
     assert torch.accelerator.current_stream(1) == stream
     torch.accelerator.set_stream(torch.Stream("sim:1"))
     assert torch.accelerator.current_stream(1) != stream
+    torch.accelerator.set_stream(before)
 
 
 def test_a_stream_is_current_within_its_context():

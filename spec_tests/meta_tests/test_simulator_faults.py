@@ -25,12 +25,6 @@ def _to(tensor, device):
     return tensor.to(device)
 
 
-@pytest.fixture(autouse=True)
-def _current_device():
-    with torch.accelerator.device_index(0):
-        yield
-
-
 def test_sound_devices_are_trusted(devices):
     require_devices(devices)
 
@@ -72,6 +66,15 @@ def test_a_fault_ends_with_its_block(devices):
             pass
     assert torch.ones(3, device="sim:0").to("sim:1").tolist() == [1, 1, 1]
     require_devices(devices)
+
+
+def test_a_device_that_was_left_current_is_so_no_more():
+    with simulator.fault("device-left"):
+        torch.ones(3, device="sim:0").to("sim:1")
+        assert torch.accelerator.current_device_index() == 1
+    assert torch.accelerator.current_device_index() == 0
+    torch.ones(3, device="sim:2").to("sim:1")
+    assert torch.accelerator.current_device_index() == 0
 
 
 def test_an_unknown_fault_is_refused():

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from . import native
 
 __all__ = ["FAULTS", "fault"]
@@ -21,6 +23,8 @@ FAULTS = {
 def fault(name: str, *, device: int = 0) -> Iterator[None]:
     """Let the devices misbehave inside the block, in all threads.
 
+    Afterwards the device is current again that was so before.
+
     Args:
         name: One of ``FAULTS``.
         device: The ordinal of the device that has no memory left.
@@ -28,8 +32,10 @@ def fault(name: str, *, device: int = 0) -> Iterator[None]:
     Raises:
         ValueError: There is no such fault.
     """
+    before = torch.accelerator.current_device_index()
     native.extension().set_fault(name, device)
     try:
         yield
     finally:
         native.extension().set_fault("", -1)
+        torch.accelerator.set_device_index(before)

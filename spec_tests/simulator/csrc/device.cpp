@@ -62,7 +62,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   // What guards call when they end.
   void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (!device_left) {
+    if (!device_left || !faults::is_on(faults::Fault::device_left)) {
       current_index = device.index();
     }
   }
