@@ -283,7 +283,7 @@ def test_the_page_lists_rows_steps_and_failures(setup):
     assert "| suite-2 | impl, one card for two | ended | 1 | 120 |" in page
     assert "| suite-3 | impl, one card for three | left for the next call | - | 0 |" in page
     assert "| not-run: needs CUDA | - | 0 |" in page
-    assert "## verdicts-2: 50 fail, 0 known, 0 pass, 0 not-run" in page
+    assert "## verdicts-2: 50 fail, 0 not-offered, 0 known, 0 pass, 0 not-run" in page
     assert "* `t0`: this\n" in page
     assert "* and 10 more" in page
     assert "9 calls on both, 1 differ." in page

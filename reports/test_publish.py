@@ -84,7 +84,5 @@ def test_a_second_report_of_a_day_stands_beside_the_first(saved, tmp_path):
     source = saved("a.jsonl", verdict)
     first, second = [publish([source], "it", "sim", folder=tmp_path / "reports") for _ in "ab"]
     assert second.name == f"{first.name}_2"
-    assert (
-        "all                     0        0        1        0"
-        in (first / "summary.md").read_text()
-    )
+    lines = [line.split() for line in (first / "summary.md").read_text().splitlines()]
+    assert ["all", "0", "0", "0", "1", "0"] in lines

@@ -1,39 +1,23 @@
-"""The options of the suite, the implementation under test, and the rules of collection."""
+"""The implementation under test, and the rules of collection."""
 
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import clauses, late, register
-from spec_tests.harness.options import add_suite_options
-from spec_tests.harness.racing import add_race_options
+from spec_tests.harness import clauses, failure, register, target_map
+from spec_tests.harness.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.racing import pytest_runtest_call as pytest_runtest_call  # a hook
-from spec_tests.harness.target import Target
+from spec_tests.harness.target import PARTS, Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import Verdicts, read
+from spec_tests.harness.verdicts import read
 
 HERE = Path(__file__).parent
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the suite."""
-    add_suite_options(parser)
-    add_race_options(parser)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and the collector of verdicts; say how late inputs are."""
-    config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
-    late.set_delay(config.getoption("--late"))
-    if not hasattr(config, "workerinput"):
-        verdicts = Verdicts(config.getoption("--verdicts"), resume=config.getoption("--resume"))
-        config.pluginmanager.register(verdicts, "verdicts")
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    """Name what is validated."""
-    return f"target: {config.getoption('--target')}"
+    """Load the rest of the suite, which nobody else has where no target is named."""
+    config.pluginmanager.import_plugin(PLUGIN)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,21 +31,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     orphans = sorted(set(known) - named) if whole else []
     if orphans:
         raise pytest.UsageError(f"clauses without a test: {', '.join(orphans)}")
-    target = config.getoption("--target")
-    records = register.for_target(target, config.getoption("--divergences"))
-    register.mark(conformance, records, whole=whole)
+    records = register.for_target(target_of(config), config.getoption("--divergences"))
+    register.mark(conformance, records, HERE, whole=whole)
+    target_map.load(mapping_of(config), PARTS)  # a wrong one is refused before the first test
+    _select(config, items, known)
     if config.getoption("--resume"):
-        _leave_out(config, items, {test["test"] for test in read(_verdicts_file(config))})
+        done = {test["test"] for test in read(_verdicts_file(config))}
+        _leave_out(config, items, [item for item in items if item.nodeid in done])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Take no crash for a known difference."""
+    """Take no crash for a known difference; say in words what failed."""
     report = yield
     register.judge(item, call, report)
+    if report.failed:
+        report.user_properties.extend(failure.describe(item, call))
     return report
+
+
+def _select(
+    config: pytest.Config, items: list[pytest.Item], known: dict[str, clauses.Clause]
+) -> None:
+    """Keep the tests of ``--clause`` only; refuse a name that no clause has."""
+    asked = config.getoption("--clause")
+    unknown = [name for name in asked if not any(each.is_below(name) for each in known.values())]
+    if unknown:
+        raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
+    if asked:
+        wanted = {each.id for each in known.values() if any(map(each.is_below, asked))}
+        _leave_out(config, items, [each for each in items if not wanted & set(clauses.of(each))])
 
 
 def _verdicts_file(config: pytest.Config) -> Path:
@@ -71,9 +72,12 @@ def _verdicts_file(config: pytest.Config) -> Path:
     return Path(found)
 
 
-def _leave_out(config: pytest.Config, items: list[pytest.Item], done: set[str]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
-    items[:] = [item for item in items if item.nodeid not in done]
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]
+) -> None:
+    config.hook.pytest_deselected(items=dropped)
+    without = set(dropped)
+    items[:] = [item for item in items if item not in without]
 
 
 def _is_conformance(path: Path) -> bool:
@@ -82,7 +86,7 @@ def _is_conformance(path: Path) -> bool:
 
 
 def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]:
-    names = [name for marker in item.iter_markers("clause") for name in marker.args]
+    names = clauses.of(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
     unknown = [name for name in names if name not in known]
@@ -103,4 +107,5 @@ def _is_whole(config: pytest.Config) -> bool:
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """The implementation under test."""
-    return Target(request.config.getoption("--target"))
+    config = request.config
+    return Target(target_of(config), target_map.load(mapping_of(config), PARTS))

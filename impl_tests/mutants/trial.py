@@ -16,7 +16,7 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.verdicts import by_clause
+from spec_tests.harness.verdicts import RED, by_clause
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest that come with verdicts: all passed, some failed.
@@ -47,7 +47,7 @@ class Trial:
         """
         if self.verdicts is None:
             return ()
-        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) != "fail")
+        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
 
 
 def tests_by_clause() -> dict[str, list[str]]:

@@ -40,6 +40,10 @@ class Clause:
         """The first word of the id."""
         return self.id.split(".", 1)[0]
 
+    def is_below(self, name: str) -> bool:
+        """Whether ``name`` is this clause, its chapter or a part of the chapter."""
+        return f"{self.id}.".startswith(f"{name}.")
+
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
@@ -48,6 +52,11 @@ class Clause:
 def clause(name: str) -> Callable[[_Test], _Test]:
     """Name the clause that a test checks."""
     return pytest.mark.clause(name)
+
+
+def of(item: pytest.Item) -> list[str]:
+    """The clauses that a test names."""
+    return [name for marker in item.iter_markers("clause") for name in marker.args]
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:

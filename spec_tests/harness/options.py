@@ -1,6 +1,46 @@
-"""The options that the suite and the benchmarks share."""
+"""The options of the suite; the entry point by which pytest finds them when it is installed.
+
+It is loaded into every run of pytest on a machine that has the package, so it imports nothing
+else, and does nothing unless ``--target`` is given: then the rest of the suite is loaded.
+"""
 
 import pytest
+
+#: The rest of the suite, for who names a target.
+PLUGIN = "spec_tests.harness.plugin"
+#: A hang is a failure, unless the user says how long to wait. Seconds.
+TIME_LIMIT = 300.0
+DEFAULT_TARGET = "impl"
+
+
+def target_of(config: pytest.Config) -> str:
+    """The name of the package under test."""
+    name: str = config.getoption("--target") or DEFAULT_TARGET
+    return name
+
+
+def mapping_of(config: pytest.Config) -> list[str]:
+    """What ``--target-map`` says, option by option."""
+    given: list[str] = config.getoption("--target-map")
+    return given
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    add_device_options(parser)
+    add_race_options(parser)
+    add_suite_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the rest of the suite if there is something to judge."""
+    if config.getoption("--target") is None:
+        return
+    config.pluginmanager.import_plugin(PLUGIN)
+    # pytest-timeout reads it in its own pytest_configure, which comes later.
+    if not config.getini("timeout") and config.getoption("timeout") is None:
+        config.option.timeout = TIME_LIMIT
 
 
 def add_device_options(parser: pytest.Parser) -> None:
@@ -22,14 +62,47 @@ def add_device_options(parser: pytest.Parser) -> None:
     )
 
 
+def add_race_options(parser: pytest.Parser) -> None:
+    """Add ``--races`` and ``--no-races``."""
+    group = parser.getgroup("devices")
+    group.addoption(
+        "--races",
+        action="store_true",
+        default=None,
+        help="fail tests in which accesses to the devices' memory race, on sim only (default)",
+    )
+    group.addoption(
+        "--no-races",
+        action="store_false",
+        dest="races",
+        help="let races pass",
+    )
+
+
 def add_suite_options(parser: pytest.Parser) -> None:
     """Add the options of the conformance suite."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--target",
-        default="impl",
+        default=None,
         metavar="NAME",
-        help="importable package to validate, laid out like torch.nn.parallel (default: impl)",
+        help="importable package to validate, laid out like torch.nn.parallel "
+        f"(default: {DEFAULT_TARGET}, for the tests of the suite)",
+    )
+    group.addoption(
+        "--target-map",
+        action="append",
+        default=[],
+        metavar="NAME=PLACE",
+        help="where the target has a part, data_parallel.DataParallel=package.module:Name, or a "
+        "TOML file of such pairs; repeatable",
+    )
+    group.addoption(
+        "--clause",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
     )
     group.addoption(
         "--divergences",

@@ -7,10 +7,11 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import reference as reference_package
-from spec_tests.harness import machine
-from spec_tests.harness.options import add_device_options
+from spec_tests.harness import late, machine
+from spec_tests.harness.options import target_of
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology, make_topology, not_run
+from spec_tests.harness.verdicts import Verdicts
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 
@@ -35,21 +36,33 @@ settings.register_profile("mutation", _COMMON, max_examples=20, derandomize=True
 settings.load_profile("quick")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that say where to run."""
-    add_device_options(parser)
+#: A warning that no test expects is a failure.
+WARNINGS = (
+    "error",
+    # With pytest-xdist pytest-benchmark up to 5.2 warns before any test, which ended the run.
+    "ignore:Benchmarks are automatically disabled",
+    # Hypothesis imports libcst, where there is one, at the first failure, to write it as a patch.
+    "ignore:mypy_extensions.TypedDict is deprecated",
+    *reference_package.IGNORED_WARNINGS,
+)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let pass what PyTorch warns of wherever its own data parallelism runs."""
-    for ignored in reference_package.IGNORED_WARNINGS:
-        config.addinivalue_line("filterwarnings", ignored)
+    """Take warnings for errors, register marker and verdicts, say how late inputs are."""
+    config.getini("filterwarnings")[:0] = WARNINGS  # before the user's own, which override them
+    config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
+    late.set_delay(config.getoption("--late"))
+    if not hasattr(config, "workerinput"):
+        verdicts = Verdicts(config.getoption("--verdicts"), resume=config.getoption("--resume"))
+        config.pluginmanager.register(verdicts, "verdicts")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Name the devices and the version of PyTorch."""
+    """Name what is validated, the devices and the version of PyTorch."""
     topology = topology_of(config)
     return [
+        f"target: {target_of(config)}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"torch: {torch.__version__}",
     ]

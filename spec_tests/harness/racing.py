@@ -7,27 +7,10 @@ import torch
 
 from spec_tests import simulator
 
-__all__ = ["add_race_options", "pytest_runtest_call"]
+__all__ = ["pytest_runtest_call"]
 
 #: Past this many, a test's races are counted only.
 _SHOWN = 5
-
-
-def add_race_options(parser: pytest.Parser) -> None:
-    """Add ``--races`` and ``--no-races``."""
-    group = parser.getgroup("devices")
-    group.addoption(
-        "--races",
-        action="store_true",
-        default=None,
-        help="fail tests in which accesses to the devices' memory race, on sim only (default)",
-    )
-    group.addoption(
-        "--no-races",
-        action="store_false",
-        dest="races",
-        help="let races pass",
-    )
 
 
 @pytest.hookimpl(wrapper=True)

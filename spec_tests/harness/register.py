@@ -102,19 +102,22 @@ def for_target(name: str, option: str | None) -> list[Divergence]:
     return load(path)
 
 
-def mark(items: Iterable[pytest.Item], records: list[Divergence], *, whole: bool) -> None:
+def mark(
+    items: Iterable[pytest.Item], records: list[Divergence], home: Path, *, whole: bool
+) -> None:
     """Mark the tests that ``records`` name; with ``whole``, refuse a record that names none.
 
     Args:
         items: The collected tests.
         records: The register.
+        home: The folder that the names of tests start from.
         whole: Whether the whole suite was collected: only then is an unknown name an error.
     """
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
         for record in records:
             for test in record.tests:
-                if _names(test, item.nodeid):
+                if _names(test, item, home):
                     unused.discard((record.id, test))
                     item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
                     item.stash.setdefault(_KNOWN, []).append(record)
@@ -136,6 +139,8 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     del report.wasxfail
 
 
-def _names(test: str, nodeid: str) -> bool:
-    plain = nodeid.removeprefix("spec_tests/")
+def _names(test: str, item: pytest.Item, home: Path) -> bool:
+    # Where the suite is installed, its node ids begin anywhere.
+    _, _, inside = item.nodeid.partition("::")
+    plain = f"{item.path.relative_to(home).as_posix()}::{inside}"
     return plain == test or plain.split("[", 1)[0] == test

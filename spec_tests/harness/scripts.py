@@ -20,7 +20,7 @@ from spec_tests.harness.topology import make_topology
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
 topology = make_topology({accelerator!r}, {ordinals!r})
-target = Target({target!r})
+target = Target({target!r}, {mapping!r})
 parallel_apply = target.parallel_apply.parallel_apply
 
 
@@ -46,7 +46,7 @@ from torch import nn
 from spec_tests.harness.target import Target
 
 assert torch.accelerator.current_accelerator(check_available=True) is None
-target = Target({target!r})
+target = Target({target!r}, {mapping!r})
 
 """
 
@@ -63,6 +63,7 @@ def run_script(
         accelerator=topology.accelerator,
         ordinals=",".join(map(str, topology.ordinals)),
         target=target.name,
+        mapping=target.mapping,
     )
     return _run(prologue + textwrap.dedent(script))
 
@@ -73,7 +74,7 @@ def run_without_accelerator(script: str, target: Target) -> subprocess.Completed
     Raises:
         subprocess.TimeoutExpired: it did not end.
     """
-    prologue = _WITHOUT_ACCELERATOR.format(target=target.name)
+    prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
     return _run(prologue + textwrap.dedent(script), CUDA_VISIBLE_DEVICES="")
 
 

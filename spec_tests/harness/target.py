@@ -1,14 +1,17 @@
 """The implementation under test, found by name.
 
-A target is an importable package laid out like torch.nn.parallel. A name that it lacks fails the
-tests that use the name, and no others.
+A target is an importable package laid out like torch.nn.parallel, or a map says where its parts
+are. A name that it lacks is *not offered* in the tests that use the name, and in no others.
 """
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from spec_tests.harness import target_map
 
 #: The parts of a target, and the submodule names each may have, in order of preference.
 PARTS = {
@@ -21,24 +24,40 @@ PARTS = {
 }
 
 
-class Part:
-    """One submodule of a target; a public name that it lacks is a failed test."""
+class NotOffered(pytest.fail.Exception):  # type: ignore[misc, name-defined] # typed as Any
+    """A test failed because the target lacks a name."""
 
-    def __init__(self, name: str, module: ModuleType | None) -> None:
+
+class Part:
+    """One submodule of a target; a test that uses a public name that it lacks fails.
+
+    Args:
+        name: The submodule.
+        module: What has its names; None if there is nothing.
+        named: Names that are elsewhere.
+    """
+
+    def __init__(
+        self, name: str, module: ModuleType | None, named: Mapping[str, Any] | None = None
+    ) -> None:
         self._name = name
         self._module = module
+        self._named = named or {}
 
     def __getattr__(self, name: str) -> Any:
         # Names that begin with an underscore are probed by pytest and Hypothesis; answering
         # those probes with a failed test would hide the counterexample.
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in self._named:
+            return self._named[name]
         if self._module is None:
-            pytest.fail(f"the target has no submodule {self._name}", pytrace=False)
+            raise NotOffered(f"the target has no submodule {self._name}", pytrace=False)
         try:
             return getattr(self._module, name)
         except AttributeError:
-            pytest.fail(f"the target does not define {self._name}.{name}", pytrace=False)
+            text = f"the target does not define {self._name}.{name}"
+            raise NotOffered(text, pytrace=False) from None
 
     def __repr__(self) -> str:
         return self._name
@@ -49,6 +68,7 @@ class Target:
 
     Args:
         name: What ``import`` takes, such as ``impl`` or ``torch.nn.parallel``.
+        mapping: Where parts and names are that are not where torch.nn.parallel has them.
 
     Raises:
         ImportError: there is no such package.
@@ -61,11 +81,20 @@ class Target:
     parallel_apply: Part
     data_parallel: Part
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
         self.name = name
+        self.mapping = dict(mapping or {})
         self.package = Part(name, importlib.import_module(name))
         for part, candidates in PARTS.items():
-            setattr(self, part, Part(part, _first_module(name, candidates)))
+            module = self._mapped(part) or _first_module(name, candidates)
+            setattr(self, part, Part(part, module, self._names_of(part)))
+
+    def _mapped(self, part: str) -> Any:
+        return target_map.resolve(self.mapping[part]) if part in self.mapping else None
+
+    def _names_of(self, part: str) -> dict[str, Any]:
+        names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
+        return {name: target_map.resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"

@@ -1,6 +1,7 @@
-"""What a run says, clause by clause: pass, fail, known or not-run.
+"""What a run says, clause by clause: pass, fail, not-offered, known or not-run.
 
-A clause fails if one of its tests fails; else it is known if one is a known divergence; else it
+A clause fails if one of its tests fails; else it is not offered if one of them uses a name that
+the target lacks; else it is known if one is a known divergence; else it
 passes if one passes; else it was not run.
 
 A file of verdicts has one JSON object a line: ``test``, ``verdict``, the ``clause`` if the test
@@ -16,7 +17,9 @@ from typing import TextIO
 
 import pytest
 
-VERDICTS = ("fail", "known", "pass", "not-run")
+VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
+#: Those of a test that failed.
+RED = ("fail", "not-offered")
 #: How many characters of a failure are kept.
 _LONGEST_REASON = 1500
 
@@ -26,7 +29,8 @@ def of_report(report: pytest.TestReport) -> str | None:
     if hasattr(report, "wasxfail"):
         return "known" if report.skipped else "fail"
     if report.failed:
-        return "fail"
+        lacks = any(key == "not-offered" for key, _ in report.user_properties)
+        return "not-offered" if lacks else "fail"
     if report.skipped:
         return "not-run"
     return "pass" if report.when == "call" else None
@@ -110,19 +114,24 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
         if name is not None:  # tests of the suite itself name none
-            found[name] = min(found.get(name, verdict), verdict, key=VERDICTS.index)
+            found[name] = graver(found.get(name), verdict)
     return dict(sorted(found.items()))
+
+
+def graver(one: str | None, other: str) -> str:
+    """The one that comes first in `VERDICTS`."""
+    return min(one or other, other, key=VERDICTS.index)
 
 
 def table(found: dict[str, str]) -> list[str]:
     """Counts by chapter, then the clauses that are not simply passed."""
     counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})
-    lines = [f"{'chapter':<16}" + "".join(f"{verdict:>9}" for verdict in VERDICTS)]
+    lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
     for chapter in chapters:
-        numbers = "".join(f"{counts[chapter, verdict]:>9}" for verdict in VERDICTS)
+        numbers = "".join(f"{counts[chapter, verdict]:>12}" for verdict in VERDICTS)
         lines.append(f"{chapter:<16}{numbers}")
     totals = Counter(found.values())
-    lines.append(f"{'all':<16}" + "".join(f"{totals[verdict]:>9}" for verdict in VERDICTS))
-    lines += [f"{verdict:>8}  {name}" for name, verdict in found.items() if verdict != "pass"]
+    lines.append(f"{'all':<16}" + "".join(f"{totals[verdict]:>12}" for verdict in VERDICTS))
+    lines += [f"{verdict:>12}  {name}" for name, verdict in found.items() if verdict != "pass"]
     return lines

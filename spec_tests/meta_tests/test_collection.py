@@ -1,6 +1,7 @@
 """What the suite refuses at collection, and what it prints, seen from outside."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pathlib import Path
 from spec_tests.harness import clauses
 from spec_tests import conftest as suite
 from spec_tests.conftest import *
-pytest_plugins = ["spec_tests.harness.plugin"]
+pytest_plugins = ["spec_tests.harness.options", "spec_tests.harness.plugin"]
 HERE = Path(__file__).parent
 suite.HERE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
@@ -77,7 +78,7 @@ def test_a_clause_without_a_test_is_refused(suite):
 
 def test_verdicts_are_counted_by_clause(suite):
     result = suite(BOTH.format(one="False", two="pytest.skip('not-run: no reason')"))
-    result.stdout.re_match_lines([r"all +1 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
+    result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
 
 
 def _lines(path):
@@ -113,7 +114,7 @@ def test_a_run_that_is_cut_off_is_resumed(suite, pytester, workers):
     assert [(line["clause"], line["verdict"]) for line in _lines(path)] == [("a.one", "fail")]
     result = suite(BOTH.format(one="True", two="pass"), *options, "--resume")
     result.assert_outcomes(passed=1)
-    result.stdout.re_match_lines([r"all +1 +0 +1 +0"])
+    result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
     assert [line["verdict"] for line in _lines(path)] == ["fail", "pass"]
 
 
@@ -172,3 +173,51 @@ def test_the_header_names_target_devices_and_torch(suite):
     result.stdout.fnmatch_lines(
         ["target: impl", "devices: sim:0, sim:1, sim:2, sim:3 (*", "torch: *"]
     )
+
+
+def test_the_suite_s_options_do_nothing_without_a_target(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile("import warnings\ndef test_it(): warnings.warn('not an error here')")
+    program = "import sys\ndef pytest_unconfigure():\n    print('torch' in sys.modules)"
+    pytester.makeconftest(program)
+    result = pytester.runpytest_subprocess("-p", "spec_tests.harness.options", "-s")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines("False")
+
+
+def test_tests_of_other_clauses_are_deselected(suite):
+    result = suite(BOTH.format(one="False", two="pass"), "--clause", "a.two")
+    result.assert_outcomes(passed=1, deselected=1)
+    result = suite(BOTH.format(one="True", two="pass"), "--clause", "a.tw")
+    result.stderr.fnmatch_lines("*--clause a.tw: no clause has this name*")
+
+
+def test_inputs_are_late_by_what_the_option_says(suite):
+    body = "from spec_tests.harness import late\n"
+    body += BOTH.format(one="late._milliseconds == 2.5", two="pass")
+    suite(body, "--late=2.5").assert_outcomes(passed=2)
+    suite(body).assert_outcomes(passed=1, failed=1)
+
+
+def test_a_race_fails_a_test_of_the_suite(suite):
+    race = "side = torch.Stream(device='sim:0')"
+    race += "; side.__enter__(); x = torch.ones(4).to('sim:0', non_blocking=True)"
+    race += "; side.__exit__(None, None, None); x + 1"
+    body = "import torch\n" + BOTH.format(one="True", two=race)
+    result = suite(body)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines("*race on 16 bytes of sim:0*")
+    suite(body, "--no-races").assert_outcomes(passed=2)
+
+
+def test_resume_needs_the_file_of_verdicts(suite):
+    result = suite(BOTH.format(one="True", two="pass"), "--resume")
+    result.stderr.fnmatch_lines("*--resume needs the file of --verdicts*")
+
+
+def test_the_extra_brings_what_the_checkout_tests_with():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extra = project["project"]["optional-dependencies"]["suite"]
+    assert [each for each in project["dependency-groups"]["test"] if each not in extra] == [
+        "pytest-benchmark>=5.2"
+    ]

@@ -15,7 +15,8 @@ FLOORS = (
     ("harness",),
     ("strategies",),
     (*CHAPTERS, "divergences", "cpp_front_end"),
-    ("conftest", "meta_tests"),
+    ("conftest", "cli"),
+    ("meta_tests",),
 )
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 #: Implementations, and the other folders of the repository.

@@ -15,8 +15,8 @@ HOME = Path.home()
 
 CONFTEST = """
 from spec_tests import simulator
-from spec_tests.harness.racing import add_race_options as pytest_addoption
 from spec_tests.harness.racing import pytest_runtest_call
+pytest_plugins = ["spec_tests.harness.options"]
 simulator.enable(4)
 """
 TEST = """

@@ -4,6 +4,7 @@
 what would be a script module with a Python module below it.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def replicas(target: Target, topology: Topology) -> str:
     """What this module prints for ``target``."""
     arguments = [sys.executable, "-m", __name__, target.name, topology.accelerator]
+    arguments.append(json.dumps(target.mapping))
     environment = {**os.environ, "PYTORCH_JIT": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -26,9 +28,9 @@ def replicas(target: Target, topology: Topology) -> str:
     return done.stdout.strip() or done.stderr
 
 
-def main(name: str, accelerator: str) -> None:
+def main(name: str, accelerator: str, mapping: str) -> None:
     """Print the number of replicas."""
-    topology, target = make_topology(accelerator, None), Target(name)
+    topology, target = make_topology(accelerator, None), Target(name, json.loads(mapping))
 
     def replicate(unfinished: Unfinished) -> None:
         module = unfinished.to(topology.device(0))

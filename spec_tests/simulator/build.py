@@ -58,6 +58,12 @@ class Extension:
             digest.update(source.read_bytes())
         return digest.hexdigest()[:16]
 
+    @property
+    def library(self) -> Path:
+        """Where it lies once it is built."""
+        name = f"{self.name}_{self.key}"
+        return _cache() / name / f"{name}.so"
+
 
 SIMULATOR = Extension("sim", "the simulated accelerator", Path(__file__).parent / "csrc")
 
@@ -68,9 +74,8 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
     Raises:
         RuntimeError: There is no compiler, no ninja, or the compiler refuses the sources.
     """
-    name = f"{extension.name}_{extension.key}"
-    folder = _cache() / name
-    library = folder / f"{name}.so"
+    library = extension.library
+    name, folder = library.stem, library.parent
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder / "lock") as lock:

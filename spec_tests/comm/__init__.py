@@ -1,0 +1,1 @@
+"""Chapter comm: the primitives between devices."""

@@ -1,0 +1,1 @@
+"""Chapter cpp_front_end: torch::nn::parallel beside the others."""

@@ -1,0 +1,1 @@
+"""Chapter data_parallel: the four steps as one module."""

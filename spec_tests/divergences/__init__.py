@@ -1,0 +1,1 @@
+"""Chapter divergences: where torch.nn.parallel is wrong."""

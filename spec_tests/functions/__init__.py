@@ -1,0 +1,1 @@
+"""Chapter functions: the primitives under autograd."""

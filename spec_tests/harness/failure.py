@@ -1,0 +1,39 @@
+"""A failed test in words: what differed, and the smallest call that shows it."""
+
+import inspect
+
+import pytest
+
+from spec_tests.harness.target import NotOffered
+
+__all__ = ["describe"]
+
+
+def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
+    """The properties ``difference`` and ``call`` of a failed test, or ``not-offered``.
+
+    They are text, so that they travel between processes with the report.
+    """
+    if call.excinfo is None:
+        return [("difference", "it passes, but a register says that it fails")]
+    error = call.excinfo.value
+    text = str(error) or type(error).__name__
+    if not isinstance(error, AssertionError | pytest.fail.Exception):
+        text = f"{type(error).__name__}: {error}"
+    drawn = _drawn(item, call.excinfo)
+    if isinstance(error, NotOffered):
+        return [("not-offered", text)]
+    return [("difference", text), *(("call", each) for each in drawn if each not in text)]
+
+
+def _drawn(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:
+    """What Hypothesis gave to the test, as it reads in the frame that failed."""
+    function = getattr(getattr(item, "obj", None), "hypothesis", None)
+    if function is None:
+        return []
+    code = inspect.unwrap(function.inner_test).__code__
+    frames = [entry.frame for entry in excinfo.traceback if entry.frame.code.raw is code]
+    names = code.co_varnames[: code.co_argcount]
+    fixtures = getattr(item, "fixturenames", ())
+    known = frames[-1].f_locals if frames else {}
+    return [repr(known[name]) for name in names if name in known and name not in fixtures]

@@ -1,0 +1,60 @@
+"""Where a target has its parts: ``data_parallel.DataParallel=mmcv.parallel:MMDataParallel``.
+
+What stands left is a part, or a name in a part; right a module, or a name in a module. A file in
+TOML has tables of the same: a table a part.
+"""
+
+import importlib
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["load", "resolve"]
+
+#: What stands left to what stands right.
+TargetMap = dict[str, str]
+
+
+def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
+    """The map that the values of ``--target-map`` give; a later one overrides.
+
+    Raises:
+        pytest.UsageError: an option is no pair, names no part, or a thing that is not there.
+    """
+    found = dict(pair for option in options for pair in _pairs(option))
+    for name, place in found.items():
+        if name.partition(".")[0] not in parts:
+            raise pytest.UsageError(f"--target-map {name}: the parts are {', '.join(parts)}")
+        try:
+            resolve(place)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise pytest.UsageError(f"--target-map {name}={place}: {error}") from None
+    return found
+
+
+def resolve(place: str) -> Any:
+    """The module ``package.module``, or what ``package.module:name`` names in it."""
+    module, _, name = place.partition(":")
+    found: Any = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+def _pairs(option: str) -> Iterator[tuple[str, str]]:
+    name, equals, place = option.partition("=")
+    if equals:
+        yield name, place
+    elif Path(option).is_file():
+        yield from _flat(tomllib.loads(Path(option).read_text(encoding="utf-8")))
+    else:
+        raise pytest.UsageError(f"--target-map {option}: neither NAME=PLACE nor a file")
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)

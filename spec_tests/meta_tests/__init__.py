@@ -1,0 +1,1 @@
+"""Tests of harness, strategies, reference and simulator; not part of the wheel."""

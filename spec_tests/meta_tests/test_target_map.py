@@ -1,0 +1,107 @@
+"""A target whose parts have other names, or are not all there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness import target_map
+from spec_tests.harness.target import PARTS, NotOffered, Target
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Parts under other names, two of them wrong: chunks in reverse, gather along another dimension.
+VENDOR = """
+from torch.nn.parallel import comm
+right = comm.broadcast
+def cut(*args, **kwargs):
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
+def join(tensors, dim=0, destination=None, *, out=None):
+    return comm.gather(tensors[::-1], dim, destination, out=out)
+"""
+MAP = """
+[comm]
+broadcast = "vendor.parts:right"
+scatter = "vendor.parts:cut"
+gather = "vendor.parts:join"
+"""
+CLAUSES = {
+    "comm.scatter.slices": "fail",
+    "comm.gather.joined": "fail",
+    "comm.broadcast.copies": "pass",
+    "comm.reduce-add.sum": "not-offered",
+}
+
+
+@pytest.fixture
+def vendor(tmp_path, monkeypatch):
+    """A package that is not laid out like torch.nn.parallel."""
+    package = tmp_path / "vendor"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text(VENDOR)
+    (tmp_path / "map.toml").write_text(MAP)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def judge(folder, *clauses):
+    """Run the command on the vendor's package."""
+    names = [f"--clause={name}" for name in clauses]
+    options = ["--accelerator=sim", "--target-map=map.toml", *names]
+    return subprocess.run(
+        [sys.executable, "-m", "spec_tests.cli.main", "run", "vendor", *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_two_bugs_behind_a_map_are_the_two_failures(vendor):
+    done = judge(vendor, *CLAUSES)
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    red = {name: verdict for verdict, name in (line for line in lines if len(line) == 2)}
+    assert {name: red.get(name, "pass") for name in CLAUSES} == CLAUSES
+    assert "--target-map=map.toml --clause=" in done.stdout
+
+
+def test_a_target_that_lacks_something_but_errs_nowhere_ends_with_six(vendor):
+    done = judge(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
+    assert done.returncode == 6, done.stdout + done.stderr
+
+
+def test_a_map_names_parts_and_names_in_parts(vendor):
+    options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.parts:join"]
+    target = Target("vendor", target_map.load(options, PARTS))
+    assert callable(target.comm.scatter)
+    assert target.functions.Gather.__name__ == "join"
+    with pytest.raises(NotOffered, match=r"does not define comm\.nonesuch"):
+        _ = target.comm.nonesuch
+    with pytest.raises(NotOffered, match="has no submodule functions"):
+        _ = target.functions.Scatter
+
+
+def test_a_later_option_overrides_the_file(vendor):
+    options = [str(vendor / "map.toml"), "comm.scatter=torch.nn.parallel.comm:scatter"]
+    found = target_map.load(options, PARTS)
+    assert found["comm.scatter"] == "torch.nn.parallel.comm:scatter"
+    assert found["comm.gather"] == "vendor.parts:join"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("comm", "neither NAME=PLACE nor a file"),
+        ("com.scatter=vendor.parts:cut", "the parts are comm, "),
+        ("comm.scatter=vendor.nonesuch:cut", "No module named"),
+        ("comm.scatter=vendor.parts:nonesuch", "has no attribute"),
+        ("comm.scatter=", "Empty module name"),
+    ],
+)
+def test_a_map_that_leads_nowhere_is_refused(vendor, option, text):
+    with pytest.raises(pytest.UsageError, match=text):
+        target_map.load([option], PARTS)

@@ -1,0 +1,1 @@
+"""Chapter parallel_apply: several modules at once."""

@@ -1,0 +1,1 @@
+"""Chapter replicate: one module on several devices."""

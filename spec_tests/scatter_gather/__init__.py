@@ -1,0 +1,1 @@
+"""Chapter scatter_gather: nested values split and joined."""
