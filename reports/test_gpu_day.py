@@ -76,7 +76,7 @@ def test_children_are_killed_when_the_program_is_asked_to_end(pipe, tmp_path, mo
 
 
 def test_the_end_of_what_was_printed_is_kept(tmp_path):
-    prints = "import sys; print('x' * 10**6); print('\\udcff', 'end', file=sys.stderr)"
+    prints = "import sys; print('x' * 10**6, flush=True); print('\\udcff', 'end', file=sys.stderr)"
     ended = run(
         [sys.executable, "-c", prints],
         LONG,
