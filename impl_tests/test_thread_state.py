@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import _thread_state
+from impl.parallel_apply import parallel_apply
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")
@@ -202,3 +203,20 @@ def test_a_thread_in_which_something_is_left_is_not_pristine(enter):
             return before, _thread_state.is_pristine()
 
     assert in_new_thread(look) == (True, False)
+
+
+class SettingDevice(nn.Module):
+    def forward(self):
+        torch.set_default_device("sim:1")
+
+
+@pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
+@pytest.mark.usefixtures("sim")
+def test_a_single_module_leaves_the_default_device_that_the_caller_has_set(own):
+    torch.set_default_device(own)
+    try:
+        before = torch.get_default_device()
+        parallel_apply([SettingDevice()], [()], devices=[0])
+        assert torch.get_default_device() == before
+    finally:
+        torch.set_default_device(None)

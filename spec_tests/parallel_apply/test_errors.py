@@ -1,5 +1,7 @@
 """parallel_apply: how an exception of a replica reaches the caller."""
 
+import time
+
 import pytest
 from hypothesis import given
 from torch import nn
@@ -12,6 +14,8 @@ from spec_tests.strategies.exceptions import ExceptionSpec, builtins, generated
 from spec_tests.strategies.failing import Failing, chaining_calls, failing_calls
 from spec_tests.strategies.parallel_apply import Echo, ordinals
 
+#: Seconds that an early return would not wait.
+MOMENT = 0.02
 #: What neither makes `message` a truthy attribute of the class ...
 NO_MESSAGE = ("absent", "empty", "instance")
 #: ... and what does.
@@ -37,7 +41,7 @@ class Raising(nn.Module):
 
 
 class Last(nn.Module):
-    """Notes that it has ended."""
+    """Takes a moment after its turn, then notes that it has ended."""
 
     def __init__(self, number, turns, ended):
         super().__init__()
@@ -46,6 +50,7 @@ class Last(nn.Module):
 
     def forward(self):
         self.echo()
+        time.sleep(MOMENT * (1 + self.echo.number))
         self.ended.append(self)
 
 
