@@ -7,11 +7,12 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
+from ._internals import sparse_parts
+
 __all__ = [
     "DEFAULT_BUFFER_SIZE",
     "REPLICA_BUFFER_SIZE",
     "buckets",
-    "pack",
     "sizes_in_bytes",
     "sorted_by_place",
     "unpack",
@@ -59,7 +60,7 @@ def buckets(
 def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
     """Give the bytes of the elements of each tensor, with their indices if it is sparse."""
     return [
-        tensor._indices().nbytes + tensor._values().nbytes if tensor.is_sparse else tensor.nbytes
+        sum(part.nbytes for part in sparse_parts(tensor)) if tensor.is_sparse else tensor.nbytes
         for tensor in tensors
     ]
 
@@ -71,11 +72,6 @@ def sorted_by_place(rows: Iterable[Sequence[Tensor]], places: Sequence[int]) -> 
         return [list(row) for row in rows]
     pick = itemgetter(*order)
     return [list(pick(row)) for row in rows]
-
-
-def pack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join dense tensors into one flat one; a single contiguous tensor is viewed, not copied."""
-    return torch._C._nn.flatten_dense_tensors(list(tensors))
 
 
 def unpack(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:

@@ -17,9 +17,9 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 from torch.autograd.function import Function
-from torch.autograd.grad_mode import _force_original_view_tracking
 
 from ._buckets import REPLICA_BUFFER_SIZE, buckets, sorted_by_place
+from ._internals import allow_changes, run_first_in_backward, use_repeated_views
 from ._kept_streams import keep_streams, on_kept_streams
 from ._sums import add_buckets
 from ._transfers import copy_bucket, send
@@ -27,8 +27,6 @@ from ._transfers import copy_bucket, send
 __all__ = ["copies", "detached_copies"]
 
 _Rows = list[list[Tensor]]
-
-_YOUNGEST = 2**63 - 1
 
 
 def copies(
@@ -122,14 +120,14 @@ def _node_rows(
     # Of a view whose memory has changed, even under `no_grad`, autograd makes the node anew. It
     # is to repeat the view, which any gradient passes, not to make it by strides, which a sparse
     # one does not.
-    with _force_original_view_tracking(True):
+    with use_repeated_views():
         outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
         if is_at_home:
             rows[0] = list(map(_lone_view, rows[0]))
     # Of the nodes that are ready autograd takes the youngest. This one, older than all that use
     # it, would wait for the end of the first replica's backward with all gradients in hand.
-    outputs[-1].grad_fn._set_sequence_nr(_YOUNGEST)
+    run_first_in_backward(outputs[-1].grad_fn)
     return rows
 
 
@@ -141,8 +139,8 @@ def _lone_view(output: Tensor) -> Tensor:
     cannot.
     """
     view = output[...]
-    torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
-    view.grad_fn._set_sequence_nr(_YOUNGEST)  # type: ignore[union-attr] # it has a node
+    allow_changes(view)
+    run_first_in_backward(view.grad_fn)
     return view
 
 

@@ -8,7 +8,6 @@ replica, and its own ``__setattr__`` sees every child, parameter and buffer.
 Nothing here is kept from one call to the next: modules may change in between.
 """
 
-import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MethodType
@@ -17,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ._former import FormerParameters
+from ._internals import compiled_module, is_compiled, is_registration_watched
 
 __all__ = ["Twins", "build"]
 
@@ -91,24 +91,10 @@ def _is_plain(kind: type[nn.Module]) -> bool:
         kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and kind.__setattr__ is nn.Module.__setattr__
         and kind.__getattribute__ is object.__getattribute__
-        and not _registration_is_watched()
+        and not is_registration_watched()
     )
-    return is_plain or _is_compiled(kind)
-
-
-def _is_compiled(kind: type[nn.Module]) -> bool:
-    """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
-
-    It forwards assignments to the module that it holds, which must not see them.
-    """
-    # Importing it takes seconds, and until somebody does there is no such module.
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    return dynamo is not None and issubclass(kind, dynamo.OptimizedModule)
-
-
-def _registration_is_watched() -> bool:
-    names = ("module", "parameter", "buffer")
-    return any(getattr(nn.modules.module, f"_global_{name}_registration_hooks") for name in names)
+    # A compiled one forwards assignments to the module that it holds, which must not see them.
+    return is_plain or is_compiled(kind)
 
 
 def _is_odd(module: nn.Module) -> bool:
@@ -157,8 +143,9 @@ def _uncompiled(module: nn.Module) -> dict[str, Any]:
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
-    if "_torchdynamo_orig_callable" in state:
-        state = {**state, "forward": module.get_submodule("_orig_mod").__call__}
+    wrapped = compiled_module(module)
+    if wrapped is not None:
+        state = {**state, "forward": wrapped.__call__}
     return state
 
 

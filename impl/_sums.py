@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import buckets, pack, unpack
+from ._buckets import buckets, unpack
 from ._devices import is_on_cpu
+from ._internals import add_lists, add_lists_in_place, flatten
 from ._transfers import send, small_and_large
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
@@ -96,17 +97,17 @@ def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
-    totals = torch._foreach_add(lists[0], lists[1])
+    totals = add_lists(lists[0], lists[1])
     for other in lists[2:]:
-        torch._foreach_add_(totals, other)
-    return list(totals)
+        add_lists_in_place(totals, other)
+    return totals
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
     # What was packed out of several tensors is new, so the sum may grow in it.
-    total = send(pack(lists[0]), device)
+    total = send(flatten(lists[0]), device)
     for other in lists[1:]:
-        total.add_(send(pack(other), device))
+        total.add_(send(flatten(other), device))
     return unpack(total, [tensor.shape for tensor in lists[0]])
 
 
@@ -128,7 +129,7 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         *others, root = lists
         totals = _add_lists([root, *others])
     else:
-        flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
+        flat = reduce_tensors([flatten(tensors) for tensors in lists], ordinal)
         totals = unpack(flat, [tensor.shape for tensor in lists[0]])
     # `.data` gives each its own version counter, see pytorch/pytorch#13594.
     return [total.data for total in totals]

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import pack, sizes_in_bytes, sorted_by_place, unpack
+from ._buckets import sizes_in_bytes, sorted_by_place, unpack
 from ._devices import is_cpu
+from ._internals import flatten
 
 __all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
 
@@ -61,7 +62,7 @@ def _packed_copies(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> Iterator[list[Tensor]]:
     """Copy the small dense members of a bucket as one."""
-    flat = pack(bucket)
+    flat = flatten(bucket)
     shapes = [tensor.shape for tensor in bucket]
     for slot, device in enumerate(devices):
         # The flat buffer is new: the first slot on its device may keep it.

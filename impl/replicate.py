@@ -14,6 +14,7 @@ from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import copies, detached_copies
 from ._devices import CPU, DeviceLike, as_device_or_current
+from ._internals import is_torchscript_on
 from ._replica import Twins, build
 from ._tree import Tree, walk
 
@@ -83,7 +84,7 @@ def replicate(
 
 def _check_script_modules(tree: Tree) -> None:
     """Refuse a script module with a Python module anywhere below it."""
-    if torch.jit._state._enabled and any(map(_has_python_child, tree.modules)):
+    if is_torchscript_on() and any(map(_has_python_child, tree.modules)):
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )

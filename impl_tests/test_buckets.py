@@ -7,11 +7,11 @@ from impl._buckets import (
     DEFAULT_BUFFER_SIZE,
     REPLICA_BUFFER_SIZE,
     buckets,
-    pack,
     sizes_in_bytes,
     sorted_by_place,
     unpack,
 )
+from impl._internals import flatten
 
 MIB = 2**20
 
@@ -90,7 +90,7 @@ SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,)]
 
 def unpacked(*, requires_grad=False):
     tensors = [torch.rand(shape, dtype=torch.float64) for shape in SHAPES]
-    flat = pack([tensor.requires_grad_(requires_grad) for tensor in tensors])
+    flat = flatten([tensor.requires_grad_(requires_grad) for tensor in tensors])
     return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors])
 
 
@@ -104,7 +104,7 @@ def test_what_was_packed_is_unpacked():
 
 def test_a_single_tensor_is_packed_without_a_copy():
     tensor = torch.ones(2, 3)
-    assert pack([tensor]).data_ptr() == tensor.data_ptr()
+    assert flatten([tensor]).data_ptr() == tensor.data_ptr()
 
 
 def test_pieces_share_memory_and_no_version_counter():
