@@ -26,7 +26,7 @@ from ._nested import (
     is_named_tuple,
 )
 from ._packed import PackedBranch, sequence_count
-from ._walk import Level, walk
+from ._walk import Level, descend
 
 __all__ = ["Copied", "Split", "Survey", "unmarked"]
 
@@ -87,7 +87,7 @@ class Survey:
         """
         nodes: list[Node] = []
         take = _TAKE.get(type(value)) or _find_take(value)
-        walk(take(self, value, dim, trail, nodes), self._open)
+        descend(take(self, value, dim, trail, nodes), self._open)
         return nodes[0]
 
     def _level(

@@ -33,7 +33,8 @@ __all__ = [
     "write_trail",
 ]
 
-#: The name of the root, or the trail to a container, the spelling of the step from there and it.
+#: How to get to a part. For the root it is the name of that. For any other part it is the trail to
+#: its container, how a step from there is spelled (``"[{!r}]"``), and the step: an index or a key.
 Trail = str | tuple[Any, str, Any]
 
 

@@ -28,7 +28,7 @@ from ._nested import (
     is_named_tuple,
     write_trail,
 )
-from ._walk import Level, walk
+from ._walk import Level, descend
 
 __all__ = ["Joined", "Outputs"]
 
@@ -47,7 +47,7 @@ _ONE_VALUE = (
 )
 
 
-#: What must stand in a place of all replicas' outputs or of none.
+#: What a part must be in the outputs of all replicas or of none.
 _ALIKE: dict[type, str] = {
     type(None): "None",
     Tensor: "a tensor",
@@ -88,11 +88,11 @@ class Outputs:
         self.joined: list[Joined] = []
 
     def take(self, values: Sequence[Any], trail: Trail) -> Node:
-        """Take what the replicas returned for one place apart.
+        """Take what the replicas returned as one part of their outputs apart.
 
         Args:
             values: One value of each replica, at least one.
-            trail: The way to this place.
+            trail: The way to this part.
 
         Raises:
             ValueError: Some values are None, or tensors, and others are not; dictionaries or
@@ -101,7 +101,7 @@ class Outputs:
             RecursionError: Values are nested deeper than the recursion limit.
         """
         nodes: list[Node] = []
-        walk(self._visit(values, trail, nodes))
+        descend(self._visit(values, trail, nodes))
         return nodes[0]
 
     def _level(

@@ -53,7 +53,7 @@ class Twins:
         *,
         has_grad_buffers: bool,
     ) -> None:
-        # None stands for itself, since a parameter, buffer or child may be None.
+        # A parameter, a buffer or a child may be None; its twin in every replica is None.
         nobody = (None,) * len(rows)
         columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
         self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nobody}
@@ -74,13 +74,13 @@ def build(modules: Sequence[nn.Module], twins: Twins) -> None:
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
-    slots = range(len(twins.unsettled))
+    indices = range(len(twins.unsettled))
     for module in modules:
         if module in written:
             kind = type(module)
-            twins.modules[module] = [kind.__new__(kind) for _ in slots]
+            twins.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
-            twins.modules[module] = [_made_by_hook(module) for _ in slots]
+            twins.modules[module] = [_made_by_hook(module) for _ in indices]
     for module in modules:
         (_write if module in written else _assign)(module, twins)
 
@@ -114,24 +114,24 @@ def _write(module: nn.Module, twins: Twins) -> None:
     parameters = [(name, twins.tensors[id(it)]) for name, it in module._parameters.items()]
     buffers = [(name, twins.tensors[id(it)]) for name, it in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
-    for slot, twin in enumerate(twins.modules[module]):
+    for index, twin in enumerate(twins.modules[module]):
         state = template.copy()
         _set_dict(twin, state)
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
-        # Most modules lack some kind of member, and an empty display is quicker than a loop.
-        state["_modules"] = {name: it[slot] for name, it in children} if children else {}
-        state["_buffers"] = {name: it[slot] for name, it in buffers} if buffers else {}
+        # Most modules lack some kind of member, and `{}` is quicker than a loop over nothing.
+        state["_modules"] = {name: it[index] for name, it in children} if children else {}
+        state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
         for name, it in parameters:
-            former[name] = state[name] = it[slot]
-        if has_none or twins.unsettled[slot]:
+            former[name] = state[name] = it[index]
+        if has_none or twins.unsettled[index]:
             _settle_parameters(state)
         if methods:
-            _rebind(state, methods, module, slot)
+            _rebind(state, methods, module, index)
 
 
 def _uncompiled(module: nn.Module) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _rebind(
     state: dict[str, Any],
     methods: Iterable[tuple[str, MethodType, Sequence[Any]]],
     module: nn.Module,
-    slot: int,
+    index: int,
 ) -> None:
-    """Bind ``methods``, attributes of the replica of ``module``, to the slot's modules."""
+    """Bind ``methods``, attributes of the replica of ``module``, to the index's modules."""
     for name, method, owners in methods:
         provided = getattr(type(module), name, None) is method.__func__
         if provided and method.__self__ is module:
@@ -197,7 +197,7 @@ def _rebind(
             # replica without such cycles is freed as soon as nobody uses it.
             del state[name]
         else:
-            state[name] = MethodType(method.__func__, owners[slot])
+            state[name] = MethodType(method.__func__, owners[index])
 
 
 def _made_by_hook(module: nn.Module) -> Any:
@@ -226,10 +226,10 @@ def _assign(module: nn.Module, twins: Twins) -> None:
             for twin, copy in zip(made, twins.of(member), strict=True):
                 _assign_member(twin, kind, name, copy)
     buffers = [twins.of(buffer) for buffer in module._buffers.values()]
-    for slot, twin in enumerate(made):
+    for index, twin in enumerate(made):
         state = twin.__dict__
-        _rebind(state, _methods(state, twins), module, slot)
-        _note_others(state, [column[slot] for column in buffers])
+        _rebind(state, _methods(state, twins), module, index)
+        _note_others(state, [column[index] for column in buffers])
 
 
 def _assign_member(twin: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:

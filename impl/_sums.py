@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import buckets, unpack
+from ._buckets import plan_buckets, unpack
 from ._devices import is_on_cpu
 from ._internals import add_lists, add_lists_in_place, flatten
 from ._transfers import send, small_and_large
@@ -43,7 +43,7 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add ``k`` lists of dense tensors position by position, bucket by bucket.
+    """Add ``k`` lists of dense tensors index by index, bucket by bucket.
 
     Args:
         lists: One list per device, alike in length.
@@ -61,15 +61,15 @@ def reduce_lists(
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
-        for places in zip(*_plans(lists, buffer_size), strict=True):
-            members = zip(lists, places, strict=True)
-            chunks = [[tensors[place] for place in chunk] for tensors, chunk in members]
-            sums.update(zip(places[0], _reduce_bucket(chunks, ordinal), strict=True))
-    return [sums[place] for place in range(len(lists[0]))]
+        for bucket in zip(*_plans(lists, buffer_size), strict=True):
+            members = zip(lists, bucket, strict=True)
+            chunks = [[tensors[index] for index in indices] for tensors, indices in members]
+            sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
+    return [sums[index] for index in range(len(lists[0]))]
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add lists of dense tensors position by position, in the order given, differentiably.
+    """Add lists of dense tensors index by index, in the order given, differentiably.
 
     Args:
         lists: Two or more buckets with the same shapes, each on one device.
@@ -82,11 +82,11 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
     small, large = small_and_large(lists[0])
-    totals = {place: _add([tensors[place] for tensors in lists], device) for place in large}
+    totals = {index: _add([tensors[index] for tensors in lists], device) for index in large}
     if small:
-        members = [[tensors[place] for place in small] for tensors in lists]
+        members = [[tensors[index] for index in small] for tensors in lists]
         totals.update(zip(small, _add_packed(members, device), strict=True))
-    return [totals[place] for place in range(len(lists[0]))]
+    return [totals[index] for index in range(len(lists[0]))]
 
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -114,12 +114,12 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
     """Cut each list into buckets; alike lists alike, others each by its own dtypes and sizes."""
     first, *others = lists
-    plan = buckets(first, buffer_size)
+    plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
     return [plan] + [
         plan
         if [(tensor.dtype, tensor.shape) for tensor in other] == kinds
-        else buckets(other, buffer_size)
+        else plan_buckets(other, buffer_size)
         for other in others
     ]
 

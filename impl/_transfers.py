@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import sizes_in_bytes, sorted_by_place, unpack
+from ._buckets import sizes_in_bytes, sorted_by_index, unpack
 from ._devices import is_cpu
 from ._internals import flatten
 
@@ -49,13 +49,13 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     """
     small, large = small_and_large(bucket)
     with torch.no_grad():
-        rows = [[row_major_copy(bucket[place], device) for place in large] for device in devices]
+        rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
         if small:
             # Like shapes are unpacked at once.
             small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
-            packed = _packed_copies([bucket[place] for place in small], devices)
+            packed = _packed_copies([bucket[index] for index in small], devices)
             rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
-    return sorted_by_place(rows, small + large)
+    return sorted_by_index(rows, small + large)
 
 
 def _packed_copies(
@@ -64,9 +64,9 @@ def _packed_copies(
     """Copy the small dense members of a bucket as one."""
     flat = flatten(bucket)
     shapes = [tensor.shape for tensor in bucket]
-    for slot, device in enumerate(devices):
-        # The flat buffer is new: the first slot on its device may keep it.
-        yield unpack(send(flat, device, copy=device in devices[:slot]), shapes)
+    for index, device in enumerate(devices):
+        # The flat buffer is new: the first copy on its device may keep it.
+        yield unpack(send(flat, device, copy=device in devices[:index]), shapes)
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
@@ -76,12 +76,12 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-    """Part a bucket's places into those worth packing and those that travel alone.
+    """Part a bucket's indices into those worth packing and those that travel alone.
 
     A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
     """
     sizes = sizes_in_bytes(bucket)
-    small = [place for place, size in enumerate(sizes) if size < _LARGE]
+    small = [index for index, size in enumerate(sizes) if size < _LARGE]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
         return [], list(range(len(bucket)))
-    return small, [place for place, size in enumerate(sizes) if size >= _LARGE]
+    return small, [index for index, size in enumerate(sizes) if size >= _LARGE]

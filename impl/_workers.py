@@ -153,7 +153,7 @@ class _Pool:
 
     def abandon(self) -> None:
         """Keep no thread any more, in a process that has none but the running one."""
-        self._lock = threading.Lock()  # A thread that is gone may have held the other.
+        self._lock = threading.Lock()  # The old one may be held by a thread that was not forked.
         self._closed = True
 
     def _idle_worker(self) -> _Worker | None:

@@ -12,7 +12,7 @@ from impl import gather, scatter
 from impl._arguments import Survey, unmarked
 from impl._markers import Whole
 from impl._outputs import Outputs
-from impl._walk import walk
+from impl._walk import descend
 from spec_tests.strategies.depth import LEVELS, nested, unnested
 
 MANY = 20_000
@@ -56,14 +56,14 @@ def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
 @pytest.mark.parametrize("depth", [0, 1, 5])
 def test_levels_are_counted(depth):
     limit = sys.getrecursionlimit()
-    walk(below(limit - 1))
-    walk(below(limit - 1 + depth), uncounted=range(depth))
+    descend(below(limit - 1))
+    descend(below(limit - 1 + depth), uncounted=range(depth))
     with pytest.raises(RecursionError):
-        walk(below(limit + depth), uncounted=range(depth))
+        descend(below(limit + depth), uncounted=range(depth))
 
 
 def test_nothing_has_no_levels():
-    assert walk(None) is None
+    assert descend(None) is None
 
 
 def test_a_chain_of_dataclasses_without_tensors_stays_itself(topology):
