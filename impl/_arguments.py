@@ -37,7 +37,6 @@ class Copied(Leaf):
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        super().__init__()
         self.tensor = tensor
 
 
@@ -47,7 +46,6 @@ class Split(Leaf):
     __slots__ = ("dim", "extent", "trail", "value")
 
     def __init__(self, value: Any, dim: int, extent: int, trail: Trail) -> None:
-        super().__init__()
         self.value = value
         self.dim = dim
         self.extent = extent
@@ -199,11 +197,9 @@ def unmarked(value: Any) -> Any:
     """Give ``value`` with what its markers hold in their place; itself if it has none."""
     survey = Survey()
     root = survey.take(value, None, "value")
-    for copied in survey.copied:
-        copied.pieces = [copied.tensor]
-    for split in survey.splits:
-        split.pieces = [split.value]
-    return root.columns(1)[0] if survey.marks else value
+    pieces: dict[Leaf, list[Any]] = {copied: [copied.tensor] for copied in survey.copied}
+    pieces.update((split, [split.value]) for split in survey.splits)
+    return root.columns(1, pieces)[0] if survey.marks else value
 
 
 _Take = Callable[[Survey, Any, int | None, Trail, list[Node]], Level | None]

@@ -61,7 +61,6 @@ class Joined(Leaf):
     __slots__ = ("packed", "tensors")
 
     def __init__(self, tensors: Sequence[Tensor], packed: Sequence[PackedSequence] = ()) -> None:
-        super().__init__()
         self.tensors = tensors
         self.packed = packed
 

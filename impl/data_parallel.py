@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
 from ._arguments import Survey, unmarked
 from ._chunks import check_weights
 from ._devices import DeviceLike, as_target
+from ._nested import Leaf
 from ._placement import DeviceId, check_source, choose_devices, warn_of_imbalance
 from ._transfers import send
 from .parallel_apply import parallel_apply
@@ -210,7 +211,8 @@ def _moved(output: Any, source: torch.device, target: DeviceId) -> Any:
         return output
     survey = Survey()
     root = survey.take(output, None, "output")
-    for leaf in survey.copied:
-        here = leaf.tensor.device == source
-        leaf.pieces = [send(leaf.tensor, device) if here else leaf.tensor]
-    return root.columns(1)[0]
+    pieces: dict[Leaf, list[Tensor]] = {
+        leaf: [send(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in survey.copied
+    }
+    return root.columns(1, pieces)[0]

@@ -4,7 +4,7 @@ Letters: ``N`` is the extent of a tensor along the dimension it is split or join
 number of devices.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths
 from ._copies import attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
-from ._nested import write_trail
+from ._nested import Leaf, Pieces, write_trail
 from ._outputs import Joined, Outputs
 from ._packed import cut_packed, join_packed
 from ._slices import cut, join
@@ -129,9 +129,10 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     """
     found = Outputs()
     root = found.take(outputs, "output")
-    for leaf in found.joined:
-        leaf.pieces = [_join_leaf(leaf, target_device, dim)]
-    return root.columns(1)[0]
+    pieces: dict[Leaf, list[Any]] = {
+        leaf: [_join_leaf(leaf, target_device, dim)] for leaf in found.joined
+    }
+    return root.columns(1, pieces)[0]
 
 
 def _scattered(
@@ -146,25 +147,27 @@ def _scattered(
         check_weights(weights, len(targets))
     survey = Survey()
     nodes = [survey.take(value, dim, name) for value, name in roots]
-    count = _distribute(survey, targets, weights)
-    return [node.columns(count) for node in nodes]
+    count, pieces = _distribute(survey, targets, weights)
+    return [node.columns(count, pieces) for node in nodes]
 
 
 def _distribute(
     survey: Survey, devices: Sequence[DeviceLike], weights: Sequence[float] | None
-) -> int:
-    """Move every leaf's tensor, and say how many replicas there are work for."""
+) -> tuple[int, Pieces]:
+    """Say how many replicas there is work for, and give the pieces of every leaf for them."""
     if not (survey.splits or survey.copied):
-        return len(devices)
+        return len(devices), {}
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
     shares = _shares(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
-    for split, lengths in zip(survey.splits, shares, strict=True):
-        split.pieces = _split_leaf(split, targets, lengths)
-    _copy_leaves(survey.copied, targets[:count])
-    return count
+    pieces: dict[Leaf, Sequence[Any]] = {
+        split: _split_leaf(split, targets, lengths)
+        for split, lengths in zip(survey.splits, shares, strict=True)
+    }
+    pieces.update(_copy_leaves(survey.copied, targets[:count]))
+    return count, pieces
 
 
 def _shares(
@@ -227,14 +230,15 @@ def _split_tensor(
     return [send(chunk, target) for chunk, target in pairs]
 
 
-def _copy_leaves(copied: Sequence[Copied], devices: Sequence[torch.device]) -> None:
+def _copy_leaves(
+    copied: Sequence[Copied], devices: Sequence[torch.device]
+) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Copy leaves to every device, those that gradients flow through and the others apart."""
     with_grad = [leaf for leaf in copied if leaf.tensor.requires_grad]
     without = [leaf for leaf in copied if not leaf.tensor.requires_grad]
     for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
-        for leaf, pieces in zip(leaves, zip(*rows, strict=True), strict=True):
-            leaf.pieces = pieces
+        yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
 def _join_leaf(leaf: Joined, device: DeviceLike, dim: int) -> Any:
