@@ -210,9 +210,7 @@ def scatter(
         dim = _checks.check_scatter_outputs(tensor, out, dim)
         chunks = cut(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
-    if devices is None:
-        raise TypeError("'NoneType' object is not iterable")
-    ordinals = [device_index(device) for device in devices]
+    ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # None is refused by Python itself
     _checks.check_chunk_count(chunk_sizes, len(ordinals))
     return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
 
