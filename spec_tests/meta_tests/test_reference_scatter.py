@@ -169,7 +169,7 @@ def test_a_chunk_that_moves_keeps_the_order_of_its_strides(topology, tensor):
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensor)
 
 
-def test_strides_seen_upstream(topology):
+def test_dense_strides_are_kept_and_those_of_expanded_tensors_are_not(topology):
     (chunk, _) = scatter(counting((6, 4)).t(), ordinals(topology, 2), [2, 2])
     assert chunk.stride() == (1, 2)
     (chunk, _) = scatter(counting((4, 6)).t(), ordinals(topology, 2), [3, 3])
