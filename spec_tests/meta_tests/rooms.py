@@ -13,6 +13,7 @@ FLOORS = (
     ("harness",),
     ("strategies",),
     (*CHAPTERS, "divergences", "cpp_front_end"),
+    ("site",),
     ("conftest", "cli"),
     ("meta_tests",),
 )
