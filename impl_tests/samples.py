@@ -1,6 +1,6 @@
 """What several of these files are tried with."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from torch.overrides import TorchFunctionMode
 
@@ -12,7 +12,7 @@ class Pair(NamedTuple):
     right: Any
 
 
-class Misnamed(tuple):
+class Misnamed(tuple[Any, ...]):
     """A tuple that says of itself that it has one member."""
 
     _fields = ("first",)
@@ -22,10 +22,12 @@ class Misnamed(tuple):
 class FunctionMode(TorchFunctionMode):
     """A mode that changes nothing."""
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return function(*args, **(kwargs or {}))
 
 
-def fail_with(error):
+def fail_with(error: BaseException) -> NoReturn:
     """Raise ``error``."""
     raise error
