@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +11,7 @@ from impl._arguments import Survey, unmarked
 from impl._markers import SplitAlong, Whole
 from impl._nested import write_trail
 from impl._outputs import Outputs
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
+from impl_tests.samples import Pair
 
 
 class Noted(dict):

@@ -9,24 +9,13 @@ import torch
 from impl._arguments import Survey
 from impl._nested import is_named_tuple
 from impl._outputs import Outputs
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
+from impl_tests.samples import Misnamed, Pair
 
 
 class Triple(NamedTuple):
     left: Any
     right: Any
     third: Any
-
-
-class Misnamed(tuple):
-    """A tuple that says of itself that it has one member."""
-
-    _fields = ("first",)
-    _asdict = None
 
 
 class Hiding(dict):
