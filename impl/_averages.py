@@ -38,7 +38,7 @@ class _Tensors(nn.Module):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        tensors = dict([*module.named_parameters(), *module.named_buffers()])
+        tensors = _named(module)
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
@@ -73,6 +73,7 @@ class Averages:
     """
 
     def __init__(self, module: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> None:
+        _check_alike(module, ranks)
         tensors = _Tensors(module)
         self.trained = tensors.trained
         self.about = about(module, ranks, options)
@@ -113,6 +114,28 @@ _SINGLED_OUT = (
     "gradients of parameters inside impl.distributed.DataParallel are summed over the ranks by "
     "loss.backward() only, not by torch.autograd.grad or backward(inputs=...)"
 )
+
+
+def _check_alike(module: nn.Module, ranks: Ranks) -> None:
+    """Refuse modules that differ; DistributedDataParallel lets rank 0 wait for the others."""
+    described = {name: _words(tensor) for name, tensor in _named(module).items()}
+    first, *others = ranks.exchange(described)
+    for rank, other in enumerate(others, 1):
+        for name in [*first, *other]:
+            one, two = first.get(name, "missing"), other.get(name, "missing")
+            if one != two:
+                raise RuntimeError(
+                    f"rank {rank} has another module than rank 0: {name} is {two}, not {one}"
+                )
+
+
+def _words(tensor: Tensor) -> str:
+    trained = ", requires a gradient" if tensor.requires_grad else ""
+    return f"{tuple(tensor.shape)} of {tensor.dtype}{trained}"
+
+
+def _named(module: nn.Module) -> dict[str, Tensor]:
+    return dict([*module.named_parameters(), *module.named_buffers()])
 
 
 def _engine(tensors: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> nn.Module:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 __all__ = ["RollCall"]
 
 #: Seconds for which a rank that is called may be busy. Everyone asks the store once a second.
-_PATIENCE = 6.0
+_PATIENCE = 5.0
 _PAUSE = 0.05
 #: Keys of the store.
 _CALLED, _HERE = "impl.distributed/called", "impl.distributed/here/{}"

@@ -5,7 +5,15 @@ from pathlib import Path
 from spec_tests.harness.source import imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
+CHAPTERS = (
+    "comm",
+    "functions",
+    "scatter_gather",
+    "replicate",
+    "parallel_apply",
+    "data_parallel",
+    "distributed",
+)
 #: A room uses those below it.
 FLOORS = (
     ("simulator",),

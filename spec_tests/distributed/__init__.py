@@ -1,0 +1,1 @@
+"""DataParallel over processes: a chapter judged with real ones."""
