@@ -101,7 +101,8 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
     """
     if error is None:
         raise RuntimeError(text)
-    raise _rebuilt(error, text) from _without_traceback(error)
+    cause = _without_traceback(error)
+    raise _rebuilt(error, text) from cause
 
 
 def _report(error: Exception, where: str) -> str:

@@ -90,6 +90,18 @@ def choosy(wrap: Any, markers: Any, rows: list[float]) -> Any:
     return [first, [plain(each.grad) for each in net.parameters()]]
 
 
+def summed_up(wrap: Any, markers: Any) -> Any:
+    """Outputs that depend on a buffer that every call changes, and one gradient of all."""
+    net = probes.Summing()
+    wrapped = wrap(net)
+    outs = [wrapped(probes.numbered(4) + call) for call in range(3)]
+    net.eval()
+    with torch.no_grad():
+        outs.append(wrapped(probes.numbered(1)))
+    (outs[0] + outs[1] * outs[2]).sum().backward()
+    return [list(map(plain, outs)), plain(net.layer.weight.grad)]
+
+
 def hooked(wrap: Any, markers: Any) -> Any:
     """A hook on a parameter that only the first rank uses, which cannot take None."""
     net = probes.Columns()

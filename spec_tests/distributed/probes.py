@@ -84,6 +84,25 @@ class Choosy(nn.Module):
         return (self.sometimes(y) if bool((x > 0).all()) else y), self.aside(x)
 
 
+class Summing(nn.Module):
+    """Adds all numbers that it has seen to its output; a buffer holds their sum."""
+
+    total: Tensor
+    same: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = linear()
+        self.register_buffer("total", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("same", self.total)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer's rows and the sums under both names."""
+        self.total += x.detach().sum()
+        rows: Tensor = self.layer(x)
+        return rows + self.total + self.same
+
+
 class Acting(nn.Module):
     """Does something where the first number of its rows is that of a rank.
 

@@ -58,6 +58,12 @@ def test_gradients_of_parameters_that_no_rank_uses_stay_none(ranks, target, rows
     agree(ranks, target, 3, calls.choosy, rows)
 
 
+@clause("distributed.buffers")
+@pytest.mark.parametrize("size", SIZES)
+def test_a_call_begins_with_the_buffers_of_the_first_rank(ranks, target, size):
+    agree(ranks, target, size, calls.summed_up)
+
+
 @clause("distributed.hooks")
 @pytest.mark.parametrize("size", SIZES)
 def test_hooks_of_parameters_are_given_tensors(ranks, target, size):

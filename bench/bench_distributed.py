@@ -1,0 +1,42 @@
+"""What DataParallel's meaning over processes costs beside plain DistributedDataParallel.
+
+Wall time of one step, forward and backward, until every rank has its gradients; the function that
+a rank runs is sent to it in both cases. Both have buckets of one size. Plain
+DistributedDataParallel (`reference`) is given each rank's rows; impl the whole batch, and it gives
+every rank the whole output. Bytes are those that a rank hands to a collective in one step.
+"""
+
+import pytest
+
+from bench import ranks
+from spec_tests.distributed.pool import Pool
+
+from .libraries import LIBRARIES
+
+LAYERS, WIDTH, ROWS, BUCKET_MB = 12, 512, 64, 2.0
+#: Bytes of the gradients, which both sides must send, and no more.
+GRADIENTS = 4 * LAYERS * (WIDTH * WIDTH + WIDTH)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """The processes of all these benchmarks."""
+    made = Pool("impl", {}, 4)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("library", list(LIBRARIES))
+def bench_step(benchmark, pool, library, size):
+    benchmark.group = f"distributed step ranks={size}"
+    benchmark.extra_info["library"] = library
+    pool.run(size, ranks.prepare, library, LAYERS, WIDTH, ROWS, BUCKET_MB)
+    pool.run(size, ranks.step)  # The first builds the buckets anew.
+
+    sums = benchmark(pool.run, size, ranks.step)
+
+    assert len(set(sums)) == 1
+    sent = pool.run(size, ranks.bytes_sent)[0]
+    assert sent["all_reduce"] == GRADIENTS
+    benchmark.extra_info["bytes"] = sent

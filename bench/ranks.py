@@ -1,0 +1,71 @@
+"""Training steps in processes: plain DistributedDataParallel and impl, and the bytes they send."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from spec_tests.distributed.pool import Rank
+
+#: What each of the ranks goes on with, call after call.
+_STATE: dict[str, Any] = {}
+
+#: Collectives by the tensor that they send: all that either side uses.
+_SENT = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
+
+
+def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float) -> None:
+    """Make a module and a batch; ``rows`` for each rank."""
+    torch.manual_seed(0)
+    module = nn.Sequential(*(_layer(width) for _ in range(layers)))
+    x = torch.randn(rows * rank.size, width)
+    options: dict[str, Any] = {"bucket_cap_mb": cap_mb}
+    if library == "impl":
+        net = rank.distributed.DataParallel(module, rank.group, **options)
+    else:
+        net = DistributedDataParallel(module, process_group=rank.group, **options)
+        net.register_comm_hook(rank.group, allreduce_hook)
+        x = x[rank.rank * rows :][:rows]
+    _STATE.update(net=net, x=x, parameters=list(module.parameters()))
+
+
+def step(rank: Rank) -> float:
+    """One forward and backward; the sum of a gradient."""
+    for parameter in _STATE["parameters"]:
+        parameter.grad = None
+    _STATE["net"](_STATE["x"]).square().mean().backward()
+    return float(_STATE["parameters"][0].grad.sum())
+
+
+def bytes_sent(rank: Rank) -> dict[str, int]:
+    """Bytes that one step gives to each collective on this rank."""
+    counts: Counter[str] = Counter()
+    before = {name: getattr(dist, name) for name in _SENT}
+    for name, index in _SENT.items():
+        setattr(dist, name, _counting(before[name], name, index, counts))
+    try:
+        step(rank)
+    finally:
+        for name, function in before.items():
+            setattr(dist, name, function)
+    return dict(counts)
+
+
+def _counting(
+    function: Callable[..., Any], name: str, index: int, counts: Counter[str]
+) -> Callable[..., Any]:
+    def count(*args: Any, **kwargs: Any) -> Any:
+        tensor: Tensor = args[index]
+        counts[name] += tensor.numel() * tensor.element_size()
+        return function(*args, **kwargs)
+
+    return count
+
+
+def _layer(width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU())

@@ -1,0 +1,63 @@
+"""impl/distributed.md: its program runs as it is written, and computes what one process does."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import impl
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "impl" / "distributed.md").read_text(encoding="utf-8")
+(PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+#: Seconds; two processes import torch and compute next to nothing.
+TIME_LIMIT = 200
+
+
+def torchrun(program, folder, processes):
+    script = folder / "train.py"
+    script.write_text(program)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*command, "--nproc-per-node", str(processes), str(script)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+
+
+def loss_of_one_process(devices):
+    """What the program computes, with the line put back that the page takes out."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    wrapped = impl.DataParallel(net, ["cpu"] * devices)
+    for _ in range(3):
+        x, y = torch.randn(7, 4), torch.randn(7, 1)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(wrapped(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def test_the_program_prints_the_loss_of_one_process(tmp_path):
+    done = torchrun(PROGRAM, tmp_path, 2)
+    assert done.returncode == 0, done.stderr
+    printed = float(re.fullmatch(r"loss ([\d.]+)\n", done.stdout).group(1))
+    assert printed == pytest.approx(loss_of_one_process(2), abs=2e-6)
+
+
+def test_a_killed_rank_ends_the_program(tmp_path):
+    line = "    optimizer.zero_grad()\n"
+    killed = "    if dist.get_rank() == 1: import os; os.kill(os.getpid(), 9)\n"
+    assert line in PROGRAM
+    done = torchrun(PROGRAM.replace(line, line + killed), tmp_path, 2)
+    assert done.returncode != 0
+    assert "Signal 9 (SIGKILL)" in done.stderr or "rank 1 of 2 has ended" in done.stderr
