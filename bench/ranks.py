@@ -15,6 +15,9 @@ from spec_tests.distributed.pool import Rank
 #: What each of the ranks goes on with, call after call.
 _STATE: dict[str, Any] = {}
 
+#: A classifier's output is small beside its gradients.
+CLASSES = 16
+
 #: Collectives by the tensor that they send: all that either side uses.
 _SENT = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
@@ -22,12 +25,13 @@ _SENT = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float) -> None:
     """Make a module and a batch; ``rows`` for each rank."""
     torch.manual_seed(0)
-    module = nn.Sequential(*(_layer(width) for _ in range(layers)))
+    module = nn.Sequential(*(_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES))
     x = torch.randn(rows * rank.size, width)
     options: dict[str, Any] = {"bucket_cap_mb": cap_mb}
     if library == "impl":
         net = rank.distributed.DataParallel(module, rank.group, **options)
     else:
+        options["find_unused_parameters"] = True  # What impl does, too.
         net = DistributedDataParallel(module, process_group=rank.group, **options)
         net.register_comm_hook(rank.group, allreduce_hook)
         x = x[rank.rank * rows :][:rows]

@@ -6,7 +6,6 @@ That holds, since every output of the ranks leads to every parameter (``_crossin
 of which no gradient arrives at.
 """
 
-import warnings
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -47,6 +46,9 @@ class _Tensors(nn.Module):
             else:
                 self.register_buffer(key, tensor)
         self.trained = [tensor for tensor in tensors.values() if tensor.requires_grad]
+        # Where nothing is unused DistributedDataParallel warns that it need not have looked.
+        like = next(iter(self.trained), torch.zeros(0))
+        self.unused = nn.Parameter(like.new_zeros(0))
 
     def forward(self) -> Tensor:
         """Give a tensor whose graph leads to all that gradients are wanted for."""
@@ -100,9 +102,7 @@ class Averages:
         task = current_backward()
         if is_summed and task != self._task and self._engine is not None:
             self._task = task
-            with torch.enable_grad(), warnings.catch_warnings():
-                # It says that no parameter is unused, as if it were told of each backward.
-                warnings.filterwarnings("ignore", "find_unused_parameters=True")
+            with torch.enable_grad():
                 self._engine()
 
 

@@ -66,11 +66,12 @@ class Watch:
             return self._waiting.pop(id(outer), None) is not None
 
     def _run(self) -> None:
+        time.sleep(_PAUSE)  # Most sums have ended by then; starting a thread for each costs more.
         while self._goes_on():
-            time.sleep(_PAUSE)
-            if self._waiting and self._roll_call.is_called():
+            if self._roll_call.is_called():
                 for outer in list(self._waiting.values()):
                     self._fail(outer, RuntimeError("another rank has met a failure"))
+            time.sleep(_PAUSE)
 
     def _goes_on(self) -> bool:
         with self._lock:

@@ -2,11 +2,42 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from spec_tests.distributed import forms, probes
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.training import close
 from spec_tests.harness.clauses import clause
+from spec_tests.harness.scripts import run_script
+from spec_tests.harness.topology import not_run
+
+ON_A_GPU = """
+import tempfile
+import torch.distributed as dist
+
+device = topology.device(0)
+torch.accelerator.set_device_index(device.index)
+store = dist.FileStore(tempfile.mktemp(), 1)
+dist.init_process_group("nccl", store=store, rank=0, world_size=1, device_id=device)
+net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to(device)
+x = torch.arange(8.0, device=device).view(4, 2).requires_grad_()
+wrapped = target.distributed.DataParallel(net)
+grads = []
+for module in (net, wrapped):
+    net.zero_grad()
+    x.grad = None
+    (module(x) ** 2).sum().backward()
+    grads.append([x.grad, *(parameter.grad.clone() for parameter in net.parameters())])
+torch.testing.assert_close(grads[0], grads[1])
+dist.destroy_process_group()
+print("equal")
+"""
+
+
+def require_nccl(topology):
+    """End the test as not-run where there is no NCCL."""
+    if topology.accelerator != "cuda" or not dist.is_nccl_available():
+        not_run("needs a CUDA device and NCCL")
 
 
 @clause("distributed.source")
@@ -50,3 +81,10 @@ def test_the_function_computes_what_the_class_does(ranks, dim):
 def test_one_rank_returns_what_its_module_returns(ranks):
     x = forms.batch(2).detach()
     close(ranks.run(1, forms.alone), [(x, 3, True, torch.full_like(x, 2.0), x)])
+
+
+@clause("distributed.one-rank")
+def test_one_rank_on_a_gpu_has_the_numbers_of_its_module(target, topology):
+    require_nccl(topology)
+    done = run_script(ON_A_GPU, target, topology)
+    assert done.stdout == "equal\n", done.stderr
