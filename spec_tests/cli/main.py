@@ -79,6 +79,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PLACE",
         help="where it has a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
     )
+    parser.add_argument(
+        "--reference",
+        choices=["torch.nn.parallel", "none"],
+        help="none: judge by laws, oracles and pinned texts alone; torch.nn.parallel is not used",
+    )
     parser.add_argument("--divergences", metavar="FILE", help="the target's known differences")
     parser.add_argument("--verdicts", metavar="FILE", help="write every test's verdict there")
     parser.add_argument("-v", "--verbose", action="store_true", help="what pytest itself prints")

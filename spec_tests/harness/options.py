@@ -11,12 +11,19 @@ PLUGIN = "spec_tests.harness.plugin"
 #: A hang is a failure, unless the user says how long to wait. Seconds.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
+REFERENCE = "torch.nn.parallel"
+NO_REFERENCE = "none"
 
 
 def target_of(config: pytest.Config) -> str:
     """The name of the package under test."""
     name: str = config.getoption("--target") or DEFAULT_TARGET
     return name
+
+
+def has_reference(config: pytest.Config) -> bool:
+    """Whether the target is compared with torch.nn.parallel, too."""
+    return bool(config.getoption("--reference") != NO_REFERENCE)
 
 
 def mapping_of(config: pytest.Config) -> list[str]:
@@ -96,6 +103,14 @@ def add_suite_options(parser: pytest.Parser) -> None:
         metavar="NAME=PLACE",
         help="where the target has a part, data_parallel.DataParallel=package.module:Name, or a "
         "TOML file of such pairs; repeatable",
+    )
+    group.addoption(
+        "--reference",
+        default=None,
+        choices=[REFERENCE, NO_REFERENCE],
+        help="what the target is compared with beside the laws, oracles and pinned texts of the "
+        "suite; with none torch.nn.parallel is not used, and tests that only compare with it are "
+        f"not run (default: {REFERENCE})",
     )
     group.addoption(
         "--clause",
