@@ -19,10 +19,10 @@ exit status of run:
   1  a clause fails, or something that the suite needs is not installed
   2  interrupted, or wrong arguments
   3  the machine garbles copies, or the suite itself is broken: nothing can be judged
-  4  wrong options, no such target, no such accelerator
+  4  wrong options, no such target, no such accelerator; or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target does not offer all
-doctor: 1 if something is missing; clauses: 1 if there is none of that name; report: 4 without file
+doctor: 1 if something is missing; clauses: 1 if none has that name; report, draft: 4 without file
 """
 
 
@@ -60,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
     report = commands.add_parser("report", help="print the table of saved verdicts")
-    report.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
+    draft = commands.add_parser("draft", help="print a register of what failed, to start from")
+    for command in (report, draft):
+        command.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
     commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
     return parser
 
@@ -110,10 +112,26 @@ def _clauses(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from spec_tests.harness import verdicts
 
-    if not options.file.is_file():
-        print(f"{options.file}: no such file", file=sys.stderr)
+    def table(tests: list[dict[str, str]]) -> str:
+        return "\n".join(verdicts.table(verdicts.by_clause(tests)))
+
+    return _of_file(options.file, table)
+
+
+def _draft(options: argparse.Namespace) -> int:
+    from spec_tests.cli.draft import draft
+
+    return _of_file(options.file, draft)
+
+
+def _of_file(file: Path, text: Callable[[list[dict[str, str]]], str]) -> int:
+    """Print something about saved verdicts."""
+    from spec_tests.harness import verdicts
+
+    if not file.is_file():
+        print(f"{file}: no such file", file=sys.stderr)
         return 4
-    print("\n".join(verdicts.table(verdicts.by_clause(verdicts.read(options.file)))))
+    print(text(verdicts.read(file)))
     return 0
 
 
@@ -121,6 +139,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "clauses": _clauses,
     "report": _report,
+    "draft": _draft,
     "doctor": lambda options: doctor.main(),
 }
 
