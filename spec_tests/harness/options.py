@@ -63,7 +63,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add ``--races`` and ``--no-races``."""
+    """Add ``--races``, ``--no-races`` and ``--late-copies``."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -76,6 +76,14 @@ def add_race_options(parser: pytest.Parser) -> None:
         action="store_false",
         dest="races",
         help="let races pass",
+    )
+    group.addoption(
+        "--late-copies",
+        default=None,
+        type=int,
+        metavar="SEED",
+        help="make copies that the host does not wait for as late as they may be made, on sim "
+        "only: who does not wait reads NaN; 0 for all copies, another seed for three in four",
     )
 
 

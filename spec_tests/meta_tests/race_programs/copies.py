@@ -166,3 +166,15 @@ def the_host_waits_for_an_operator_that_tells_it_a_size(right: bool) -> Tensor:
         sent.nonzero() if right else sent.abs()
     sent.record_stream(current(0))
     return sent
+
+
+@program("sync-behaviour")
+def ordinary_memory_is_not_waited_for_either(right: bool) -> Tensor:
+    data, side, back = send(0), stream(0), torch.empty(4)
+    side.wait_stream(current(0))
+    with side:
+        back.copy_(data, non_blocking=not right)
+    data.record_stream(side)
+    data.zero_()
+    side.synchronize()
+    return back
