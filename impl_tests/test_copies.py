@@ -7,13 +7,21 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
+from impl import _copies
 from impl._copies import copies, detached_copies
+from spec_tests.harness.streams import streams_of
 
 BOTH = pytest.mark.parametrize("copy", [copies, detached_copies], ids=["attached", "detached"])
+SIZES = pytest.mark.parametrize("buffer_size", [0, 8, 16, 1 << 20], ids="bytes={}".format)
+KINDS = {"leaves": lambda leaf: leaf, "views": lambda leaf: leaf.clone()[:1]}
 
 
 def leaf(device, *values, dtype=torch.float32):
     return torch.tensor(values, dtype=dtype, device=device).requires_grad_()
+
+
+def leaves(device):
+    return [leaf(device, 1.0, 2.0) for _ in range(4)]
 
 
 def memory(tensor):
@@ -30,6 +38,12 @@ def backward(rows, weights):
     firsts = [row[0] for row in rows]
     grads = [torch.full_like(first, weight) for first, weight in zip(firsts, weights, strict=True)]
     torch.autograd.backward(firsts, grads)
+
+
+def slopes(rows, roots):
+    home = roots[0].device
+    total = sum((copy.to(home) * copy.to(home)).sum() for row in rows for copy in row)
+    return [slope[0].item() for slope in torch.autograd.grad(total, roots)]
 
 
 @BOTH
@@ -244,3 +258,64 @@ def test_a_bucket_is_summed_and_freed_while_backward_goes_on(topology):
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).backward()
     assert seen == [(True, None)]
+
+
+@SIZES
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2), (0, 0, 0, 1)], ids=str)
+def test_any_copy_at_home_may_change_without_grad(topology, buffer_size, kind, index, slots):
+    roots = leaves(topology.device(0))
+    sources = list(map(kind, roots))
+    rows = copies(sources, topology.take(slots), buffer_size=buffer_size)
+    with torch.no_grad():
+        rows[slots.index(0)][index].mul_(3)
+    expected = [2.0 * len(slots)] * 4
+    expected[index] += 4.0
+    values = [each[0].item() for each in sources]
+    assert values == [3.0 if at == index else 1.0 for at in range(4)]
+    assert slopes(rows, roots) == expected
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_any_copy_at_home_of_no_leaf_may_change_with_grad(topology, index):
+    roots = leaves(topology.device(0))
+    sources = list(map(KINDS["views"], roots))
+    changed = copies(sources, topology.take(2))[0][index].mul_(3)
+    (slope,) = torch.autograd.grad(changed.square().sum(), roots[index])
+    assert sources[index].item() == 3.0
+    assert slope.tolist() == [18.0, 0.0]
+
+
+def test_a_changed_bucket_is_summed_while_backward_goes_on(topology):
+    home = topology.device(0)
+    early, late = leaves(home)[:2]
+    rows = copies([early, late], [home, home], buffer_size=1)
+    with torch.no_grad():
+        rows[0][1].mul_(3)
+    seen = []
+    firsts = [row[0] * 2 for row in rows]
+    firsts[0].register_hook(lambda grad: seen.append(late.grad is not None))
+    results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
+    sum(results).sum().backward()
+    assert seen == [True]
+
+
+def test_what_is_cut_off_travels_as_one_whether_it_required_grad_or_not(topology):
+    first, second = distinct(topology, 2)
+    sources = [torch.ones(2, device=first, requires_grad=grad) for grad in (True, False, True)]
+    assert len(streams_of(lambda: detached_copies(sources, [second]))) == 1
+
+
+def test_small_gradients_travel_as_one(topology):
+    first, second = distinct(topology, 2)
+    rows = [[torch.ones(2, device=it), torch.ones(3, device=it)] for it in (first, second)]
+    found = []
+    assert len(streams_of(lambda: found.extend(_copies._sums(rows, first)))) == 1
+    assert [total.tolist() for total in found] == [[2.0] * 2, [2.0] * 3]
+
+
+def test_a_gradient_that_comes_from_one_replica_is_not_added(topology):
+    grad = torch.ones(2, device=topology.device(0))
+    total, other = _copies._sums([[None, grad], [grad, None]], topology.device(0))
+    assert total is other is grad

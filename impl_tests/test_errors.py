@@ -27,6 +27,28 @@ class KeywordMessageError(Exception):
         super().__init__(message)
 
 
+class OptionalMessageError(Exception):
+    """Takes a message by name, too, and its class has none."""
+
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.message = message
+
+
+class SecretiveType(type):
+    """The type of classes whose ``message`` cannot be looked at."""
+
+    @property
+    def message(cls):
+        raise RuntimeError("secret")
+
+
+class SecretError(Exception, metaclass=SecretiveType):
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.received = message
+
+
 class TwoArgumentsError(Exception):
     """Cannot be built from a text."""
 
@@ -247,3 +269,13 @@ def test_an_exception_of_the_caller_is_no_part_of_the_cause():
             reraise(error, WHERE)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
+
+
+def test_a_class_without_a_message_is_given_its_text_by_position():
+    caught = carried(OptionalMessageError("bad"))
+    assert (caught.args, caught.message) == ((str(caught),), None)
+
+
+def test_a_message_that_cannot_be_looked_at_is_none():
+    caught = carried(SecretError("bad"))
+    assert (caught.args, caught.received) == ((str(caught),), None)

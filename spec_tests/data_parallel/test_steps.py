@@ -64,7 +64,7 @@ def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
 @clause("data_parallel.steps.parallel-apply")
 def test_forward_joins_what_an_overriding_parallel_apply_returns(target, topology):
     def parallel_apply(self, replicas, inputs, kwargs):
-        return [given[0] + 1 for given in inputs]
+        return [x + 1 for (x,) in inputs]
 
     wrapped, x = overridden(target, topology, parallel_apply=parallel_apply)
     torch.testing.assert_close(wrapped(x), x + 1)

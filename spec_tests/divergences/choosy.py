@@ -36,8 +36,8 @@ class Choosy(nn.Module):
         super().__init__()
         self.choices = choices
         weights = [
-            nn.Parameter(torch.full((2, 2), place + 1.0), requires_grad=not choice.frozen)
-            for place, choice in enumerate(choices)
+            nn.Parameter(torch.full((2, 2), index + 1.0), requires_grad=not choice.frozen)
+            for index, choice in enumerate(choices)
         ]
         self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
         for layer, weight in zip(self.layers, weights, strict=True):
@@ -62,7 +62,7 @@ def rows(topology: Topology) -> Tensor:
 
 def chunk_by_chunk(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """The module applied to two chunks in turn, without replicas."""
-    return lambda given: torch.cat([module(chunk) for chunk in given.chunk(2)])
+    return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
 
 
 def plain_gradients(module: nn.Module) -> Mapping[str, object]:
@@ -73,14 +73,14 @@ def plain_gradients(module: nn.Module) -> Mapping[str, object]:
     }
 
 
-def backward(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
+def backward(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Accumulate the gradients of the sum of the outputs."""
-    torch.autograd.backward(model(given).sum())
+    torch.autograd.backward(model(x).sum())
 
 
-def backward_of_penalty(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
+def backward_of_penalty(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Accumulate the gradients of the squared gradient of the rows."""
-    (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
+    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     torch.autograd.backward(slope.square().sum())
 
 

@@ -112,8 +112,8 @@ def made(value: Any, topology: Topology) -> Any:
         return [made(member, topology) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-    built = type(value)(**{name: made(member, topology) for name, member in given.items()})
+    members = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    built = type(value)(**{name: made(member, topology) for name, member in members.items()})
     if isinstance(built, Batch):
         built.seen = built.rows
     return built

@@ -67,14 +67,14 @@ def test_a_key_error_is_readable(target, topology):
 
 
 @clause("parallel_apply.arguments")
-@pytest.mark.parametrize("given", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
-def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, given):
+@pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
+def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, value):
     """PyTorch 0.1 (#1809, #1857): inputs had to be variables, or tuples or lists of them."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {
             "modules": [Echo(), Echo()],
-            "inputs": [given, given],
+            "inputs": [value, value],
             "devices": ordinals(topology, (0, 1)),
         },
     )
