@@ -45,7 +45,10 @@ def scatter_by_primitive(
 
 def reduce_add_to_fresh(inputs: Any, destination: Any = None) -> Tensor:
     """Count on fresh memory to be zero."""
-    total = torch.empty_like(comm.reduce_add(inputs, destination))
+    found = comm.reduce_add(inputs, destination)
+    if len(inputs) == 1:
+        return found
+    total = torch.empty_like(found)
     for each in inputs:
         total += each.to(total.device)
     return total
