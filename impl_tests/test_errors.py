@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from impl._errors import Failure, attempt, reraise
+from impl_tests.samples import fail_with
 
 WHERE = "in replica 2 on device 3"
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
@@ -100,10 +101,6 @@ class ElsewhereError(Exception):
     def __new__(cls, *args):
         cls.made += 1
         return super().__new__(cls, *args) if cls.made == 1 else ValueError(*args)
-
-
-def fail_with(error):
-    raise error
 
 
 def failing(error):

@@ -15,7 +15,7 @@ from torch.nn.modules import module as torch_module
 from impl import _replica
 from impl._collector import use_paused_collector
 from impl._former import FormerParameters
-from impl._tree import walk
+from impl._tree import collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]
@@ -84,7 +84,7 @@ def tensors(replica):
 
 def test_a_tree_lists_each_thing_once_and_parents_first():
     zoo = Zoo()
-    tree = walk(zoo)
+    tree = collect_tree(zoo)
     assert tree.modules == list(zoo.modules())
     assert [id(it) for it in tree.parameters] == [id(it) for it in zoo.parameters()]
     assert [id(it) for it in tree.buffers] == [id(it) for it in zoo.buffers()]

@@ -12,20 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import _devices, _thread_state
 from impl.parallel_apply import parallel_apply
+from impl_tests.samples import FunctionMode
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")
 WORD = contextvars.ContextVar("WORD", default="unset")
-
-
-class FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
 
 
 class DispatchMode(TorchDispatchMode):

@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 
 from impl import _workers
 from impl._errors import Failure
+from impl_tests.samples import FunctionMode, fail_with
 
 #: Seconds after which something that should happen at once is taken to hang.
 PATIENCE = 20
@@ -33,11 +33,6 @@ class Sleeper:
         self.rested += 1
 
 
-class FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
-
-
 @pytest.fixture
 def pool():
     pool = _workers._Pool()
@@ -54,10 +49,6 @@ def watched(monkeypatch):
     _workers._watch_process.cache_clear()
     yield asked
     _workers._watch_process.cache_clear()
-
-
-def fail_with(error):
-    raise error
 
 
 def wait_for_ends(threads):

@@ -38,7 +38,7 @@ def test_streams_do_not_change_the_outputs(target, reference, topology, call, ex
 
 @clause("comm.scatter.streams-carry-the-copies")
 def test_each_chunk_is_copied_on_its_stream(target, topology):
-    tensor = counting((6, 2), torch.float32, torch.device("cpu"))
+    tensor = counting((6, 2))
     devices = topology.take(3)
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
@@ -57,7 +57,7 @@ def test_each_output_is_filled_on_its_stream(target, topology):
 
 @clause("comm.scatter.streams-last")
 def test_a_stream_serves_until_the_next_one_given(target, topology):
-    tensor = counting((3, 2), torch.float32, torch.device("cpu"))
+    tensor = counting((3, 2))
     devices = [topology.device(0)] * 3
     stream, other = StreamAt(0).build(topology), StreamAt(0).build(topology)
     streams = [stream, None, other]

@@ -13,11 +13,11 @@ from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     New,
     Weighted,
-    device_lists,
     nested_calls,
     network_calls,
     script_calls,
 )
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.tensors import TensorSpec
 

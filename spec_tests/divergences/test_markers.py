@@ -6,12 +6,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marks import Mark, Marked, marked_arguments, slopes
+from spec_tests.divergences.marks import share, slopes
 from spec_tests.harness import checks, effort
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.layers import APART
+from spec_tests.strategies.marks import Mark, Marked, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings(APART)
@@ -33,7 +34,7 @@ def test_every_replica_gets_its_share(target, topology, case):
     inputs = build(case.arguments, topology)
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
-    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(_values(found), _values(expected), case)
 
 
@@ -44,7 +45,7 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
     inputs = build(case.arguments, topology)
     kwargs = {"x": case.marked(inputs, target.package)}
     found = target.scatter_gather.scatter_kwargs((), kwargs, topology.take(case.slots))[1]
-    expected = [{"x": case.share(inputs, topology, replica)} for replica in case.replicas]
+    expected = [{"x": share(case, inputs, topology, replica)} for replica in case.replicas]
     checks.same(_values(list(found)), _values(expected), case)
 
 
@@ -55,7 +56,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     inputs = build(case.arguments, topology)
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
-    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(slopes(found, inputs), slopes(expected, inputs), case)
 
 
@@ -69,7 +70,7 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     def parts(x):
         pair = target.package.Whole(x), target.package.SplitAlong(x, 1)
         found = target.scatter_gather.scatter(pair, topology.take(slots))
-        return tuple(part.to(where) for share in found for part in share)
+        return tuple(part.to(where) for each in found for part in each)
 
     assert torch.autograd.gradcheck(parts, [tensor])
     assert torch.autograd.gradgradcheck(parts, [tensor])

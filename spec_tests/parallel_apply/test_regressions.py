@@ -6,6 +6,7 @@ from torch import nn
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Doubling
 from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.exceptions import ExceptionSpec
@@ -21,13 +22,6 @@ class Echo(nn.Module):
 
     def forward(self, *args, **kwargs):
         return args, kwargs
-
-
-class Doubling(nn.Module):
-    """Twice the input."""
-
-    def forward(self, x):
-        return x * 2
 
 
 @clause("parallel_apply.errors.rewrapped")
