@@ -12,8 +12,9 @@ import platform
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from cpuinfo import get_cpu_info  # what pytest-benchmark names the processor by
@@ -21,13 +22,21 @@ from cpuinfo import get_cpu_info  # what pytest-benchmark names the processor by
 from bench import compare
 from reports import benchmarks
 from spec_tests.harness import verdicts
+from spec_tests.site import checked
+from spec_tests.site.words import slug
 
 __all__ = ["publish"]
 
 HERE = Path(__file__).parent
 
 
-def publish(sources: Sequence[Path], target: str, hardware: str, *, folder: Path = HERE) -> Path:
+def publish(
+    sources: Sequence[Path],
+    target: str | None = None,
+    hardware: str | None = None,
+    *,
+    folder: Path = HERE,
+) -> Path:
     """Write ``<date>_<target>_<hardware>`` below ``folder`` and return it.
 
     Benchmarks end in ``_bench``. The second report of a day and kind ends in ``_2``, and so on:
@@ -35,22 +44,25 @@ def publish(sources: Sequence[Path], target: str, hardware: str, *, folder: Path
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts in JSON lines.
-        target: The package that the runs were about.
-        hardware: A word for the machine, such as ``sim`` or ``h200``.
+        target: The package that the runs were about; None for what a file of verdicts says.
+        hardware: A word for the machine, such as ``sim`` or ``h200``; None for the accelerator.
         folder: Where reports lie.
 
     Raises:
-        ValueError: A file is of neither kind, or the files do not belong together.
+        ValueError: A file is broken or of neither kind, or the files do not belong together.
     """
     kinds = {source.suffix for source in sources}
     if kinds not in ({".json"}, {".jsonl"}) or (kinds == {".jsonl"} and len(sources) > 1):
         raise ValueError("expected files of benchmarks (*.json), or one of verdicts (*.jsonl)")
+    bench = kinds == {".json"}
+    said = {} if bench else checked.verdicts(sources[0])[0]
+    target = target or said.get("target", "impl")
+    hardware = hardware or said.get("accelerator", "sim")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    name = f"{date}_{target}_{hardware}" + ("_bench" if kinds == {".json"} else "")
-    write = _write_benchmarks if kinds == {".json"} else _write_verdicts
+    name = f"{date}_{slug(target)}_{slug(hardware)}" + ("_bench" if bench else "")
     home = _new_folder(folder / name)
-    about = write(sources, home)
-    about = {**environment(), **about, "target": target, "hardware": hardware, "complete": True}
+    found = _write_benchmarks(sources, home) if bench else _write_verdicts(sources[0], home, said)
+    about = {**found, "target": target, "hardware": hardware, "complete": True}
     (home / "environment.json").write_text(json.dumps(about, indent=2) + "\n")
     return home
 
@@ -75,6 +87,7 @@ def _write_benchmarks(sources: Sequence[Path], home: Path) -> dict[str, object]:
     (home / "summary.md").write_text(f"# {home.name}\n\n{benchmarks.summary(data, floors)}\n")
     machine = data["machine"]
     return {
+        **environment(),
         "runs": len(sources),
         "date": data["runs"][-1]["datetime"],
         "commit": data["runs"][-1]["commit"],
@@ -85,15 +98,17 @@ def _write_benchmarks(sources: Sequence[Path], home: Path) -> dict[str, object]:
     }
 
 
-def _write_verdicts(sources: Sequence[Path], home: Path) -> dict[str, object]:
-    (source,) = sources
+def _write_verdicts(source: Path, home: Path, said: Mapping[str, Any]) -> dict[str, object]:
+    """Keep the file; one that says nothing of its run was made on this machine."""
     shutil.copyfile(source, home / "verdicts.jsonl")
-    tests = [json.loads(line) for line in source.read_text().splitlines()]
+    tests = verdicts.read(source)
+    about = {**said} if said else environment()
     table = "\n".join(["```text", *verdicts.table(verdicts.by_clause(tests)), "```"])
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    made = f"{_processor()}, {os.cpu_count()} cores; {versions}."
+    made = f"torch {about['torch']}, Python {about.get('python', 'unknown')}."
+    where = [about.get("processor", about.get("machine")), f"{about.get('cores')} cores"]
+    made = f"{', '.join(map(str, where))}; {made}"
     (home / "summary.md").write_text(f"# {home.name}\n\n{made}\n\n{table}\n")
-    return {"tests": len(tests)}
+    return {**about, "tests": len(tests)}
 
 
 def environment() -> dict[str, object]:
@@ -128,8 +143,8 @@ def main() -> None:
     parser.add_argument(
         "files", type=Path, nargs="+", help="what runs wrote: *.json, or a *.jsonl"
     )
-    parser.add_argument("--target", default="impl", help="the package they were about")
-    parser.add_argument("--hardware", default="sim", help="a word for the machine: sim, h200")
+    parser.add_argument("--target", help="the package (default: what the verdicts say, or impl)")
+    parser.add_argument("--hardware", help="a word for the machine (default: the accelerator)")
     options = parser.parse_args()
     try:
         print(publish(options.files, options.target, options.hardware))

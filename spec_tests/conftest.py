@@ -47,7 +47,7 @@ def pytest_runtest_makereport(
     """Take no crash for a known difference; say in words what failed."""
     report = yield
     register.judge(item, call, report)
-    if report.failed:
+    if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure.describe(item, call))
     return report
 

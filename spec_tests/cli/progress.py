@@ -99,6 +99,7 @@ class Progress(Tally):
         (name, *_) = verdicts.clauses_of(report)
         told = [str(value) for key, value in report.user_properties if key == "difference"]
         calls = [str(value) for key, value in report.user_properties if key == "call"]
+        calls = [call for call in calls if not any(call in text for text in told)]
         lines = [line for text in (*calls, *told) for line in text.splitlines() if line.strip()]
         return [
             f"FAIL {name}  {report.nodeid}",

@@ -23,7 +23,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     drawn = _drawn(item, call.excinfo)
     if isinstance(error, NotOffered):
         return [("not-offered", text)]
-    return [("difference", text), *(("call", each) for each in drawn if each not in text)]
+    return [("difference", text), *(("call", each) for each in drawn)]
 
 
 def _drawn(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import reference as reference_package
 from spec_tests.harness import late, machine
+from spec_tests.harness.about import about
 from spec_tests.harness.options import target_of
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology, make_topology, not_run
@@ -54,7 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
     late.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
-        verdicts = Verdicts(config.getoption("--verdicts"), resume=config.getoption("--resume"))
+        verdicts = Verdicts(
+            config.getoption("--verdicts"),
+            resume=config.getoption("--resume"),
+            about=lambda: about(config, topology_of(config)),
+        )
         config.pluginmanager.register(verdicts, "verdicts")
 
 

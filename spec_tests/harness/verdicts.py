@@ -4,16 +4,18 @@ A clause fails if one of its tests fails; else it is not offered if one of them 
 the target lacks; else it is known if one is a known divergence; else it
 passes if one passes; else it was not run.
 
-A file of verdicts has one JSON object a line: ``test``, ``verdict``, the ``clause`` if the test
-names one, and the ``reason`` if it did not pass. A line is written as soon as the test has ended,
-so that a run that is cut off can be resumed.
+A file of verdicts has one JSON object a line. The first holds ``run``: what `about` says of it.
+Each other one holds a ``test``, its ``verdict``, the ``clause`` if the test names one, the
+``reason`` if it did not pass and, where implementations differ, the ``difference`` and the
+smallest ``call`` that shows it. A line is written as soon as the test has ended, so that a run
+that is cut off can be resumed.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
@@ -21,7 +23,7 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: Those of a test that failed.
 RED = ("fail", "not-offered")
 #: How many characters of a failure are kept.
-_LONGEST_REASON = 1500
+_LONGEST = 1500
 
 
 def of_report(report: pytest.TestReport) -> str | None:
@@ -47,7 +49,20 @@ def reason_of(report: pytest.TestReport) -> str:
         return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("not-run: ")
     lines = report.longreprtext.splitlines()
     marked = [line[1:].strip() for line in lines if line.startswith("E ")]
-    return "\n".join(marked or lines[-5:])[:_LONGEST_REASON]
+    return "\n".join(marked or lines[-5:])[:_LONGEST]
+
+
+def shown_by(report: pytest.TestReport) -> dict[str, str]:
+    """The ``difference`` and the smallest ``call`` of a test that failed, as `failure` tells."""
+    found: dict[str, str] = {}
+    for key, value in report.user_properties:
+        if key in ("difference", "call"):
+            found[key] = f"{found[key]}\n{value}" if key in found else str(value)
+    return {key: _cut(text) for key, text in sorted(found.items())}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 class Verdicts:
@@ -56,11 +71,19 @@ class Verdicts:
     Args:
         jsonl: The file to write; None for none.
         resume: Whether to go on with a file that a run has left.
+        about: What says in the file's first line what was run.
     """
 
-    def __init__(self, jsonl: str | None, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        jsonl: str | None,
+        *,
+        resume: bool = False,
+        about: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
         self._tests = read(self._path) if resume and self._path is not None else []
+        self._about = about
         self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -70,19 +93,25 @@ class Verdicts:
             return
         found = {"test": report.nodeid, "verdict": verdict}
         if verdict != "pass":
-            found["reason"] = reason_of(report)
+            found |= {"reason": reason_of(report), **shown_by(report)}
         for about in [{"clause": name} for name in clauses_of(report)] or [{}]:
             self._note({**about, **found})
 
     def _note(self, test: dict[str, str]) -> None:
         if self._path is not None:
             if self._file is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                # Without a test to go on from, what another run has left is written over.
-                self._file = self._path.open("a" if self._tests else "w", encoding="utf-8")
+                self._file = self._opened(self._path)
             self._file.write(json.dumps(test) + "\n")
             self._file.flush()
         self._tests.append(test)
+
+    def _opened(self, path: Path) -> TextIO:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Without a test to go on from, what another run has left is written over.
+        file = path.open("a" if self._tests else "w", encoding="utf-8")
+        if not self._tests:  # it leaves the buffer with the first test
+            file.write(json.dumps({"run": self._about()}) + "\n")
+        return file
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the counts by chapter, and every clause that did not pass."""
@@ -102,10 +131,11 @@ class Verdicts:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """What a run has written to ``path`` so far; nothing where there is no such file."""
+    """The tests that a run has written to ``path`` so far; none where there is no such file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if "run" not in line]
 
 
 def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()
@@ -82,7 +83,9 @@ def test_verdicts_are_counted_by_clause(suite):
 
 
 def _lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    run, *tests = [json.loads(line) for line in path.read_text().splitlines()]
+    assert list(run) == ["run"]
+    return tests
 
 
 def test_verdicts_are_written_with_their_reasons(suite, pytester):
@@ -94,6 +97,42 @@ def test_verdicts_are_written_with_their_reasons(suite, pytester):
     assert (first["verdict"], second["verdict"]) == ("fail", "not-run")
     assert first["reason"].startswith("assert 1 == 2")
     assert second["reason"] == "no reason"
+
+
+def test_the_first_line_of_verdicts_says_what_was_run(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    options = ["--device-ids=0,0", "--target-map=comm=torch.nn.parallel.comm"]
+    body = BOTH.format(one="True", two="pass")
+    suite(body, f"--verdicts={path}", *options, target="torch")
+    run = json.loads(path.read_text().splitlines()[0])["run"]
+    assert (run["target"], run["torch"]) == ("torch", torch.__version__)
+    assert (run["version"], run["devices"]) == (torch.__version__, ["sim:0", "sim:0"])
+    given = "torch --accelerator=sim --device-ids=0,0"
+    mapped = "--target-map=comm=torch.nn.parallel.comm"
+    assert run["command"] == f"parallel-conformance run {given} {mapped}"
+
+
+#: Fails for every number but 0; 1 is the smallest.
+DRAWN = """
+from hypothesis import given, strategies as st
+@clause("a.one")
+@given(number=st.integers(0, 10))
+def test_one(target, number): assert number == 0, "not so"
+@clause("a.two")
+def test_two(target): pass
+"""
+
+
+@pytest.mark.parametrize("verdict", ["fail", "known"])
+def test_verdicts_hold_the_smallest_call_and_the_difference(suite, pytester, verdict):
+    path = pytester.path / "verdicts.jsonl"
+    record = RECORD.format(test="test_one", failure="AssertionError: not so")
+    pytester.path.joinpath("known.toml").write_text(record)
+    known = ["--divergences", "known.toml"] if verdict == "known" else []
+    suite(DRAWN, "--verdicts", str(path), *known)
+    first, _ = _lines(path)
+    assert (first["verdict"], first["call"]) == (verdict, "1")
+    assert first["difference"].startswith("not so")
 
 
 #: Ends the run, as a limit of time would, when the verdict of the test before has been written.

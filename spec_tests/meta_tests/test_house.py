@@ -15,6 +15,7 @@ FLOORS = (
     ("harness",),
     ("strategies",),
     (*CHAPTERS, "divergences", "cpp_front_end"),
+    ("site",),
     ("conftest", "cli"),
     ("meta_tests",),
 )

@@ -1,0 +1,89 @@
+"""Files of results, held to their schemas; a broken or foreign one is refused in one sentence."""
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+__all__ = ["SCHEMAS", "RefusedError", "document", "verdicts"]
+
+SCHEMAS = Path(__file__).with_name("schemas")
+#: Of what a foreign file holds, so much is repeated.
+_SHOWN = 200
+
+Tests = list[dict[str, Any]]
+
+
+class RefusedError(ValueError):
+    """A file that holds something else than it should; the text is one sentence."""
+
+
+def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
+    """What a file of verdicts says of its run (nothing, if it is an old one), and its tests.
+
+    Raises:
+        RefusedError: it cannot be read, breaks the schema, or holds no test.
+    """
+    lines = list(_lines(path))
+    runs = [line["run"] for line in lines if "run" in line]
+    tests = [line for line in lines if "run" not in line]
+    if not tests:
+        raise RefusedError(f"{path} holds no verdict of any test")
+    if len(runs) > 1:
+        raise RefusedError(f"{path} holds {len(runs)} runs; a file of verdicts holds one")
+    return (runs[0] if runs else {}), tests
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for number, text in enumerate(_text(path).split("\n"), 1):
+        if text.strip():
+            yield _held(_parsed(text, f"{path}, line {number}"), "verdicts", path, number)
+
+
+def document(path: Path, schema: str) -> dict[str, Any]:
+    """The one JSON object that a file holds.
+
+    Args:
+        path: The file.
+        schema: ``environment`` or ``benchmark``.
+
+    Raises:
+        RefusedError: it cannot be read, or is not what the schema asks for.
+    """
+    return _held(_parsed(_text(path), str(path)), schema, path)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"{path} cannot be read: {error}") from None
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{where} is no JSON: {error}") from None
+
+
+def _held(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
+    error = best_match(_validator(schema).iter_errors(value))
+    if error is None:
+        found: dict[str, Any] = value
+        return found
+    place = f"{path}, line {line}" if line is not None else f"{path}"
+    inside = ".".join(map(str, error.absolute_path))
+    message = " ".join(error.message.split())
+    short = message if len(message) <= _SHOWN else f"{message[:_SHOWN]} …"
+    raise RefusedError(f"{place}: {inside + ': ' if inside else ''}{short}")
+
+
+@functools.cache
+def _validator(schema: str) -> Draft202012Validator:
+    text = (SCHEMAS / f"{schema}.schema.json").read_text(encoding="utf-8")
+    return Draft202012Validator(json.loads(text))
