@@ -4,10 +4,10 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["EXTRA", "main", "missing_modules"]
+__all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
 #: What the extra ``suite`` brings; torch is the user's own choice.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "sklearn")
@@ -19,7 +19,12 @@ Finding = tuple[str, bool, str]
 
 def missing_modules() -> list[str]:
     """What cannot be imported of `MODULES`."""
-    return [name for name in MODULES if importlib.util.find_spec(name) is None]
+    return missing(MODULES)
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """What cannot be imported."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def main() -> int:

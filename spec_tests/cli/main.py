@@ -22,7 +22,8 @@ exit status of run:
   4  wrong options, no such target, no such accelerator
   5  no test was selected
   6  no clause fails, but the target does not offer all
-doctor: 1 if something is missing; clauses: 1 if there is none of that name; report: 4 without file
+doctor: 1 if something is missing; clauses: 1 if there is none of that name;
+report: 1 if something is missing, 4 if a file is broken or no file of verdicts
 """
 
 
@@ -59,8 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="judge a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
-    report = commands.add_parser("report", help="print the table of saved verdicts")
-    report.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
+    _add_report(commands.add_parser("report", help="make pages of runs"))
     commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
     return parser
 
@@ -84,6 +84,15 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="what pytest itself prints")
 
 
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print the table of saved verdicts, and make pages of all runs."
+    parser.add_argument("file", type=Path, nargs="*", help="what `run --verdicts FILE` wrote")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="published runs: reports")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="the pages: reports/site or site"
+    )
+
+
 def _run(options: argparse.Namespace) -> int:
     from spec_tests.cli import run
 
@@ -103,13 +112,9 @@ def _clauses(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from spec_tests.harness import verdicts
+    from spec_tests.cli import report
 
-    if not options.file.is_file():
-        print(f"{options.file}: no such file", file=sys.stderr)
-        return 4
-    print("\n".join(verdicts.table(verdicts.by_clause(verdicts.read(options.file)))))
-    return 0
+    return report.report(options)
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
