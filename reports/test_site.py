@@ -1,5 +1,6 @@
 """The site of published runs: what its pages show, where their links lead, what they escape."""
 
+import html
 import json
 import re
 
@@ -88,6 +89,17 @@ def test_a_cell_leads_to_sentence_basis_difference_call_and_command(home):
     assert f"call(&#39;{ONE}&#39;)" in section
     assert f"{ONE} differs" in section
     assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
+
+
+def test_a_call_that_the_difference_repeats_is_shown_once(tmp_path):
+    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
+    told, call = f"{ONE} differs", f"call({ONE!r})"
+    both = json.dumps(f"they disagree on\n  {call}\nhere")
+    file.write_text(file.read_text().replace(json.dumps(told), both))
+    make.make(None, [file], tmp_path / "site")
+    section = html.unescape(_linked(tmp_path / "site", ONE, "A"))
+    assert section.count(call) == 1
+    assert "they disagree on\n  the call above\nhere" in section
 
 
 def test_a_cell_of_what_was_not_run_leads_to_the_reason(home):

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spec_tests.harness.verdicts import VERDICTS
 from spec_tests.site.runs import Run
@@ -45,14 +44,10 @@ def of_clause(run: Run, clause: str) -> Evidence | None:
         return None
     same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
     first = min(same, key=lambda test: "call" not in test)
-    words = first.get("difference", first.get("reason", ""))
-    return Evidence(verdict, first["test"], words, _call(first, words), len(same) - 1)
-
-
-def _call(test: Any, words: str) -> str:
-    """The call, unless the words hold it already."""
-    call = str(test.get("call", ""))
-    return "" if call and call in words else call
+    words, call = first.get("difference", first.get("reason", "")), first.get("call", "")
+    # Where the words hold the call, too, it need not be read twice.
+    told = words.replace(call, "the call above") if call else words
+    return Evidence(verdict, first["test"], told, call, len(same) - 1)
 
 
 def shared(columns: Sequence[Run], clause: str) -> list[Shared]:

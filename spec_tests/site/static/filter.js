@@ -53,6 +53,7 @@ function recall() {
 }
 
 form.hidden = false;
+document.getElementById("no-filter").hidden = true;
 form.addEventListener("input", remember);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", () => setTimeout(remember));
