@@ -75,8 +75,8 @@ def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topolo
 
 def _bytes_written(tensors, copies):
     # Where one device stands for several, the reference gives the same copy for each (CO-4).
-    given = {tensor.data_ptr() for tensor in tensors}
-    written = {t.data_ptr(): t.nbytes for row in copies for t in row if t.data_ptr() not in given}
+    sent = {tensor.data_ptr() for tensor in tensors}
+    written = {t.data_ptr(): t.nbytes for row in copies for t in row if t.data_ptr() not in sent}
     return sum(written.values())
 
 

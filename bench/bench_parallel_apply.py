@@ -20,4 +20,4 @@ def bench_parallel_apply(timed, benchmark, library, topology, count):
 
     outputs = timed(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
 
-    assert all(output is given for output, given in zip(outputs, inputs, strict=True))
+    assert all(output is sent for output, sent in zip(outputs, inputs, strict=True))

@@ -26,7 +26,7 @@ from ._nested import (
     is_named_tuple,
 )
 from ._packed import PackedBranch, sequence_count
-from ._walk import Level, walk
+from ._walk import Level, descend
 
 __all__ = ["Copied", "Split", "Survey", "unmarked"]
 
@@ -37,7 +37,6 @@ class Copied(Leaf):
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        super().__init__()
         self.tensor = tensor
 
 
@@ -47,7 +46,6 @@ class Split(Leaf):
     __slots__ = ("dim", "extent", "trail", "value")
 
     def __init__(self, value: Any, dim: int, extent: int, trail: Trail) -> None:
-        super().__init__()
         self.value = value
         self.dim = dim
         self.extent = extent
@@ -86,8 +84,8 @@ class Survey:
                 are not counted: one that leads back to itself is a reference there.
         """
         nodes: list[Node] = []
-        take = _TAKE.get(type(value)) or _take_like(value)
-        walk(take(self, value, dim, trail, nodes), self._open)
+        take = _TAKE.get(type(value)) or _find_take(value)
+        descend(take(self, value, dim, trail, nodes), self._open)
         return nodes[0]
 
     def _level(
@@ -102,16 +100,18 @@ class Survey:
         """Take the parts of ``value`` apart, then append the node of ``value`` to ``nodes``."""
         parts: list[Node] = []
         for step, part in steps:
-            take = _TAKE.get(type(part)) or _take_like(part)
+            take = _TAKE.get(type(part)) or _find_take(part)
             below = take(self, part, dim, (trail, branch.spelling, step), parts)
             if below is not None:
                 yield below
         nodes.append(branch(value, parts) if parts or value else Same(value))
 
-    def _same(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
+    def _take_same(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
         nodes.append(Same(value))
 
-    def _tensor(self, value: Tensor, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
+    def _take_tensor(
+        self, value: Tensor, dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> None:
         if dim is None or value.dim() == 0:
             nodes.append(self._copy(value))
         else:
@@ -127,24 +127,28 @@ class Survey:
         self.copied.append(copied)
         return copied
 
-    def _tuple(
+    def _take_tuple(
         self, value: tuple[Any, ...], dim: int | None, trail: Trail, nodes: list[Node]
     ) -> Level:
         return self._level(TupleBranch, value, enumerate(value), dim, trail, nodes)
 
-    def _list(self, value: list[Any], dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+    def _take_list(
+        self, value: list[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level:
         return self._level(ListBranch, value, enumerate(value), dim, trail, nodes)
 
-    def _mapping(
+    def _take_mapping(
         self, value: dict[Any, Any], dim: int | None, trail: Trail, nodes: list[Node]
     ) -> Level:
         return self._level(MappingBranch, value, value.items(), dim, trail, nodes)
 
-    def _named_tuple(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+    def _take_named_tuple(
+        self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]
+    ) -> Level:
         fields = zip(value._fields, value, strict=True)
         return self._level(NamedTupleBranch, value, fields, dim, trail, nodes)
 
-    def _fields(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+    def _take_fields(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
         """Take a dataclass apart if there is anything in it to split, copy or unwrap."""
         if id(value) in self._open:
             # It holds itself: what was a reference before stays one.
@@ -161,7 +165,7 @@ class Survey:
     def _found(self) -> int:
         return len(self.splits) + len(self.copied) + self.marks
 
-    def _packed(
+    def _take_packed(
         self, value: PackedSequence, dim: int | None, trail: Trail, nodes: list[Node]
     ) -> None:
         if dim is None:
@@ -170,22 +174,22 @@ class Survey:
             # Whatever `dim` is, sequences are what a packed sequence is a batch of.
             nodes.append(self._split(value, 0, sequence_count(value), trail))
 
-    def _whole(
+    def _take_whole(
         self, value: Whole[Any], dim: int | None, trail: Trail, nodes: list[Node]
     ) -> Level | None:
-        return self._marked(value.value, None, trail, nodes)
+        return self._take_marked(value.value, None, trail, nodes)
 
-    def _split_along(
+    def _take_split_along(
         self, value: SplitAlong[Any], dim: int | None, trail: Trail, nodes: list[Node]
     ) -> Level | None:
-        return self._marked(value.value, value.dim, trail, nodes)
+        return self._take_marked(value.value, value.dim, trail, nodes)
 
-    def _marked(
+    def _take_marked(
         self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]
     ) -> Level | None:
         """Take apart what a marker holds, in place of the marker."""
         self.marks += 1
-        take = _TAKE.get(type(value)) or _take_like(value)
+        take = _TAKE.get(type(value)) or _find_take(value)
         return take(self, value, dim, trail, nodes)
 
 
@@ -193,34 +197,32 @@ def unmarked(value: Any) -> Any:
     """Give ``value`` with what its markers hold in their place; itself if it has none."""
     survey = Survey()
     root = survey.take(value, None, "value")
-    for copied in survey.copied:
-        copied.pieces = [copied.tensor]
-    for split in survey.splits:
-        split.pieces = [split.value]
-    return root.columns(1)[0] if survey.marks else value
+    pieces: dict[Leaf, list[Any]] = {copied: [copied.tensor] for copied in survey.copied}
+    pieces.update((split, [split.value]) for split in survey.splits)
+    return root.columns(1, pieces)[0] if survey.marks else value
 
 
 _Take = Callable[[Survey, Any, int | None, Trail, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
 _TAKE: dict[type, _Take] = {
-    Tensor: Survey._tensor,
-    nn.Parameter: Survey._tensor,
-    PackedSequence: Survey._packed,
-    tuple: Survey._tuple,
-    list: Survey._list,
-    dict: Survey._mapping,
-    Whole: Survey._whole,
-    SplitAlong: Survey._split_along,
-    **dict.fromkeys([bool, int, float, complex, str, bytes, type(None)], Survey._same),
+    Tensor: Survey._take_tensor,
+    nn.Parameter: Survey._take_tensor,
+    PackedSequence: Survey._take_packed,
+    tuple: Survey._take_tuple,
+    list: Survey._take_list,
+    dict: Survey._take_mapping,
+    Whole: Survey._take_whole,
+    SplitAlong: Survey._take_split_along,
+    **dict.fromkeys([bool, int, float, complex, str, bytes, type(None)], Survey._take_same),
 }
 
 
-def _take_like(value: object) -> _Take:
+def _find_take(value: object) -> _Take:
     for kind, take in _TAKE.items():
         if isinstance(value, kind):
             is_named = kind is tuple and is_named_tuple(value)
-            return Survey._named_tuple if is_named else take
+            return Survey._take_named_tuple if is_named else take
     if is_dataclass_instance(value) and not isinstance(value, nn.Module):
-        return Survey._fields
-    return Survey._same
+        return Survey._take_fields
+    return Survey._take_same

@@ -7,13 +7,14 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
+from ._internals import sparse_parts
+
 __all__ = [
     "DEFAULT_BUFFER_SIZE",
     "REPLICA_BUFFER_SIZE",
-    "buckets",
-    "pack",
+    "plan_buckets",
     "sizes_in_bytes",
-    "sorted_by_place",
+    "sorted_by_index",
     "unpack",
 ]
 
@@ -25,10 +26,10 @@ DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 REPLICA_BUFFER_SIZE = 2 * 1024 * 1024
 
 
-def buckets(
+def plan_buckets(
     tensors: Sequence[Tensor], buffer_size: int, *, by_grad: bool = False
 ) -> list[list[int]]:
-    """Group the places of ``tensors`` by what must be alike to travel together, in order.
+    """Group the indices of ``tensors`` by what must be alike to travel together, in order.
 
     Args:
         tensors: Dense or sparse COO.
@@ -37,13 +38,13 @@ def buckets(
         by_grad: Whether to part those that require grad from those that do not.
 
     Returns:
-        Disjoint lists of places, ascending, that cover ``tensors``. Those of one list are
+        Disjoint lists of indices, ascending, that cover ``tensors``. Those of one list are
         alike in dtype, layout and device.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
-    for place, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
+    for index, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
         kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
         bucket = filling.setdefault(kind, [])
         total = filled.get(kind, 0) + size
@@ -51,7 +52,7 @@ def buckets(
             closed.append(bucket)
             bucket = filling[kind] = []
             total = size
-        bucket.append(place)
+        bucket.append(index)
         filled[kind] = total
     return closed + list(filling.values())
 
@@ -59,23 +60,20 @@ def buckets(
 def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
     """Give the bytes of the elements of each tensor, with their indices if it is sparse."""
     return [
-        tensor._indices().nbytes + tensor._values().nbytes if tensor.is_sparse else tensor.nbytes
+        sum(part.nbytes for part in sparse_parts(tensor)) if tensor.is_sparse else tensor.nbytes
         for tensor in tensors
     ]
 
 
-def sorted_by_place(rows: Iterable[Sequence[Tensor]], places: Sequence[int]) -> list[list[Tensor]]:
-    """Sort the members of each row, which came in the order of ``places``, by their places."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    if order == list(range(len(places))):
+def sorted_by_index(
+    rows: Iterable[Sequence[Tensor]], indices: Sequence[int]
+) -> list[list[Tensor]]:
+    """Sort the members of each row, which came in the order of ``indices``, by index."""
+    order = sorted(range(len(indices)), key=indices.__getitem__)
+    if order == list(range(len(indices))):
         return [list(row) for row in rows]
     pick = itemgetter(*order)
     return [list(pick(row)) for row in rows]
-
-
-def pack(tensors: Sequence[Tensor]) -> Tensor:
-    """Join dense tensors into one flat one; a single contiguous tensor is viewed, not copied."""
-    return torch._C._nn.flatten_dense_tensors(list(tensors))
 
 
 def unpack(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:

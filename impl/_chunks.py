@@ -56,8 +56,8 @@ def _equal_lengths(extent: int, length: int) -> list[int]:
 def _weighted_lengths(extent: int, weights: Sequence[float]) -> list[int]:
     lengths: list[int] = []
     rows = extent
-    for position, weight in enumerate(weights):
-        share = rows * weight / sum(weights[position:]) if weight else 0
+    for index, weight in enumerate(weights):
+        share = rows * weight / sum(weights[index:]) if weight else 0
         lengths.append(min(rows, math.ceil(share - _ROUNDING)))
         rows -= lengths[-1]
         if rows == 0:

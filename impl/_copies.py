@@ -17,21 +17,19 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 from torch.autograd.function import Function
-from torch.autograd.grad_mode import _force_original_view_tracking
 
-from ._buckets import REPLICA_BUFFER_SIZE, buckets, sorted_by_place
+from ._buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
+from ._internals import allow_changes, run_first_in_backward, use_repeated_views
 from ._kept_streams import keep_streams, on_kept_streams
 from ._sums import add_buckets
 from ._transfers import copy_bucket, send
 
-__all__ = ["copies", "detached_copies"]
+__all__ = ["attached_copies", "detached_copies"]
 
 _Rows = list[list[Tensor]]
 
-_YOUNGEST = 2**63 - 1
 
-
-def copies(
+def attached_copies(
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
     *,
@@ -56,7 +54,7 @@ def copies(
         where autograd adds it to the sum of the others.
     """
     return _by_bucket(
-        _attached_rows, tensors, devices, buckets(tensors, buffer_size, by_grad=True)
+        _attached_rows, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
     )
 
 
@@ -78,7 +76,7 @@ def detached_copies(
         very object. All others are row-major copies that require no grad and share no memory
         with it, though those of one list may share one storage.
     """
-    return _by_bucket(_detached_rows, tensors, devices, buckets(tensors, buffer_size))
+    return _by_bucket(_detached_rows, tensors, devices, plan_buckets(tensors, buffer_size))
 
 
 def _by_bucket(
@@ -88,72 +86,79 @@ def _by_bucket(
     plan: Sequence[Sequence[int]],
 ) -> _Rows:
     rows: _Rows = [[] for _ in devices]
-    for places in plan:
-        copied = copy_rows([tensors[place] for place in places], devices)
+    for indices in plan:
+        copied = copy_rows([tensors[index] for index in indices], devices)
         for row, members in zip(rows, copied, strict=True):
             row += members
-    return sorted_by_place(rows, [place for places in plan for place in places])
+    return sorted_by_index(rows, [index for indices in plan for index in indices])
 
 
 def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    home = _home(bucket, devices)
-    rows = copy_bucket(bucket, _without(devices, home))
-    return rows if home is None else [*rows[:home], list(bucket), *rows[home:]]
+    own = _own_index(bucket, devices)
+    rows = copy_bucket(bucket, _without(devices, own))
+    return rows if own is None else [*rows[:own], list(bucket), *rows[own:]]
 
 
 def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    home = _home(bucket, devices)
-    others = _without(devices, home)
+    own = _own_index(bucket, devices)
+    others = _without(devices, own)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _node_rows(bucket, others, is_at_home=home is not None)
+        rows = _node_rows(bucket, others, with_views=own is not None)
     else:
-        # A view of a leaf would say that it requires grad even where none is recorded.
-        rows = [[tensor.detach() for tensor in bucket]] if home is not None else []
+        # Not a view: that of a leaf says that it requires grad even while none is recorded.
+        rows = [[tensor.detach() for tensor in bucket]] if own is not None else []
         rows += copy_bucket(bucket, others)
-    if home is not None:
-        rows.insert(home, rows.pop(0))
+    if own is not None:
+        rows.insert(own, rows.pop(0))
     return rows
 
 
 def _node_rows(
-    bucket: Sequence[Tensor], others: Sequence[torch.device], *, is_at_home: bool
+    bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
     """Give the views of ``bucket``, if wanted, then its copies on ``others``, all of one node."""
-    # Of a view whose memory has changed, even under `no_grad`, autograd makes the node anew. It
-    # is to repeat the view, which any gradient passes, not to make it by strides, which a sparse
-    # one does not.
-    with _force_original_view_tracking(True):
-        outputs = CopiedBucket.apply(others, is_at_home, *bucket)  # type: ignore[no-untyped-call] # in torch
+    # When the memory of a view is changed in place, even under `no_grad`, autograd replaces the
+    # view's node. By default the new node works by strides, which sparse gradients cannot pass;
+    # a node that repeats the view passes them all.
+    with use_repeated_views():
+        outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
-        if is_at_home:
+        if with_views:
             rows[0] = list(map(_lone_view, rows[0]))
-    # Of the nodes that are ready autograd takes the youngest. This one, older than all that use
-    # it, would wait for the end of the first replica's backward with all gradients in hand.
-    outputs[-1].grad_fn._set_sequence_nr(_YOUNGEST)
+    # Backward runs the youngest node that is ready. This one is older than every node of the
+    # replicas, so it would run when the first replica's backward has ended, and all gradients
+    # would be held until then. As the youngest it runs as soon as its own gradients are there.
+    run_first_in_backward(outputs[-1].grad_fn)
     return rows
 
 
 def _lone_view(output: Tensor) -> Tensor:
-    """View an output that is a view itself, by a node of its own.
+    """View ``output``, which is a view itself, once more, by a node with this one output.
 
-    The node can then be made anew (see above), straight at the base. For an output of a function
-    of several tensors autograd refuses to (pytorch/pytorch#37246), and for any but the first it
-    cannot.
+    That node autograd can replace when the memory changes (see ``_node_rows``). It cannot replace
+    the node of the bucket, which has several outputs, and so refuses to change them
+    (pytorch/pytorch#37246).
     """
     view = output[...]
-    torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
-    view.grad_fn._set_sequence_nr(_YOUNGEST)  # type: ignore[union-attr] # it has a node
+    allow_changes(view)
+    run_first_in_backward(view.grad_fn)
     return view
 
 
 class CopiedBucket(Function):
-    """One bucket's tensors as they are, if wanted, followed by its copies per device."""
+    """One bucket's tensors as they are, if wanted, followed by its copies per device.
+
+    ``functions.Broadcast``, which callers may apply themselves, has to do what the reference's
+    does: one node for all tensors, which must be on the first device, and zeros for the copies
+    that are not used. Replicas want a node a bucket, so that gradients are freed early, sources on
+    any device, and no gradient for what is not used.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, others: Sequence[torch.device], is_at_home: bool, *bucket: Tensor
+        ctx: Any, others: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:
-        """Copy ``bucket`` to ``others``; a view of it comes first if ``is_at_home``.
+        """Copy ``bucket`` to ``others``; a view of it comes first if ``with_views``.
 
         Autograd runs a node on the device of its first output: the source's, where the
         gradients are added, so that they always arrive in the same order.
@@ -162,7 +167,7 @@ class CopiedBucket(Function):
         ctx.device = bucket[0].device
         ctx.bucket = range(len(bucket))
         keep_streams(ctx, [ctx.device, *others])
-        views = [tensor[...] for tensor in bucket] if is_at_home else []
+        views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, others)))
 
     @staticmethod
@@ -170,19 +175,21 @@ class CopiedBucket(Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Add the gradients of each tensor; None where no copy of it was used."""
         rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]
-        return None, None, *_sums(rows, ctx.device)
+        return None, None, *_sum_rows(rows, ctx.device)
 
 
-def _sums(rows: Sequence[Sequence[Tensor | None]], device: torch.device) -> list[Tensor | None]:
+def _sum_rows(
+    rows: Sequence[Sequence[Tensor | None]], device: torch.device
+) -> list[Tensor | None]:
     columns = list(zip(*rows, strict=True))
-    dense = {place: column for place, column in enumerate(columns) if _is_dense(column)}
+    dense = {index: column for index, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
     if len(rows) > 1 and dense:
         totals = add_buckets(list(map(list, zip(*dense.values(), strict=True))), device)
         sums.update(zip(dense, totals, strict=True))
     return [
-        sums[place] if place in sums else _sum(column, device)
-        for place, column in enumerate(columns)
+        sums[index] if index in sums else _sum_column(column, device)
+        for index, column in enumerate(columns)
     ]
 
 
@@ -190,7 +197,7 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
     return all(grad is not None and grad.layout is torch.strided for grad in column)
 
 
-def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
+def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     grads = [send(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
         grads = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
@@ -200,14 +207,14 @@ def _sum(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None
     return total
 
 
-def _home(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
-    """Give the first slot on the bucket's own device."""
+def _own_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+    """Give the index of the first of ``devices`` that is the bucket's own device."""
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 
 
-def _without(devices: Sequence[torch.device], home: int | None) -> list[torch.device]:
-    return [device for slot, device in enumerate(devices) if slot != home]
+def _without(devices: Sequence[torch.device], own: int | None) -> list[torch.device]:
+    return [device for index, device in enumerate(devices) if index != own]
 
 
 def _starts(flat: Sequence[object], bucket: Sequence[object]) -> range:

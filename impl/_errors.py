@@ -46,7 +46,8 @@ def attempt(function: Callable[..., Any], /, *args: Any) -> Any:
     try:
         return function(*args)
     except BaseException as error:
-        del function, args  # This frame stays reachable from those of the traceback.
+        # The frames of the traceback lead to this one, and so to what it would still hold.
+        del function, args
         return _failure(error)
 
 
@@ -79,7 +80,7 @@ def reraise(error: BaseException, where: str) -> Never:
             error.add_note(f"Raised {where}.")
         raise error
     finally:
-        del error  # Else: exception, traceback, this frame, exception.
+        del error  # Its traceback holds this frame, which must not hold it in turn: a cycle.
 
 
 def _report(error: Exception, where: str) -> str:

@@ -12,7 +12,7 @@ nothing, and is only written out (``args[0]['mask']``) when an error has to name
 import copy
 import dataclasses
 from collections import UserDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "MappingBranch",
     "NamedTupleBranch",
     "Node",
+    "Pieces",
     "Same",
     "Trail",
     "TupleBranch",
@@ -33,7 +34,8 @@ __all__ = [
     "write_trail",
 ]
 
-#: The name of the root, or the trail to a container, the spelling of the step from there and it.
+#: How to get to a part. For the root it is the name of that. For any other part it is the trail to
+#: its container, how a step from there is spelled (``"[{!r}]"``), and the step: an index or a key.
 Trail = str | tuple[Any, str, Any]
 
 
@@ -51,11 +53,11 @@ class Node:
 
     __slots__ = ()
 
-    def columns(self, count: int) -> list[Any]:
+    def columns(self, count: int, pieces: "Pieces") -> list[Any]:
         """List what stands here in each of ``count`` values built from the tree."""
-        return list(self.column(count))
+        return list(self.column(count, pieces))
 
-    def column(self, count: int) -> Sequence[Any]:
+    def column(self, count: int, pieces: "Pieces") -> Sequence[Any]:
         """Give the same once all that is below has been built."""
         raise NotImplementedError
 
@@ -68,26 +70,23 @@ class Same(Node):
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def column(self, count: int) -> Sequence[Any]:
+    def column(self, count: int, pieces: "Pieces") -> Sequence[Any]:
         """Repeat the reference."""
         return [self.value] * count
 
 
 class Leaf(Node):
-    """A part that is worked out between taking apart and building.
+    """A part that is worked out between taking apart and building."""
 
-    Attributes:
-        pieces: What stands here in each value; filled in by whoever works it out.
-    """
+    __slots__ = ()
 
-    __slots__ = ("pieces",)
+    def column(self, count: int, pieces: "Pieces") -> Sequence[Any]:
+        """Give its pieces, of which there must be ``count``."""
+        return pieces[self]
 
-    def __init__(self) -> None:
-        self.pieces: Sequence[Any] = ()
 
-    def column(self, count: int) -> Sequence[Any]:
-        """Give the pieces, of which there must be ``count``."""
-        return self.pieces
+#: What stands in each value where a leaf is.
+Pieces = Mapping[Leaf, Sequence[Any]]
 
 
 class Branch(Node):
@@ -111,7 +110,7 @@ class Branch(Node):
         self.children = children
         self.built: list[Any] = []
 
-    def columns(self, count: int) -> list[Any]:
+    def columns(self, count: int, pieces: Pieces) -> list[Any]:
         """Build ``count`` containers and all that is below, parts before wholes.
 
         The branches are listed, not visited by a method that calls itself: there may be more of
@@ -121,16 +120,16 @@ class Branch(Node):
         for branch in branches:
             branches += [child for child in branch.children if isinstance(child, Branch)]
         for branch in reversed(branches):
-            branch.build_all(count)
+            branch.build_all(count, pieces)
         return self.built
 
-    def column(self, count: int) -> Sequence[Any]:
+    def column(self, count: int, pieces: Pieces) -> Sequence[Any]:
         """Give the containers that have been built."""
         return self.built
 
-    def build_all(self, count: int) -> None:
+    def build_all(self, count: int, pieces: Pieces) -> None:
         """Build ``count`` containers, each from its column of parts."""
-        columns = [child.column(count) for child in self.children]
+        columns = [child.column(count, pieces) for child in self.children]
         parts = zip(*columns, strict=True) if columns else [()] * count
         self.built = list(map(self.build, parts))
 

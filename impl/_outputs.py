@@ -28,7 +28,7 @@ from ._nested import (
     is_named_tuple,
     write_trail,
 )
-from ._walk import Level, walk
+from ._walk import Level, descend
 
 __all__ = ["Joined", "Outputs"]
 
@@ -47,7 +47,7 @@ _ONE_VALUE = (
 )
 
 
-#: What must stand in a place of all replicas' outputs or of none.
+#: What a part must be in the outputs of all replicas or of none.
 _ALIKE: dict[type, str] = {
     type(None): "None",
     Tensor: "a tensor",
@@ -61,7 +61,6 @@ class Joined(Leaf):
     __slots__ = ("packed", "tensors")
 
     def __init__(self, tensors: Sequence[Tensor], packed: Sequence[PackedSequence] = ()) -> None:
-        super().__init__()
         self.tensors = tensors
         self.packed = packed
 
@@ -88,11 +87,11 @@ class Outputs:
         self.joined: list[Joined] = []
 
     def take(self, values: Sequence[Any], trail: Trail) -> Node:
-        """Take what the replicas returned for one place apart.
+        """Take what the replicas returned as one part of their outputs apart.
 
         Args:
             values: One value of each replica, at least one.
-            trail: The way to this place.
+            trail: The way to this part.
 
         Raises:
             ValueError: Some values are None, or tensors, and others are not; dictionaries or
@@ -101,7 +100,7 @@ class Outputs:
             RecursionError: Values are nested deeper than the recursion limit.
         """
         nodes: list[Node] = []
-        walk(self._visit(values, trail, nodes))
+        descend(self._visit(values, trail, nodes))
         return nodes[0]
 
     def _level(
@@ -123,40 +122,42 @@ class Outputs:
     def _visit(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level | None:
         """Append the node of ``values`` to ``nodes``, at once or at the end of their level."""
         _check_alike(values, trail)
-        take = _TAKE.get(type(values[0])) or _take_like(values)
+        take = _TAKE.get(type(values[0])) or _find_take(values)
         return take(self, values, trail, nodes)
 
-    def _tensors(self, values: Sequence[Tensor], trail: Trail, nodes: list[Node]) -> None:
+    def _take_tensors(self, values: Sequence[Tensor], trail: Trail, nodes: list[Node]) -> None:
         self._join(Joined(values), nodes)
 
-    def _packed(self, values: Sequence[PackedSequence], trail: Trail, nodes: list[Node]) -> None:
+    def _take_packed(
+        self, values: Sequence[PackedSequence], trail: Trail, nodes: list[Node]
+    ) -> None:
         self._join(Joined([value.data for value in values], values), nodes)
 
     def _join(self, joined: Joined, nodes: list[Node]) -> None:
         self.joined.append(joined)
         nodes.append(joined)
 
-    def _none(self, values: Sequence[None], trail: Trail, nodes: list[Node]) -> None:
+    def _take_none(self, values: Sequence[None], trail: Trail, nodes: list[Node]) -> None:
         nodes.append(Same(None))
 
-    def _values(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> None:
+    def _take_values(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> None:
         """Keep all of them, in the order of the replicas."""
         nodes.append(Same(list(values)))
 
-    def _iterable(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _take_iterable(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         return self._level(IterableBranch, values, _members(values), trail, nodes)
 
-    def _tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _take_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         return self._level(TupleBranch, values, _members(values), trail, nodes)
 
-    def _list(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _take_list(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         return self._level(ListBranch, values, _members(values), trail, nodes)
 
-    def _named_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _take_named_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         fields = zip(values[0]._fields, zip(*values, strict=True), strict=True)
         return self._level(_MadeBranch, values, fields, trail, nodes)
 
-    def _mapping(
+    def _take_mapping(
         self, values: Sequence[Mapping[Any, Any]], trail: Trail, nodes: list[Node]
     ) -> Level:
         if len({len(value) for value in values}) > 1:
@@ -165,7 +166,7 @@ class Outputs:
         items = ((key, [value[key] for value in values]) for key in keys)
         return self._level(MappingBranch, values, items, trail, nodes)
 
-    def _fields(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _take_fields(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         names = field_names(values[0])
         fields = ((name, [getattr(value, name) for value in values]) for name in names)
         return self._level(FieldsBranch, values, fields, trail, nodes)
@@ -179,28 +180,28 @@ _Take = Callable[[Outputs, Sequence[Any], Trail, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
 _TAKE: dict[type, _Take] = {
-    Tensor: Outputs._tensors,
-    tuple: Outputs._tuple,
-    list: Outputs._list,
-    dict: Outputs._mapping,
-    PackedSequence: Outputs._packed,
-    type(None): Outputs._none,
-    **dict.fromkeys([bool, int, float, complex, str, bytes], Outputs._values),
+    Tensor: Outputs._take_tensors,
+    tuple: Outputs._take_tuple,
+    list: Outputs._take_list,
+    dict: Outputs._take_mapping,
+    PackedSequence: Outputs._take_packed,
+    type(None): Outputs._take_none,
+    **dict.fromkeys([bool, int, float, complex, str, bytes], Outputs._take_values),
 }
 
 
-def _take_like(values: Sequence[Any]) -> _Take:
+def _find_take(values: Sequence[Any]) -> _Take:
     first = values[0]
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
             return _TAKE[kind]
     if isinstance(first, Mapping):
-        return Outputs._mapping
+        return Outputs._take_mapping
     if is_named_tuple(first):
-        return Outputs._named_tuple
+        return Outputs._take_named_tuple
     if _is_one_value(first) or _are_unordered(values):
-        return Outputs._values
-    return Outputs._fields if is_dataclass_instance(first) else Outputs._iterable
+        return Outputs._take_values
+    return Outputs._take_fields if is_dataclass_instance(first) else Outputs._take_iterable
 
 
 def _is_one_value(value: Any) -> bool:

@@ -53,7 +53,7 @@ def sequence_count(packed: PackedSequence) -> int:
 def cut_packed(
     packed: PackedSequence, lengths: Sequence[int]
 ) -> tuple[Tensor, list[int], list[PackedChunk]]:
-    """Cut a packed sequence into chunks of consecutive sequences, in the order given to it.
+    """Cut a packed sequence into chunks of sequences that follow each other in the original order.
 
     Args:
         packed: ``S`` sequences, sorted by length or not, on any device.
@@ -72,11 +72,11 @@ def cut_packed(
         reached = longest_first.values < sizes[:, None]
         rows.append((starts[:, None] + longest_first.values)[reached])
         chunks.append(_chunk(reached.sum(1), longest_first.indices, packed.sorted_indices))
-    return _take(packed.data, torch.cat(rows)), [len(chunk) for chunk in rows], chunks
+    return _take_rows(packed.data, torch.cat(rows)), [len(chunk) for chunk in rows], chunks
 
 
 def join_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
-    """Join packed sequences into the one that holds their sequences in the order given.
+    """Join packed sequences into the one that holds their sequences in the original order.
 
     Args:
         chunks: The parts, in order; their rows are not looked at.
@@ -91,14 +91,14 @@ def join_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequenc
     reached, rows = _steps_of(chunks)
     by_length = reached.sum(0).sort(descending=True, stable=True).indices
     reached, rows = reached[:, by_length], rows[:, by_length]
-    order = _given_positions(chunks)[by_length]
+    order = _original_indices(chunks)[by_length]
     is_sorted = all(chunk.sorted_indices is None for chunk in chunks) and _is_identity(order)
     joined = PackedChunk(reached.sum(1), None if is_sorted else order)
-    return joined.around(_take(data, rows[reached]))
+    return joined.around(_take_rows(data, rows[reached]))
 
 
 def _ranks(packed: PackedSequence) -> Tensor:
-    """For each sequence, as given, its place in the order of length."""
+    """For each sequence, in the original order, its index in the order of length."""
     if packed.unsorted_indices is not None:
         return packed.unsorted_indices.cpu()
     return _count_up(sequence_count(packed))
@@ -121,25 +121,25 @@ def _steps_of(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
     return torch.cat(reached, 1), torch.cat(rows, 1)
 
 
-def _given_positions(chunks: Sequence[PackedSequence]) -> Tensor:
-    """For each sequence, part after part and longest first in each, its place as given."""
+def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
+    """For each sequence, part after part and longest first in each, its original index."""
     bases = accumulate((sequence_count(chunk) for chunk in chunks), initial=0)
     return torch.cat([base + _order(chunk) for base, chunk in zip(bases, chunks, strict=False)])
 
 
 def _order(packed: PackedSequence) -> Tensor:
-    """For each sequence, longest first, its place as given."""
+    """For each sequence, longest first, its original index."""
     if packed.sorted_indices is not None:
         return packed.sorted_indices.cpu()
     return _count_up(sequence_count(packed))
 
 
-def _take(data: Tensor, rows: Tensor) -> Tensor:
+def _take_rows(data: Tensor, rows: Tensor) -> Tensor:
     return data if _is_identity(rows) else data.index_select(0, rows.to(data.device))
 
 
-def _is_identity(positions: Tensor) -> bool:
-    return bool((positions == _count_up(len(positions))).all())
+def _is_identity(indices: Tensor) -> bool:
+    return bool((indices == _count_up(len(indices))).all())
 
 
 def _count_up(stop: int) -> Tensor:

@@ -19,7 +19,7 @@ from ._devices import (
     numbered_type,
 )
 
-__all__ = ["Placement", "check_place", "placement", "warn_of_imbalance"]
+__all__ = ["Placement", "check_source", "choose_devices", "warn_of_imbalance"]
 
 #: Of two devices, the smaller should have this much of what the larger has.
 _BALANCED = 0.75
@@ -31,7 +31,7 @@ _IMBALANCE = """
     environment variable."""
 
 #: An ordinal of the accelerator, unchecked, or the CPU.
-Place = int | torch.device
+DeviceId = int | torch.device
 
 
 class Placement(NamedTuple):
@@ -44,12 +44,12 @@ class Placement(NamedTuple):
         source: The first of the devices, where the module must be.
     """
 
-    device_ids: list[Place]
-    output_device: Place
+    device_ids: list[DeviceId]
+    output_device: DeviceId
     source: torch.device
 
 
-def placement(
+def choose_devices(
     device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
 ) -> Placement | None:
     """Work out the devices that a caller means.
@@ -73,14 +73,14 @@ def placement(
     if kind is None and not are_cpu:
         return None
     listed = all_devices() if device_ids is None else device_ids
-    wanted = _place(listed[0] if output_device is None else output_device)
+    wanted = _device_id(listed[0] if output_device is None else output_device)
     if kind is None:
         return Placement([CPU] * len(listed), wanted, CPU)
-    ordinals = [device_index(_place(device)) for device in listed]
+    ordinals = [device_index(_device_id(device)) for device in listed]
     return Placement([*ordinals], wanted, torch.device(kind, ordinals[0]))
 
 
-def check_place(module: nn.Module, source: torch.device) -> None:
+def check_source(module: nn.Module, source: torch.device) -> None:
     """Refuse a module that is not where its replicas are copied from.
 
     Raises:
@@ -94,24 +94,24 @@ def check_place(module: nn.Module, source: torch.device) -> None:
             )
 
 
-def warn_of_imbalance(placed: Placement) -> None:
+def warn_of_imbalance(placement: Placement) -> None:
     """Warn if one of several CUDA devices is much smaller than another."""
-    if not is_cuda(placed.source):
+    if not is_cuda(placement.source):
         return
-    properties = [torch.cuda.get_device_properties(place) for place in placed.device_ids]
+    properties = [torch.cuda.get_device_properties(device) for device in placement.device_ids]
     for sizes in (
         [device.total_memory for device in properties],
         [device.multi_processor_count for device in properties],
     ):
         if min(sizes) < _BALANCED * max(sizes):
             small, large = (
-                placed.device_ids[sizes.index(size)] for size in (min(sizes), max(sizes))
+                placement.device_ids[sizes.index(size)] for size in (min(sizes), max(sizes))
             )
             warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
             return
 
 
-def _place(device: DeviceLike | None) -> Place:
+def _device_id(device: DeviceLike | None) -> DeviceId:
     if isinstance(device, int):
         return device
     found = as_device_or_current(device)

@@ -8,7 +8,6 @@ replica, and its own ``__setattr__`` sees every child, parameter and buffer.
 Nothing here is kept from one call to the next: modules may change in between.
 """
 
-import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MethodType
@@ -17,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ._former import FormerParameters
+from ._internals import compiled_module, is_compiled, is_registration_watched
 
 __all__ = ["Twins", "build"]
 
@@ -53,7 +53,7 @@ class Twins:
         *,
         has_grad_buffers: bool,
     ) -> None:
-        # None stands for itself, since a parameter, buffer or child may be None.
+        # A parameter, a buffer or a child may be None; its twin in every replica is None.
         nobody = (None,) * len(rows)
         columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
         self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nobody}
@@ -74,13 +74,13 @@ def build(modules: Sequence[nn.Module], twins: Twins) -> None:
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
-    slots = range(len(twins.unsettled))
+    indices = range(len(twins.unsettled))
     for module in modules:
         if module in written:
             kind = type(module)
-            twins.modules[module] = [kind.__new__(kind) for _ in slots]
+            twins.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
-            twins.modules[module] = [_made_by_hook(module) for _ in slots]
+            twins.modules[module] = [_made_by_hook(module) for _ in indices]
     for module in modules:
         (_write if module in written else _assign)(module, twins)
 
@@ -91,24 +91,10 @@ def _is_plain(kind: type[nn.Module]) -> bool:
         kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and kind.__setattr__ is nn.Module.__setattr__
         and kind.__getattribute__ is object.__getattribute__
-        and not _registration_is_watched()
+        and not is_registration_watched()
     )
-    return is_plain or _is_compiled(kind)
-
-
-def _is_compiled(kind: type[nn.Module]) -> bool:
-    """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
-
-    It forwards assignments to the module that it holds, which must not see them.
-    """
-    # Importing it takes seconds, and until somebody does there is no such module.
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    return dynamo is not None and issubclass(kind, dynamo.OptimizedModule)
-
-
-def _registration_is_watched() -> bool:
-    names = ("module", "parameter", "buffer")
-    return any(getattr(nn.modules.module, f"_global_{name}_registration_hooks") for name in names)
+    # A compiled one forwards assignments to the module that it holds, which must not see them.
+    return is_plain or is_compiled(kind)
 
 
 def _is_odd(module: nn.Module) -> bool:
@@ -128,24 +114,24 @@ def _write(module: nn.Module, twins: Twins) -> None:
     parameters = [(name, twins.tensors[id(it)]) for name, it in module._parameters.items()]
     buffers = [(name, twins.tensors[id(it)]) for name, it in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
-    for slot, twin in enumerate(twins.modules[module]):
+    for index, twin in enumerate(twins.modules[module]):
         state = template.copy()
         _set_dict(twin, state)
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
-        # Most modules lack some kind of member, and an empty display is quicker than a loop.
-        state["_modules"] = {name: it[slot] for name, it in children} if children else {}
-        state["_buffers"] = {name: it[slot] for name, it in buffers} if buffers else {}
+        # Most modules lack some kind of member, and `{}` is quicker than a loop over nothing.
+        state["_modules"] = {name: it[index] for name, it in children} if children else {}
+        state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
         for name, it in parameters:
-            former[name] = state[name] = it[slot]
-        if has_none or twins.unsettled[slot]:
+            former[name] = state[name] = it[index]
+        if has_none or twins.unsettled[index]:
             _settle_parameters(state)
         if methods:
-            _rebind(state, methods, module, slot)
+            _rebind(state, methods, module, index)
 
 
 def _uncompiled(module: nn.Module) -> dict[str, Any]:
@@ -157,8 +143,9 @@ def _uncompiled(module: nn.Module) -> dict[str, Any]:
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
-    if "_torchdynamo_orig_callable" in state:
-        state = {**state, "forward": module.get_submodule("_orig_mod").__call__}
+    wrapped = compiled_module(module)
+    if wrapped is not None:
+        state = {**state, "forward": wrapped.__call__}
     return state
 
 
@@ -200,9 +187,9 @@ def _rebind(
     state: dict[str, Any],
     methods: Iterable[tuple[str, MethodType, Sequence[Any]]],
     module: nn.Module,
-    slot: int,
+    index: int,
 ) -> None:
-    """Bind ``methods``, attributes of the replica of ``module``, to the slot's modules."""
+    """Bind ``methods``, attributes of the replica of ``module``, to the index's modules."""
     for name, method, owners in methods:
         provided = getattr(type(module), name, None) is method.__func__
         if provided and method.__self__ is module:
@@ -210,7 +197,7 @@ def _rebind(
             # replica without such cycles is freed as soon as nobody uses it.
             del state[name]
         else:
-            state[name] = MethodType(method.__func__, owners[slot])
+            state[name] = MethodType(method.__func__, owners[index])
 
 
 def _made_by_hook(module: nn.Module) -> Any:
@@ -239,10 +226,10 @@ def _assign(module: nn.Module, twins: Twins) -> None:
             for twin, copy in zip(made, twins.of(member), strict=True):
                 _assign_member(twin, kind, name, copy)
     buffers = [twins.of(buffer) for buffer in module._buffers.values()]
-    for slot, twin in enumerate(made):
+    for index, twin in enumerate(made):
         state = twin.__dict__
-        _rebind(state, _methods(state, twins), module, slot)
-        _note_others(state, [column[slot] for column in buffers])
+        _rebind(state, _methods(state, twins), module, index)
+        _note_others(state, [column[index] for column in buffers])
 
 
 def _assign_member(twin: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:

@@ -125,7 +125,7 @@ def _steps_like_channels_last(tensor: Tensor) -> bool:
         return False
     least = 0
     for dim in (1, *range(dims - 1, 1, -1), 0):
-        # A batch of one-element images steps alike in both formats: row-major, then.
+        # Images of one element have the same strides in both formats; they count as row-major.
         ambiguous = dim == 0 and least == strides[1]
         if strides[dim] < least or ambiguous:
             return False

@@ -82,9 +82,8 @@ def _enter_stream(
 def _check_stream_device(stream: torch.Stream, index: int, ordinal: int) -> None:
     """Refuse a stream of another device than the one its chunk goes to."""
     if stream.device_index != ordinal:
-        # The reference prints the stream's ordinal as a raw byte.
         raise RuntimeError(
             f"Expected the device associated with the stream at index {index} "
-            f"(was {chr(stream.device_index)}) to match the device supplied at that index "
+            f"(was {stream.device_index}) to match the device supplied at that index "
             f"(expected {ordinal})"
         )

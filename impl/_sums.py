@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import buckets, pack, unpack
+from ._buckets import plan_buckets, unpack
 from ._devices import is_on_cpu
+from ._internals import add_lists, add_lists_in_place, flatten
 from ._transfers import send, small_and_large
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
@@ -42,7 +43,7 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add ``k`` lists of dense tensors position by position, bucket by bucket.
+    """Add ``k`` lists of dense tensors index by index, bucket by bucket.
 
     Args:
         lists: One list per device, alike in length.
@@ -60,15 +61,15 @@ def reduce_lists(
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
-        for places in zip(*_plans(lists, buffer_size), strict=True):
-            members = zip(lists, places, strict=True)
-            chunks = [[tensors[place] for place in chunk] for tensors, chunk in members]
-            sums.update(zip(places[0], _reduce_bucket(chunks, ordinal), strict=True))
-    return [sums[place] for place in range(len(lists[0]))]
+        for bucket in zip(*_plans(lists, buffer_size), strict=True):
+            members = zip(lists, bucket, strict=True)
+            chunks = [[tensors[index] for index in indices] for tensors, indices in members]
+            sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
+    return [sums[index] for index in range(len(lists[0]))]
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add lists of dense tensors position by position, in the order given, differentiably.
+    """Add lists of dense tensors index by index, in the order given, differentiably.
 
     Args:
         lists: Two or more buckets with the same shapes, each on one device.
@@ -81,11 +82,11 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
     small, large = small_and_large(lists[0])
-    totals = {place: _add([tensors[place] for tensors in lists], device) for place in large}
+    totals = {index: _add([tensors[index] for tensors in lists], device) for index in large}
     if small:
-        members = [[tensors[place] for place in small] for tensors in lists]
+        members = [[tensors[index] for index in small] for tensors in lists]
         totals.update(zip(small, _add_packed(members, device), strict=True))
-    return [totals[place] for place in range(len(lists[0]))]
+    return [totals[index] for index in range(len(lists[0]))]
 
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -96,29 +97,29 @@ def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
-    totals = torch._foreach_add(lists[0], lists[1])
+    totals = add_lists(lists[0], lists[1])
     for other in lists[2:]:
-        torch._foreach_add_(totals, other)
-    return list(totals)
+        add_lists_in_place(totals, other)
+    return totals
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
     # What was packed out of several tensors is new, so the sum may grow in it.
-    total = send(pack(lists[0]), device)
+    total = send(flatten(lists[0]), device)
     for other in lists[1:]:
-        total.add_(send(pack(other), device))
+        total.add_(send(flatten(other), device))
     return unpack(total, [tensor.shape for tensor in lists[0]])
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
     """Cut each list into buckets; alike lists alike, others each by its own dtypes and sizes."""
     first, *others = lists
-    plan = buckets(first, buffer_size)
+    plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
     return [plan] + [
         plan
         if [(tensor.dtype, tensor.shape) for tensor in other] == kinds
-        else buckets(other, buffer_size)
+        else plan_buckets(other, buffer_size)
         for other in others
     ]
 
@@ -128,7 +129,7 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         *others, root = lists
         totals = _add_lists([root, *others])
     else:
-        flat = reduce_tensors([pack(tensors) for tensors in lists], ordinal)
+        flat = reduce_tensors([flatten(tensors) for tensors in lists], ordinal)
         totals = unpack(flat, [tensor.shape for tensor in lists[0]])
     # `.data` gives each its own version counter, see pytorch/pytorch#13594.
     return [total.data for total in totals]

@@ -46,7 +46,7 @@ def use_fresh_locals() -> Iterator[Callable[[], None]]:
         try:
             _drop(entries)
         finally:
-            entries.update(kept)  # At once: an interrupt must not lose them.
+            entries.update(kept)  # One call of C's: an interrupt between two could lose some.
             _forget_the_dead(entries, kept)
 
 
@@ -69,7 +69,8 @@ def _keys_of_others(entries: dict[Any, Any]) -> list[Any]:
 
 
 def _drop(entries: dict[Any, Any]) -> None:
-    # A copy is made at once: another thread takes an entry away when it ends the object.
+    # A copy, which is made in one step: another thread that frees a `threading.local` takes this
+    # thread's entry away, also in the middle of a loop.
     for key, entry in entries.copy().items():
         if type(entry) is _Entry:
             entries.pop(key, None)

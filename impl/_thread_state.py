@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils._device import DeviceContext
 
 from ._devices import (
     CPU,
@@ -21,6 +20,13 @@ from ._devices import (
     current_streams,
     set_current_streams,
     use_device,
+)
+from ._internals import (
+    function_mode_count,
+    has_dispatch_modes,
+    has_saved_tensor_hooks,
+    has_transforms,
+    unnumbered_default_device,
 )
 from ._thread_locals import can_be_fresh
 
@@ -148,11 +154,7 @@ def take_up_hooks() -> None:
 
 def is_pristine() -> bool:
     """Tell whether a replica that ended here has left nothing that ``call_in`` cannot undo."""
-    return not (
-        _has_private_modes()
-        or torch._C._len_torch_function_stack()
-        or torch.is_inference_mode_enabled()
-    )
+    return not (_has_private_modes() or function_mode_count() or torch.is_inference_mode_enabled())
 
 
 def _has_private_hooks() -> bool:
@@ -165,15 +167,11 @@ def _has_private_hooks() -> bool:
 
 def _has_private_modes() -> bool:
     """Tell whether modes or hooks are active that stay behind."""
-    return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    )
+    return has_dispatch_modes() or has_saved_tensor_hooks() or has_transforms()
 
 
 def _are_devices_only() -> bool:
-    return torch._C._len_torch_function_stack() == (_default_device() is not None)
+    return function_mode_count() == (unnumbered_default_device() is not None)
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
@@ -194,7 +192,7 @@ def _read_flags(scope: _Scope) -> _Flags:
         [*map(torch.is_autocast_enabled, scope.autocast_types)],
         [*map(torch.get_autocast_dtype, scope.autocast_types)],
         torch.is_autocast_cache_enabled(),
-        _default_device(),
+        unnumbered_default_device(),
         current_streams(scope.ordinals),
     )
 
@@ -208,15 +206,6 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
         torch.set_autocast_enabled(kind, enabled)
         torch.set_autocast_dtype(kind, dtype)
     set_current_streams(flags.streams)
-
-
-def _default_device() -> torch.device | None:
-    # torch.get_default_device() adds the index of the *current* device to a device without
-    # one, which would send the tensors of every replica to the caller's device.
-    if not torch._C._len_torch_function_stack():
-        return None
-    bottom = torch._C._get_function_stack_at(0)  # Where torch keeps it, the only one.
-    return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
 def _limit_threads(count: int) -> None:
@@ -289,5 +278,5 @@ def _leave_autocast() -> None:
 def _reset_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
     torch.set_default_device(None)  # Brings back what a surrounding block had entered.
-    if _default_device() != device:
+    if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ._buckets import pack, sizes_in_bytes, sorted_by_place, unpack
+from ._buckets import sizes_in_bytes, sorted_by_index, unpack
 from ._devices import is_cpu
+from ._internals import flatten
 
 __all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
 
@@ -48,24 +49,24 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     """
     small, large = small_and_large(bucket)
     with torch.no_grad():
-        rows = [[row_major_copy(bucket[place], device) for place in large] for device in devices]
+        rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
         if small:
             # Like shapes are unpacked at once.
             small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
-            packed = _packed_copies([bucket[place] for place in small], devices)
+            packed = _packed_copies([bucket[index] for index in small], devices)
             rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
-    return sorted_by_place(rows, small + large)
+    return sorted_by_index(rows, small + large)
 
 
 def _packed_copies(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> Iterator[list[Tensor]]:
     """Copy the small dense members of a bucket as one."""
-    flat = pack(bucket)
+    flat = flatten(bucket)
     shapes = [tensor.shape for tensor in bucket]
-    for slot, device in enumerate(devices):
-        # The flat buffer is new: the first slot on its device may keep it.
-        yield unpack(send(flat, device, copy=device in devices[:slot]), shapes)
+    for index, device in enumerate(devices):
+        # The flat buffer is new: the first copy on its device may keep it.
+        yield unpack(send(flat, device, copy=device in devices[:index]), shapes)
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
@@ -75,12 +76,12 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-    """Part a bucket's places into those worth packing and those that travel alone.
+    """Part a bucket's indices into those worth packing and those that travel alone.
 
     A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
     """
     sizes = sizes_in_bytes(bucket)
-    small = [place for place, size in enumerate(sizes) if size < _LARGE]
+    small = [index for index, size in enumerate(sizes) if size < _LARGE]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
         return [], list(range(len(bucket)))
-    return small, [place for place, size in enumerate(sizes) if size >= _LARGE]
+    return small, [index for index, size in enumerate(sizes) if size >= _LARGE]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-__all__ = ["Tree", "walk"]
+__all__ = ["Tree", "collect_tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Tree:
     buffers: list[Tensor]
 
 
-def walk(network: nn.Module) -> Tree:
+def collect_tree(network: nn.Module) -> Tree:
     """List the modules, parameters and buffers of ``network``."""
     modules: dict[nn.Module, None] = {}
     parameters: dict[int, Tensor | None] = {}

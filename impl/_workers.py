@@ -6,7 +6,6 @@ thread. It finds that thread as good as new: nothing in any ``threading.local``,
 of ``threading.settrace`` and ``threading.setprofile``.
 """
 
-import _thread
 import atexit
 import contextvars
 import os
@@ -34,8 +33,8 @@ class Pending:
 
     def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
         self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
-        self._begun = _thread.allocate_lock()
-        self._done = _thread.allocate_lock()
+        self._begun = threading.Lock()
+        self._done = threading.Lock()
         self._done.acquire()
         self.outcome: Any = None
 
@@ -154,7 +153,7 @@ class _Pool:
 
     def abandon(self) -> None:
         """Keep no thread any more, in a process that has none but the running one."""
-        self._lock = threading.Lock()  # A thread that is gone may have held the other.
+        self._lock = threading.Lock()  # The old one may be held by a thread that was not forked.
         self._closed = True
 
     def _idle_worker(self) -> _Worker | None:

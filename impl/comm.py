@@ -132,12 +132,11 @@ def reduce_add_coalesced(
     destination: DeviceLike | None = None,
     buffer_size: int = DEFAULT_BUFFER_SIZE,
 ) -> tuple[Tensor, ...]:
-    """Add lists of tensors position by position, small ones together.
+    """Add lists of tensors index by index, small ones together.
 
     Args:
-        inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. A
-            position that is sparse in every list stays sparse; one that is sparse in some is
-            made dense.
+        inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. What
+            is sparse in every list stays sparse; what is sparse in some is made dense.
         destination: Where the sums are wanted, the device of one list; by default the current
             device.
         buffer_size: Bytes of tensors that are added together.
@@ -148,25 +147,25 @@ def reduce_add_coalesced(
         storage. With a single list a sum may share the memory of its one addend.
 
     Raises:
-        ValueError: The lists differ in length, or the tensors of a position in size.
+        ValueError: The lists differ in length, or two tensors with one index in size.
         AssertionError: An input is on the CPU.
         RuntimeError: No list is on ``destination``.
     """
-    positions = list(zip(*inputs, strict=True))
-    if not positions:
+    columns = list(zip(*inputs, strict=True))
+    if not columns:
         return ()
     ordinal = _ordinal_or_current(destination)
     sums = {
-        place: reduce_tensors(addends, ordinal)
-        for place, addends in enumerate(positions)
+        index: reduce_tensors(addends, ordinal)
+        for index, addends in enumerate(columns)
         if all(tensor.is_sparse for tensor in addends)
     }
-    rest = [place for place in range(len(positions)) if place not in sums]
+    rest = [index for index in range(len(columns)) if index not in sums]
     if rest:
-        columns = [_as_dense(positions[place]) for place in rest]
-        lists = list(zip(*columns, strict=True))
+        dense = [_as_dense(columns[index]) for index in rest]
+        lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
-    return tuple(sums[place] for place in range(len(positions)))
+    return tuple(sums[index] for index in range(len(columns)))
 
 
 def scatter(
@@ -211,9 +210,7 @@ def scatter(
         dim = _checks.check_scatter_outputs(tensor, out, dim)
         chunks = cut(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
-    if devices is None:
-        raise TypeError("'NoneType' object is not iterable")
-    ordinals = [device_index(device) for device in devices]
+    ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # None is refused by Python itself
     _checks.check_chunk_count(chunk_sizes, len(ordinals))
     return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
 
@@ -274,8 +271,8 @@ def _ordinal_or_current(device: DeviceLike | None) -> int:
     return as_device_or_current(device).index
 
 
-def _refuse_with_out(**arguments: object) -> None:
-    for name, value in arguments.items():
+def _refuse_with_out(**kwargs: object) -> None:
+    for name, value in kwargs.items():
         if value is not None:
             raise RuntimeError(
                 f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"

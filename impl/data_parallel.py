@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
 from ._arguments import Survey, unmarked
 from ._chunks import check_weights
 from ._devices import DeviceLike, as_target
-from ._placement import Place, check_place, placement, warn_of_imbalance
+from ._nested import Leaf
+from ._placement import DeviceId, check_source, choose_devices, warn_of_imbalance
 from ._transfers import send
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -81,16 +82,16 @@ class DataParallel(nn.Module, Generic[T]):
     ) -> None:
         super().__init__()
         self.module = module
-        self.device_ids: list[Place] = []
-        placed = placement(device_ids, output_device)
-        if placed is None:
+        self.device_ids: list[DeviceId] = []
+        placement = choose_devices(device_ids, output_device)
+        if placement is None:
             return
         self.dim = dim
-        self.device_ids, self.output_device, self.src_device_obj = placed
+        self.device_ids, self.output_device, self.src_device_obj = placement
         if chunk_sizes is not None:
             check_weights(chunk_sizes, len(self.device_ids))
             self.chunk_sizes = chunk_sizes
-        warn_of_imbalance(placed)
+        warn_of_imbalance(placement)
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 
@@ -114,14 +115,14 @@ class DataParallel(nn.Module, Generic[T]):
         with record_function("DataParallel.forward"):
             if not self.device_ids:
                 return self.module(*unmarked(inputs), **unmarked(kwargs))
-            check_place(self.module, self.src_device_obj)
-            given, named = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
+            check_source(self.module, self.src_device_obj)
+            all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             if len(self.device_ids) == 1:
-                output = self.module(*given[0], **named[0])
+                output = self.module(*all_args[0], **all_kwargs[0])
                 return _moved(output, self.src_device_obj, self.output_device)
-            replicas = self.replicate(self.module, self.device_ids[: len(given)])
-            outputs = self.parallel_apply(replicas, given, named)
-            del replicas, given, named  # Their memory is free for the joined outputs.
+            replicas = self.replicate(self.module, self.device_ids[: len(all_args)])
+            outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+            del replicas, all_args, all_kwargs  # Their memory is free for the joined outputs.
             return self.gather(outputs, self.output_device)
 
     def scatter(
@@ -180,20 +181,22 @@ def data_parallel(
             chunks.
         Exception: A replica raised one; see :func:`parallel_apply`.
     """
-    placed = placement(device_ids, output_device)
-    if placed is None:
+    placement = choose_devices(device_ids, output_device)
+    if placement is None:
         raise RuntimeError("device type could not be determined")
-    check_place(module, placed.source)
+    check_source(module, placement.source)
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
-    given, named = _with_work(*scatter_kwargs(inputs, module_kwargs, placed.device_ids, dim))
-    if len(placed.device_ids) == 1:
-        output = module(*given[0], **named[0])
-        return _moved(output, placed.source, placed.output_device)
-    used = placed.device_ids[: len(given)]
-    outputs = parallel_apply(replicate(module, used), given, named, used)
-    del given, named  # Their memory is free for the joined outputs.
-    return gather(outputs, placed.output_device, dim)
+    all_args, all_kwargs = _with_work(
+        *scatter_kwargs(inputs, module_kwargs, placement.device_ids, dim)
+    )
+    if len(placement.device_ids) == 1:
+        output = module(*all_args[0], **all_kwargs[0])
+        return _moved(output, placement.source, placement.output_device)
+    used = placement.device_ids[: len(all_args)]
+    outputs = parallel_apply(replicate(module, used), all_args, all_kwargs, used)
+    del all_args, all_kwargs  # Their memory is free for the joined outputs.
+    return gather(outputs, placement.output_device, dim)
 
 
 def _with_work(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
@@ -201,14 +204,15 @@ def _with_work(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[A
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 
 
-def _moved(output: Any, source: torch.device, target: Place) -> Any:
+def _moved(output: Any, source: torch.device, target: DeviceId) -> Any:
     """Move the tensors in nested ``output`` that are on ``source`` to ``target``."""
     device = as_target(target, warns=False)
     if device == source:
         return output
     survey = Survey()
     root = survey.take(output, None, "output")
-    for leaf in survey.copied:
-        here = leaf.tensor.device == source
-        leaf.pieces = [send(leaf.tensor, device) if here else leaf.tensor]
-    return root.columns(1)[0]
+    pieces: dict[Leaf, list[Tensor]] = {
+        leaf: [send(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in survey.copied
+    }
+    return root.columns(1, pieces)[0]

@@ -18,7 +18,7 @@ from torch.autograd.function import Function
 
 from ._aliases import _get_stream as _get_stream
 from ._checks import check_chunk_count, check_gather_inputs
-from ._copies import copies
+from ._copies import attached_copies
 from ._devices import (
     CPU,
     DeviceLike,
@@ -69,8 +69,8 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         keep_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
-        frozen = [place for place in range(len(inputs)) if not ctx.needs_input_grad[1 + place]]
-        ctx.mark_non_differentiable(*(row[place] for row in rows for place in frozen))
+        frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
+        ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))
 
     @staticmethod
@@ -88,7 +88,7 @@ class ReduceAddCoalesced(Function):
     def forward(
         ctx: Any, destination: DeviceLike | None, num_inputs: int, *grads: Tensor
     ) -> tuple[Tensor, ...]:
-        """Add ``grads`` position by position.
+        """Add ``grads`` index by index.
 
         Args:
             ctx: Autograd's notes.
@@ -113,7 +113,7 @@ class ReduceAddCoalesced(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
-        return None, None, *chain.from_iterable(copies(grads, ctx.devices))
+        return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
 class Scatter(Function):

@@ -12,7 +12,7 @@ from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
 from ._thread_locals import use_fresh_locals
 from ._thread_state import call_in, thread_states, travels_whole
-from ._walk import Level, walk
+from ._walk import Level, descend
 from ._workers import start
 
 __all__ = ["get_a_var", "parallel_apply"]
@@ -31,7 +31,7 @@ def get_a_var(obj: object) -> Tensor | None:
         RecursionError: Containers are nested deeper than the recursion limit.
     """
     found: list[Tensor] = []
-    walk(_search(obj, found))
+    descend(_search(obj, found))
     return found[0] if found else None
 
 
@@ -81,21 +81,23 @@ def parallel_apply(
         _check_length(modules, "kwargs_tup", kwargs_tup)
     if devices is not None:
         _check_length(modules, "devices", devices)
-    _ = modules[0]  # No module: the container's own IndexError.
-    keywords = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    places = _places(inputs, keywords, devices)
+    _ = modules[0]  # Where there is none the container raises an IndexError of its own.
+    all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
+    targets = _find_devices(inputs, all_kwargs, devices)
     outcomes = _outcomes(
         [
-            partial(state.context.run, call_in, state, module, _arguments(given), named)
-            for state, module, given, named in zip(
-                thread_states(places), modules, inputs, keywords, strict=True
+            partial(state.context.run, call_in, state, module, _as_args(args), kwargs)
+            for state, module, args, kwargs in zip(
+                thread_states(targets), modules, inputs, all_kwargs, strict=True
             )
         ]
     )
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Failure):
-            outcomes.clear()  # Else: exception, traceback, this frame, outcomes, exception.
-            reraise(outcome.take(), f"in replica {index} on device {_shown(places[index])}")
+            # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
+            # cycle, which would keep them alive until the collector runs.
+            outcomes.clear()
+            reraise(outcome.take(), f"in replica {index} on device {_shown(targets[index])}")
     return outcomes
 
 
@@ -141,26 +143,26 @@ def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> N
         )
 
 
-def _arguments(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, (list, tuple)) else (given,)
+def _as_args(args: Any) -> Sequence[Any]:
+    return args if isinstance(args, (list, tuple)) else (args,)
 
 
-def _places(
+def _find_devices(
     inputs: Sequence[Any],
-    keywords: Sequence[Any],
+    all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
     """Give each module's device."""
     return [
         as_device_or_current(device)
         if device is not None
-        else _place_of(inputs[index], keywords[index])
+        else _device_of(inputs[index], all_kwargs[index])
         for index, device in enumerate(devices or [None] * len(inputs))
     ]
 
 
-def _place_of(*arguments: Any) -> torch.device:
-    tensor = get_a_var(arguments)
+def _device_of(*nested: Any) -> torch.device:
+    tensor = get_a_var(nested)
     return as_device_or_current(None if tensor is None else tensor.device)
 
 

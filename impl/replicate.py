@@ -12,10 +12,11 @@ from torch.nn.parameter import is_lazy
 
 from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
-from ._copies import copies, detached_copies
+from ._copies import attached_copies, detached_copies
 from ._devices import CPU, DeviceLike, as_device_or_current
+from ._internals import is_torchscript_on
 from ._replica import Twins, build
-from ._tree import Tree, walk
+from ._tree import Tree, collect_tree
 
 __all__ = ["replicate"]
 
@@ -62,7 +63,7 @@ def replicate(
         What a replica's forward writes is lost with the replica, except in-place changes of
         the first replica's buffers and, under ``no_grad``, parameters.
     """
-    tree = walk(network)
+    tree = collect_tree(network)
     _check_script_modules(tree)
     targets = [as_device_or_current(device) for device in devices]
     if not targets:
@@ -70,7 +71,7 @@ def replicate(
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
     with use_paused_collector():
-        one = copies(attached, targets, buffer_size=buffer_size)
+        one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
         twins = Twins(
             attached + detached,
@@ -83,7 +84,7 @@ def replicate(
 
 def _check_script_modules(tree: Tree) -> None:
     """Refuse a script module with a Python module anywhere below it."""
-    if torch.jit._state._enabled and any(map(_has_python_child, tree.modules)):
+    if is_torchscript_on() and any(map(_has_python_child, tree.modules)):
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )
@@ -105,15 +106,15 @@ def _sort_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tenso
     return [*tree.parameters, *with_grad], without
 
 
-def _check_ready(attached: list[Tensor], detached: list[Tensor], home: torch.device) -> None:
-    """Refuse tensors that are not on ``home``, or not initialized yet."""
-    if home != CPU and CPU in {tensor.device for tensor in attached}:
+def _check_ready(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
+    """Refuse tensors that are not on ``source``, or not initialized yet."""
+    if source != CPU and CPU in {tensor.device for tensor in attached}:
         raise AssertionError("Broadcast function not implemented for CPU tensors")
     tensors = attached + detached
-    if {tensor.device for tensor in tensors} - {home}:
-        place = home if home.index is None else home.index
-        raise RuntimeError(f"All tensors must be on devices[0]: {place}")
-    # Of each class one: `is_lazy` looks at nothing else.
+    if {tensor.device for tensor in tensors} - {source}:
+        number = source if source.index is None else source.index
+        raise RuntimeError(f"All tensors must be on devices[0]: {number}")
+    # One tensor of each class will do: `is_lazy` looks at the class only.
     if any(map(is_lazy, {type(tensor): tensor for tensor in tensors}.values())):
         raise ValueError(
             "Attempted to use an uninitialized parameter in replicate. Call `forward` with a "

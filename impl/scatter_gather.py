@@ -4,7 +4,7 @@ Letters: ``N`` is the extent of a tensor along the dimension it is split or join
 number of devices.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,9 @@ from ._aliases import is_namedtuple as is_namedtuple
 from ._arguments import Copied, Split, Survey
 from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths
-from ._copies import copies, detached_copies
+from ._copies import attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
-from ._nested import write_trail
+from ._nested import Leaf, Pieces, write_trail
 from ._outputs import Joined, Outputs
 from ._packed import cut_packed, join_packed
 from ._slices import cut, join
@@ -94,13 +94,13 @@ def scatter_kwargs(
         RuntimeError: As for :func:`scatter`.
     """
     roots = [(inputs, "args"), (kwargs, "kwargs")]
-    given = [root for root in roots if root[0]]
-    columns = iter(_scattered(given, target_gpus, dim, chunk_sizes))
-    positional = next(columns) if inputs else []
-    named = next(columns) if kwargs else []
-    positional += [() for _ in named[len(positional) :]]
-    named += [{} for _ in positional[len(named) :]]
-    return tuple(positional), tuple(named)
+    present = [root for root in roots if root[0]]
+    columns = iter(_scattered(present, target_gpus, dim, chunk_sizes))
+    all_args = next(columns) if inputs else []
+    all_kwargs = next(columns) if kwargs else []
+    all_args += [() for _ in all_kwargs[len(all_args) :]]
+    all_kwargs += [{} for _ in all_args[len(all_kwargs) :]]
+    return tuple(all_args), tuple(all_kwargs)
 
 
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
@@ -122,16 +122,17 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
-        ValueError: In one place some replicas returned None, or a tensor, and others did not;
+        ValueError: Where some replicas returned None, or a tensor, others did not;
             dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key that the first replica's has.
         RuntimeError: Tensors differ in shape elsewhere than at ``dim``.
     """
     found = Outputs()
     root = found.take(outputs, "output")
-    for leaf in found.joined:
-        leaf.pieces = [_joined(leaf, target_device, dim)]
-    return root.columns(1)[0]
+    pieces: dict[Leaf, list[Any]] = {
+        leaf: [_join_leaf(leaf, target_device, dim)] for leaf in found.joined
+    }
+    return root.columns(1, pieces)[0]
 
 
 def _scattered(
@@ -146,25 +147,27 @@ def _scattered(
         check_weights(weights, len(targets))
     survey = Survey()
     nodes = [survey.take(value, dim, name) for value, name in roots]
-    count = _distribute(survey, targets, weights)
-    return [node.columns(count) for node in nodes]
+    count, pieces = _distribute(survey, targets, weights)
+    return [node.columns(count, pieces) for node in nodes]
 
 
 def _distribute(
     survey: Survey, devices: Sequence[DeviceLike], weights: Sequence[float] | None
-) -> int:
-    """Move every leaf's tensor, and say how many replicas there are work for."""
+) -> tuple[int, Pieces]:
+    """Say how many replicas there is work for, and give the pieces of every leaf for them."""
     if not (survey.splits or survey.copied):
-        return len(devices)
+        return len(devices), {}
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
     shares = _shares(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
-    for split, lengths in zip(survey.splits, shares, strict=True):
-        split.pieces = _cut(split, targets, lengths)
-    _copy_whole(survey.copied, targets[:count])
-    return count
+    pieces: dict[Leaf, Sequence[Any]] = {
+        split: _split_leaf(split, targets, lengths)
+        for split, lengths in zip(survey.splits, shares, strict=True)
+    }
+    pieces.update(_copy_leaves(survey.copied, targets[:count]))
+    return count, pieces
 
 
 def _shares(
@@ -203,18 +206,20 @@ def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list
     return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
 
 
-def _cut(split: Split, devices: Sequence[torch.device], lengths: Sequence[int]) -> Sequence[Any]:
+def _split_leaf(
+    split: Split, devices: Sequence[torch.device], lengths: Sequence[int]
+) -> Sequence[Any]:
     """Split one leaf: its chunks, each on its device."""
     if isinstance(split.value, Tensor):
         used = sum(lengths)
         rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
-        return _chunks(rows, devices, lengths, split.dim)
+        return _split_tensor(rows, devices, lengths, split.dim)
     data, row_counts, parts = cut_packed(split.value, lengths)
-    chunks = _chunks(data, devices, row_counts, 0)
+    chunks = _split_tensor(data, devices, row_counts, 0)
     return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
 
 
-def _chunks(
+def _split_tensor(
     tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
 ) -> Sequence[Tensor]:
     targets = devices[: len(lengths)]
@@ -225,24 +230,25 @@ def _chunks(
     return [send(chunk, target) for chunk, target in pairs]
 
 
-def _copy_whole(copied: Sequence[Copied], devices: Sequence[torch.device]) -> None:
+def _copy_leaves(
+    copied: Sequence[Copied], devices: Sequence[torch.device]
+) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Copy leaves to every device, those that gradients flow through and the others apart."""
     with_grad = [leaf for leaf in copied if leaf.tensor.requires_grad]
     without = [leaf for leaf in copied if not leaf.tensor.requires_grad]
-    for leaves, copy in ((with_grad, copies), (without, detached_copies)):
+    for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
-        for leaf, pieces in zip(leaves, zip(*rows, strict=True), strict=True):
-            leaf.pieces = pieces
+        yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
-def _joined(leaf: Joined, device: DeviceLike, dim: int) -> Any:
+def _join_leaf(leaf: Joined, device: DeviceLike, dim: int) -> Any:
     """Join one leaf's tensors, or its packed sequences."""
     if not leaf.packed:
-        return _whole(leaf.tensors, device, dim)
-    return join_packed(leaf.packed, _whole(leaf.tensors, device, 0))
+        return _join_tensors(leaf.tensors, device, dim)
+    return join_packed(leaf.packed, _join_tensors(leaf.tensors, device, 0))
 
 
-def _whole(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+def _join_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     # What wants a node, a warning, a refusal or the CPU is left to the Function.
     if is_minus_one(device) or _needs_node(tensors) or any(map(_is_special, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped

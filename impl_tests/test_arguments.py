@@ -10,19 +10,13 @@ from torch.nn.utils.rnn import pack_sequence
 from impl import SplitAlong, Whole
 from impl._arguments import Survey, unmarked
 from impl._nested import FieldsBranch, Same
+from impl_tests.samples import Misnamed
 
 
 @dataclasses.dataclass
 class Record:
     first: Any
     second: Any = None
-
-
-class Misnamed(tuple):
-    """A tuple that says of itself that it has one member."""
-
-    _fields = ("first",)
-    _asdict = None
 
 
 @pytest.fixture
@@ -37,8 +31,8 @@ def test_markers_come_off_wherever_they_stand():
 
 
 def test_what_has_no_marker_is_handed_on_as_it_is():
-    given = {"x": [torch.ones(2), "text"]}
-    assert unmarked(given) is given
+    inputs = {"x": [torch.ones(2), "text"]}
+    assert unmarked(inputs) is inputs
 
 
 def test_markers_are_counted(survey):

@@ -6,12 +6,12 @@ import torch
 from impl._buckets import (
     DEFAULT_BUFFER_SIZE,
     REPLICA_BUFFER_SIZE,
-    buckets,
-    pack,
+    plan_buckets,
     sizes_in_bytes,
-    sorted_by_place,
+    sorted_by_index,
     unpack,
 )
+from impl._internals import flatten
 
 MIB = 2**20
 
@@ -42,14 +42,14 @@ def test_buckets_are_of_so_many_bytes_by_default():
     ids=str,
 )
 def test_a_tensor_that_would_exceed_a_bucket_opens_the_next(counts, size, expected):
-    assert buckets(floats(*counts), size) == expected
+    assert plan_buckets(floats(*counts), size) == expected
 
 
 def test_kinds_fill_buckets_of_their_own():
     double = torch.ones(1, dtype=torch.float64)
     others = [torch.eye(1).to_sparse(), double, torch.ones(1, device="meta")]
     tensors = [*floats(1, 1), double, *floats(1), *others]
-    assert buckets(tensors, 8) == [[0, 1], [2], [3], [5], [4], [6]]
+    assert plan_buckets(tensors, 8) == [[0, 1], [2], [3], [5], [4], [6]]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_what_requires_grad_is_parted_if_wanted(by_grad, expected):
     tensors = floats(1, 1, 1, 1)
     tensors[1].requires_grad_()
     tensors[3].requires_grad_()
-    assert buckets(tensors, 99, by_grad=by_grad) == expected
+    assert plan_buckets(tensors, 99, by_grad=by_grad) == expected
 
 
 def test_by_default_it_is_not_parted():
     tensors = floats(1, 1)
     tensors[1].requires_grad_()
-    assert buckets(tensors, 99) == [[0, 1]]
+    assert plan_buckets(tensors, 99) == [[0, 1]]
 
 
 def test_sizes_count_what_is_stored():
@@ -74,15 +74,15 @@ def test_sizes_count_what_is_stored():
     assert sizes_in_bytes([*dense, sparse]) == [12, 16, 0, 2 * 3 * 8 + 3 * 4]
 
 
-@pytest.mark.parametrize("places", [[0, 1, 2], [2, 0, 1], [1, 0, 2]], ids=str)
-def test_rows_are_sorted_by_place(places):
-    one, other = ([row * 10 + place for place in places] for row in (1, 2))
-    assert sorted_by_place([one, tuple(other)], places) == [[10, 11, 12], [20, 21, 22]]
+@pytest.mark.parametrize("indices", [[0, 1, 2], [2, 0, 1], [1, 0, 2]], ids=str)
+def test_rows_are_sorted_by_index(indices):
+    one, other = ([row * 10 + index for index in indices] for row in (1, 2))
+    assert sorted_by_index([one, tuple(other)], indices) == [[10, 11, 12], [20, 21, 22]]
 
 
 def test_a_row_of_one_stays_a_list():
-    assert sorted_by_place([(5,)], [0]) == [[5]]
-    assert sorted_by_place([(), ()], []) == [[], []]
+    assert sorted_by_index([(5,)], [0]) == [[5]]
+    assert sorted_by_index([(), ()], []) == [[], []]
 
 
 SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,)]
@@ -90,7 +90,7 @@ SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,)]
 
 def unpacked(*, requires_grad=False):
     tensors = [torch.rand(shape, dtype=torch.float64) for shape in SHAPES]
-    flat = pack([tensor.requires_grad_(requires_grad) for tensor in tensors])
+    flat = flatten([tensor.requires_grad_(requires_grad) for tensor in tensors])
     return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors])
 
 
@@ -104,7 +104,7 @@ def test_what_was_packed_is_unpacked():
 
 def test_a_single_tensor_is_packed_without_a_copy():
     tensor = torch.ones(2, 3)
-    assert pack([tensor]).data_ptr() == tensor.data_ptr()
+    assert flatten([tensor]).data_ptr() == tensor.data_ptr()
 
 
 def test_pieces_share_memory_and_no_version_counter():

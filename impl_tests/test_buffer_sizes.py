@@ -25,8 +25,8 @@ class Twelve(nn.Module):
     def __init__(self, device):
         super().__init__()
         self.weights = nn.ParameterList(six(device))
-        for place, tensor in enumerate(six(device)):
-            self.register_buffer(f"buffer{place}", tensor)
+        for index, tensor in enumerate(six(device)):
+            self.register_buffer(f"buffer{index}", tensor)
 
 
 @sizes

@@ -7,13 +7,23 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from impl._copies import copies, detached_copies
+from impl import _copies
+from impl._copies import attached_copies, detached_copies
+from spec_tests.harness.streams import streams_of
 
-BOTH = pytest.mark.parametrize("copy", [copies, detached_copies], ids=["attached", "detached"])
+BOTH = pytest.mark.parametrize(
+    "copy", [attached_copies, detached_copies], ids=["attached", "detached"]
+)
+SIZES = pytest.mark.parametrize("buffer_size", [0, 8, 16, 1 << 20], ids="bytes={}".format)
+KINDS = {"leaves": lambda leaf: leaf, "views": lambda leaf: leaf.clone()[:1]}
 
 
 def leaf(device, *values, dtype=torch.float32):
     return torch.tensor(values, dtype=dtype, device=device).requires_grad_()
+
+
+def leaves(device):
+    return [leaf(device, 1.0, 2.0) for _ in range(4)]
 
 
 def memory(tensor):
@@ -30,6 +40,12 @@ def backward(rows, weights):
     firsts = [row[0] for row in rows]
     grads = [torch.full_like(first, weight) for first, weight in zip(firsts, weights, strict=True)]
     torch.autograd.backward(firsts, grads)
+
+
+def slopes(rows, roots):
+    home = roots[0].device
+    total = sum((copy.to(home) * copy.to(home)).sum() for row in rows for copy in row)
+    return [slope[0].item() for slope in torch.autograd.grad(total, roots)]
 
 
 @BOTH
@@ -76,14 +92,14 @@ def test_a_detached_copy_at_home_is_the_object_itself(topology):
 def test_copies_are_plain_and_require_grad_as_their_source(topology):
     home = topology.device(0)
     sources = [nn.Parameter(torch.ones(2, device=home)), torch.ones(2, device=home)]
-    for row in copies(sources, [home, home]):
+    for row in attached_copies(sources, [home, home]):
         assert [type(tensor) for tensor in row] == [torch.Tensor, torch.Tensor]
         assert [tensor.requires_grad for tensor in row] == [True, False]
 
 
 def test_without_grad_mode_no_copy_requires_grad(topology):
     with torch.no_grad():
-        rows = copies([leaf(topology.device(0), 1.0)], topology.take(2))
+        rows = attached_copies([leaf(topology.device(0), 1.0)], topology.take(2))
     assert [row[0].requires_grad for row in rows] == [False, False]
 
 
@@ -115,7 +131,7 @@ def test_sparse_tensors_are_copied(topology, copy):
 
 def test_gradients_are_summed_on_the_source_device(topology):
     source = leaf(topology.device(0), 1.0, 1.0)
-    backward(copies([source], topology.take(3)), [1, 10, 100])
+    backward(attached_copies([source], topology.take(3)), [1, 10, 100])
     assert source.grad.device == topology.device(0)
     assert source.grad.tolist() == [111.0, 111.0]
 
@@ -125,7 +141,7 @@ def test_home_is_added_first_then_the_devices_in_order(topology, elements):
     # In float32, (1 - 2**30) + 2**30 is 0 and 1 + (2**30 - 2**30) is 1.
     first, second, third = distinct(topology, 3)
     sources = [torch.ones(elements, device=second).requires_grad_() for _ in range(2)]
-    rows = copies(sources, [first, second, third])
+    rows = attached_copies(sources, [first, second, third])
     pairs = [
         (tensor, torch.full_like(tensor, weight))
         for row, weight in zip(rows, [-(2.0**30), 1.0, 2.0**30], strict=True)
@@ -137,14 +153,14 @@ def test_home_is_added_first_then_the_devices_in_order(topology, elements):
 
 def test_an_unused_tensor_gets_no_gradient(topology):
     used, unused = leaf(topology.device(0), 1.0), leaf(topology.device(0), 1.0)
-    backward(copies([used, unused], topology.take(2)), [1, 1])
+    backward(attached_copies([used, unused], topology.take(2)), [1, 1])
     assert used.grad.tolist() == [2.0]
     assert unused.grad is None
 
 
 def test_a_tensor_that_one_replica_used_gets_that_gradient(topology):
     source, other = leaf(topology.device(0), 1.0), leaf(topology.device(0), 1.0)
-    rows = copies([source, other], topology.take(3))
+    rows = attached_copies([source, other], topology.take(3))
     (rows[1][0] * 5).sum().backward()
     assert source.grad.tolist() == [5.0]
     assert other.grad is None
@@ -152,7 +168,7 @@ def test_a_tensor_that_one_replica_used_gets_that_gradient(topology):
 
 def test_in_place_work_at_home_without_grad_writes_through(topology):
     source = leaf(topology.device(0), 1.0)
-    rows = copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
+    rows = attached_copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
     with torch.no_grad():
         rows[0][0].mul_(3)
     assert source.tolist() == [3.0]
@@ -162,7 +178,7 @@ def test_in_place_work_at_home_without_grad_writes_through(topology):
 
 def test_in_place_work_at_home_with_grad_is_refused(topology):
     source = leaf(topology.device(0), 1.0)
-    rows = copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
+    rows = attached_copies([source, leaf(topology.device(0), 1.0)], topology.take(2))
     with pytest.raises(RuntimeError, match="view of a leaf Variable that requires grad"):
         rows[0][0].mul_(3)
     assert source.tolist() == [1.0]
@@ -170,7 +186,7 @@ def test_in_place_work_at_home_with_grad_is_refused(topology):
 
 def test_embedding_max_norm_works_on_the_first_replica(topology):
     embedding = nn.Embedding(3, 2, max_norm=0.5).to(topology.device(0))
-    rows = copies([embedding.weight], topology.take(2))
+    rows = attached_copies([embedding.weight], topology.take(2))
     index = torch.tensor([1], device=topology.device(0))
     nn.functional.embedding(index, rows[0][0], max_norm=0.5).sum().backward()
     assert embedding.weight[1].norm().item() <= 0.5 + 1e-6
@@ -180,7 +196,7 @@ def test_embedding_max_norm_works_on_the_first_replica(topology):
 @pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True)], ids=str)
 def test_sparse_gradients_are_summed(topology, sparse):
     weight = nn.Parameter(torch.zeros(3, 1, device=topology.device(0)))
-    rows = copies([weight], topology.take(2))
+    rows = attached_copies([weight], topology.take(2))
     index = [torch.tensor([1, 2], device=device) for device in topology.take(2)]
     found = [
         nn.functional.embedding(at, copy, sparse=flag).sum()
@@ -193,7 +209,7 @@ def test_sparse_gradients_are_summed(topology, sparse):
 
 def test_gradients_have_the_strides_of_a_channels_last_parameter(topology):
     conv = nn.Conv2d(3, 4, 3).to(topology.device(0)).to(memory_format=torch.channels_last)
-    for weight, bias in copies(list(conv.parameters()), topology.take(2)):
+    for weight, bias in attached_copies(list(conv.parameters()), topology.take(2)):
         image = torch.ones(1, 3, 5, 5, device=weight.device)
         nn.functional.conv2d(image, weight, bias).sum().backward(retain_graph=True)
     assert conv.weight.grad.stride() == conv.weight.stride()
@@ -208,7 +224,9 @@ def test_copies_differentiate_twice(topology, dtype, home):
     ]
 
     def flat(*tensors):
-        return tuple(tensor for row in copies(tensors, topology.take(3)) for tensor in row)
+        return tuple(
+            tensor for row in attached_copies(tensors, topology.take(3)) for tensor in row
+        )
 
     assert gradcheck(flat, sources)
     assert gradgradcheck(flat, sources)
@@ -217,7 +235,7 @@ def test_copies_differentiate_twice(topology, dtype, home):
 def test_cpu_devices_may_repeat():
     cpu = torch.device("cpu")
     source = leaf(cpu, 1.0)
-    rows = copies([source], [cpu, cpu])
+    rows = attached_copies([source], [cpu, cpu])
     assert [memory(row[0]) == memory(source) for row in rows] == [True, False]
     backward(rows, [1, 10])
     assert source.grad.tolist() == [11.0]
@@ -225,7 +243,7 @@ def test_cpu_devices_may_repeat():
 
 def test_one_node_carries_each_bucket(topology):
     sources = [leaf(topology.device(0), 1.0) for _ in range(4)]
-    rows = copies(sources, topology.take(2), buffer_size=8)
+    rows = attached_copies(sources, topology.take(2), buffer_size=8)
     nodes = [tensor.grad_fn for tensor in rows[1]]
     assert nodes[0] is nodes[1]
     assert nodes[2] is nodes[3]
@@ -235,7 +253,7 @@ def test_one_node_carries_each_bucket(topology):
 def test_a_bucket_is_summed_and_freed_while_backward_goes_on(topology):
     home = topology.device(0)
     early, late = leaf(home, 1.0), leaf(home, 1.0)
-    rows = copies([early, late], [home, home], buffer_size=1)
+    rows = attached_copies([early, late], [home, home], buffer_size=1)
     grads, seen = [], []
     rows[1][1].register_hook(lambda grad: grads.append(weakref.ref(grad)))
     firsts = [row[0] * 2 for row in rows]
@@ -244,3 +262,64 @@ def test_a_bucket_is_summed_and_freed_while_backward_goes_on(topology):
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).backward()
     assert seen == [(True, None)]
+
+
+@SIZES
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2), (0, 0, 0, 1)], ids=str)
+def test_any_copy_at_home_may_change_without_grad(topology, buffer_size, kind, index, slots):
+    roots = leaves(topology.device(0))
+    sources = list(map(kind, roots))
+    rows = attached_copies(sources, topology.take(slots), buffer_size=buffer_size)
+    with torch.no_grad():
+        rows[slots.index(0)][index].mul_(3)
+    expected = [2.0 * len(slots)] * 4
+    expected[index] += 4.0
+    values = [each[0].item() for each in sources]
+    assert values == [3.0 if at == index else 1.0 for at in range(4)]
+    assert slopes(rows, roots) == expected
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_any_copy_at_home_of_no_leaf_may_change_with_grad(topology, index):
+    roots = leaves(topology.device(0))
+    sources = list(map(KINDS["views"], roots))
+    changed = attached_copies(sources, topology.take(2))[0][index].mul_(3)
+    (slope,) = torch.autograd.grad(changed.square().sum(), roots[index])
+    assert sources[index].item() == 3.0
+    assert slope.tolist() == [18.0, 0.0]
+
+
+def test_a_changed_bucket_is_summed_while_backward_goes_on(topology):
+    home = topology.device(0)
+    early, late = leaves(home)[:2]
+    rows = attached_copies([early, late], [home, home], buffer_size=1)
+    with torch.no_grad():
+        rows[0][1].mul_(3)
+    seen = []
+    firsts = [row[0] * 2 for row in rows]
+    firsts[0].register_hook(lambda grad: seen.append(late.grad is not None))
+    results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
+    sum(results).sum().backward()
+    assert seen == [True]
+
+
+def test_what_is_cut_off_travels_as_one_whether_it_required_grad_or_not(topology):
+    first, second = distinct(topology, 2)
+    sources = [torch.ones(2, device=first, requires_grad=grad) for grad in (True, False, True)]
+    assert len(streams_of(lambda: detached_copies(sources, [second]))) == 1
+
+
+def test_small_gradients_travel_as_one(topology):
+    first, second = distinct(topology, 2)
+    rows = [[torch.ones(2, device=it), torch.ones(3, device=it)] for it in (first, second)]
+    found = []
+    assert len(streams_of(lambda: found.extend(_copies._sum_rows(rows, first)))) == 1
+    assert [total.tolist() for total in found] == [[2.0] * 2, [2.0] * 3]
+
+
+def test_a_gradient_that_comes_from_one_replica_is_not_added(topology):
+    grad = torch.ones(2, device=topology.device(0))
+    total, other = _copies._sum_rows([[None, grad], [grad, None]], topology.device(0))
+    assert total is other is grad

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from impl._errors import Failure, attempt, reraise
+from impl_tests.samples import fail_with
 
 WHERE = "in replica 2 on device 3"
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
@@ -25,6 +26,28 @@ class KeywordMessageError(Exception):
 
     def __init__(self, *, message):
         super().__init__(message)
+
+
+class OptionalMessageError(Exception):
+    """Takes a message by name, too, and its class has none."""
+
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.message = message
+
+
+class SecretiveType(type):
+    """The type of classes whose ``message`` cannot be looked at."""
+
+    @property
+    def message(cls):
+        raise RuntimeError("secret")
+
+
+class SecretError(Exception, metaclass=SecretiveType):
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.received = message
 
 
 class TwoArgumentsError(Exception):
@@ -78,10 +101,6 @@ class ElsewhereError(Exception):
     def __new__(cls, *args):
         cls.made += 1
         return super().__new__(cls, *args) if cls.made == 1 else ValueError(*args)
-
-
-def fail_with(error):
-    raise error
 
 
 def failing(error):
@@ -247,3 +266,13 @@ def test_an_exception_of_the_caller_is_no_part_of_the_cause():
             reraise(error, WHERE)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
+
+
+def test_a_class_without_a_message_is_given_its_text_by_position():
+    caught = carried(OptionalMessageError("bad"))
+    assert (caught.args, caught.message) == ((str(caught),), None)
+
+
+def test_a_message_that_cannot_be_looked_at_is_none():
+    caught = carried(SecretError("bad"))
+    assert (caught.args, caught.received) == ((str(caught),), None)

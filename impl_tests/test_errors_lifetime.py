@@ -1,12 +1,12 @@
 """impl._errors: what an exception keeps alive on its way, and how long it lives."""
 
-import gc
 import weakref
-from contextlib import contextmanager
 
 import pytest
 
 from impl._errors import Failure, attempt, reraise
+from impl_tests.samples import fail_with
+from spec_tests.harness.leftovers import no_garbage_collection
 
 WHERE = "in replica 2 on device 3"
 
@@ -21,20 +21,6 @@ class StopError(BaseException):
 
 class Witness:
     """Something whose end can be watched."""
-
-
-def fail_with(error):
-    raise error
-
-
-@contextmanager
-def no_garbage_collection():
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def hold(witnesses, error):

@@ -54,11 +54,11 @@ def streams(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("places", [("cpu", "cpu"), ("cpu", 0), (0, "cpu")], ids=str)
-def test_chunks_on_the_cpu_have_gradients(topology, places):
+@pytest.mark.parametrize("spelled", [("cpu", "cpu"), ("cpu", 0), (0, "cpu")], ids=str)
+def test_chunks_on_the_cpu_have_gradients(topology, spelled):
     device = topology.device(0)
     x = torch.arange(4.0, device=device, requires_grad=True)
-    devices = [device if place == 0 else place for place in places]
+    devices = [device if each == 0 else each for each in spelled]
     chunks = functions.Scatter.apply(devices, None, 0, x)
     assert [chunk.device.type for chunk in chunks] == [torch.device(each).type for each in devices]
     (slope,) = torch.autograd.grad(chunks, x, [chunk.detach() for chunk in chunks])

@@ -1,12 +1,19 @@
 """The boundaries of impl: what it may import and touch, and how long its files may be."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.source import compared_with, dotted_names, imported_modules, strings
+from spec_tests.harness.source import (
+    compared_with,
+    dotted_names,
+    function_lengths,
+    imported_modules,
+    strings,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPL = sorted((ROOT / "impl").rglob("*.py"))
@@ -22,6 +29,13 @@ import impl
 assert impl.DataParallel and impl.comm
 """
 name_of = "{0.name}".format
+
+
+def names(path):
+    """Give the names of a file's variables and parameters."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    variables = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return variables | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
@@ -56,6 +70,19 @@ def test_only_devices_asks_what_kind_a_device_is(path):
     asked = [name for name in dotted_names(path) if name.endswith(".type")]
     asked += compared_with(path, "-1")
     assert bool(asked) == (path.name == "_devices.py")
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_functions_are_not_called_like_modules(path):
+    # But for the reference's own: data_parallel, parallel_apply and replicate.
+    private = {each.stem.strip("_") for each in IMPL if each.stem.startswith("_")} - {"init"}
+    assert not [name for name, _ in function_lengths(path) if name.strip("_") in private]
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_words_that_had_several_meanings_name_nothing(path):
+    # An index, a device or both; a part of the arguments, or all that is not None.
+    assert not names(path) & {"place", "places", "slot", "slots", "given", "named", "keywords"}
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

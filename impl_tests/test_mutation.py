@@ -107,9 +107,14 @@ def test_a_stale_record_is_refused(text):
         equivalent.load(MARKERS, text)
 
 
-def test_every_record_gives_a_reason():
-    reasons = equivalent.load(changes.changes())
-    assert all(len(reason.split()) > 3 for reason in reasons.values())
+@pytest.mark.parametrize("reason", ["", 'reason = ""', 'reason = " "'], ids=repr)
+def test_a_record_without_a_reason_is_refused(reason):
+    with pytest.raises(ValueError, match="no reason for _markers"):
+        equivalent.load(MARKERS, RECORD.format("").replace('reason = "for this test"', reason))
+
+
+def test_no_record_is_stale():
+    assert equivalent.load(changes.changes())
 
 
 def test_a_line_is_tried_by_the_tests_that_execute_it():

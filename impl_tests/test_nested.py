@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +11,7 @@ from impl._arguments import Survey, unmarked
 from impl._markers import SplitAlong, Whole
 from impl._nested import write_trail
 from impl._outputs import Outputs
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
+from impl_tests.samples import Pair
 
 
 class Noted(dict):
@@ -62,9 +58,7 @@ def rebuilt(value):
     """Take ``value`` apart and build one other, its tensors negated."""
     survey = Survey()
     root = survey.take(value, None, "value")
-    for leaf in survey.copied:
-        leaf.pieces = [-leaf.tensor]
-    return root.columns(1)[0]
+    return root.columns(1, {leaf: [-leaf.tensor] for leaf in survey.copied})[0]
 
 
 def trails(value):
@@ -159,9 +153,8 @@ def test_markers_are_taken_off(tensor):
 def test_no_value_refers_back_to_what_took_it_apart(tensor):
     survey = Survey()
     root = survey.take(([tensor], {"a": Knot(tensor)}), None, "args")
-    for leaf in survey.copied:
-        leaf.pieces = [leaf.tensor, leaf.tensor]
-    first, second = root.columns(2)
+    pieces = {leaf: [leaf.tensor, leaf.tensor] for leaf in survey.copied}
+    first, second = root.columns(2, pieces)
     assert first[0] is not second[0]
     assert first[1] is not second[1]
 
@@ -198,7 +191,7 @@ def test_odd_replicas_are_named(values, what, ones, others):
 )
 def test_values_that_hold_no_outputs_stand_beside_each_other(values):
     outputs = Outputs()
-    assert outputs.take(values, "output").columns(1)[0] == values
+    assert outputs.take(values, "output").columns(1, {})[0] == values
     assert outputs.joined == []
 
 
@@ -210,6 +203,6 @@ def test_a_custom_iterable_is_built_from_one_iterable():
         def __iter__(self):
             return iter(self.parts)
 
-    found = Outputs().take([Bag([1, "a"]), Bag([2, "b"])], "output").columns(1)[0]
+    found = Outputs().take([Bag([1, "a"]), Bag([2, "b"])], "output").columns(1, {})[0]
     assert type(found) is Bag
     assert found.parts == [[1, 2], ["a", "b"]]

@@ -9,24 +9,13 @@ import torch
 from impl._arguments import Survey
 from impl._nested import is_named_tuple
 from impl._outputs import Outputs
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
+from impl_tests.samples import Misnamed, Pair
 
 
 class Triple(NamedTuple):
     left: Any
     right: Any
     third: Any
-
-
-class Misnamed(tuple):
-    """A tuple that says of itself that it has one member."""
-
-    _fields = ("first",)
-    _asdict = None
 
 
 class Hiding(dict):
@@ -51,7 +40,7 @@ class Sized:
 
 
 def joined(*values):
-    return Outputs().take(values, "output").columns(1)[0]
+    return Outputs().take(values, "output").columns(1, {})[0]
 
 
 @pytest.mark.parametrize("make", [Subscripted, Sized])
@@ -84,18 +73,18 @@ def test_sequences_of_other_lengths_are_refused(values):
 
 
 def test_a_mapping_that_hides_items_is_refused():
-    root = Survey().take(Hiding(a=torch.ones(1)), 0, "x")
+    survey = Survey()
+    root = survey.take(Hiding(a=torch.ones(1)), 0, "x")
     with pytest.raises(ValueError, match="argument 2"):
-        root.columns(1)
+        root.columns(1, {leaf: [leaf.value] for leaf in survey.splits})
 
 
 def test_leaves_with_different_numbers_of_pieces_are_refused():
     survey = Survey()
     root = survey.take([torch.ones(1), torch.ones(1)], 0, "x")
-    for count, leaf in enumerate(survey.splits, 1):
-        leaf.pieces = [leaf.value] * count
+    pieces = {leaf: [leaf.value] * count for count, leaf in enumerate(survey.splits, 1)}
     with pytest.raises(ValueError, match="argument 2"):
-        root.columns(1)
+        root.columns(1, pieces)
 
 
 def test_a_tensor_of_a_subclass_is_joined():

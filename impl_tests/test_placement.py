@@ -35,48 +35,48 @@ def warned(placed):
 
 
 def test_all_devices_are_meant_by_default(topology):
-    placed = _placement.placement(None, None)
+    placed = _placement.choose_devices(None, None)
     assert placed.device_ids == list(range(torch.accelerator.device_count()))
     assert (placed.output_device, placed.source) == (0, torch.device(topology.accelerator, 0))
 
 
 def test_devices_become_ordinals_in_the_order_given(topology):
     last, first = topology.devices[-1], topology.devices[0]
-    placed = _placement.placement([last, str(first)], last.index)
+    placed = _placement.choose_devices([last, str(first)], last.index)
     assert placed == ([last.index, first.index], last.index, last)
 
 
 @pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
 def test_the_cpu_is_meant_by_every_spelling(topology, spelling):
-    assert _placement.placement([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
-    assert _placement.placement([0], spelling).output_device == CPU
+    assert _placement.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
+    assert _placement.choose_devices([0], spelling).output_device == CPU
 
 
 def test_the_cpu_beside_other_devices_is_refused(topology):
     with pytest.raises(ValueError) as caught:
-        _placement.placement([0, "cpu"], None)
+        _placement.choose_devices([0, "cpu"], None)
     assert str(caught.value) == "Expected a non cpu device, but got: cpu"
 
 
 def test_no_devices_are_refused(topology):
     with pytest.raises(IndexError):
-        _placement.placement([], None)
+        _placement.choose_devices([], None)
 
 
 @pytest.mark.parametrize("kind", [None, "mps"])
 def test_without_an_accelerator_that_numbers_its_devices_there_is_no_placement(monkeypatch, kind):
     monkeypatch.setattr(_devices, "accelerator_type", lambda: kind)
-    assert _placement.placement([0, 1], 0) is None
-    assert _placement.placement(None, None) is None
-    assert _placement.placement(["cpu"], None) == ([CPU], CPU, CPU)
+    assert _placement.choose_devices([0, 1], 0) is None
+    assert _placement.choose_devices(None, None) is None
+    assert _placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
 
 
 def test_a_buffer_elsewhere_is_refused():
     module = nn.BatchNorm1d(2)
     module.running_mean = torch.zeros(2, device="meta")
-    _placement.check_place(nn.BatchNorm1d(2), CPU)
+    _placement.check_source(nn.BatchNorm1d(2), CPU)
     with pytest.raises(RuntimeError) as caught:
-        _placement.check_place(module, CPU)
+        _placement.check_source(module, CPU)
     assert str(caught.value) == (
         "module must have its parameters and buffers on device cpu (device_ids[0]) "
         "but found one of them on device: meta"
@@ -122,7 +122,7 @@ def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made(cuda, monkeypatch):
     placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
     # The package's attribute of this name is the function.
     module = importlib.import_module("impl.data_parallel")
-    monkeypatch.setattr(module, "placement", lambda *_: placed)
+    monkeypatch.setattr(module, "choose_devices", lambda *_: placed)
     with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
         DataParallel(nn.Tanh())
     here = inspect.currentframe().f_lineno - 1

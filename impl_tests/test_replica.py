@@ -12,13 +12,29 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+from impl import _replica
 from impl._collector import use_paused_collector
 from impl._former import FormerParameters
-from impl._tree import walk
+from impl._tree import collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]
+OWN = collections.OrderedDict()
 BOTH = pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
+
+
+class Own(torch.Tensor):
+    """A class of tensors that are no parameters."""
+
+
+class Reshaping(nn.Linear):
+    """Its replicas share one dictionary of hooks, and lack another one."""
+
+    def _replicate_for_data_parallel(self):
+        twin = super()._replicate_for_data_parallel()
+        twin._forward_hooks = OWN
+        del twin._forward_pre_hooks
+        return twin
 
 
 class Zoo(nn.Module):
@@ -68,7 +84,7 @@ def tensors(replica):
 
 def test_a_tree_lists_each_thing_once_and_parents_first():
     zoo = Zoo()
-    tree = walk(zoo)
+    tree = collect_tree(zoo)
     assert tree.modules == list(zoo.modules())
     assert [id(it) for it in tree.parameters] == [id(it) for it in zoo.parameters()]
     assert [id(it) for it in tree.buffers] == [id(it) for it in zoo.buffers()]
@@ -176,3 +192,20 @@ def test_the_collector_is_left_as_it_was(is_enabled):
         assert (within, gc.isenabled()) == (False, is_enabled)
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_dictionaries_of_hooks_that_a_module_makes_itself_are_left_alone():
+    replicas = replicate(Reshaping(2, 2), CPUS)
+    assert all(replica._forward_hooks is OWN for replica in replicas)
+    assert not any("_forward_pre_hooks" in vars(replica) for replica in replicas)
+
+
+def test_other_dictionaries_of_hooks_are_copied():
+    module = Reshaping(2, 2)
+    replicas = replicate(module, CPUS)
+    assert len({id(each._backward_hooks) for each in (module, *replicas)}) == 3
+
+
+def test_only_parameters_count_as_such():
+    tensors = [nn.Parameter(torch.ones(1)), torch.ones(1), torch.ones(1).as_subclass(Own)]
+    assert [_replica._is_parameter(tensor) for tensor in tensors] == [True, False, False]

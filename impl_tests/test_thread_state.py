@@ -12,20 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from impl import _thread_state
+from impl import _devices, _thread_state
 from impl.parallel_apply import parallel_apply
+from impl_tests.samples import FunctionMode
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")
 WORD = contextvars.ContextVar("WORD", default="unset")
-
-
-class FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
 
 
 class DispatchMode(TorchDispatchMode):
@@ -38,6 +33,14 @@ STAY_BEHIND = {
     "dispatch mode": DispatchMode,
     "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
 }
+
+
+@pytest.fixture
+def tracing():
+    """Hooks on saved tensors are not applied, as while a graph is traced."""
+    torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+    yield
+    torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
 def run_in(state, function, *args):
@@ -220,3 +223,45 @@ def test_a_single_module_leaves_the_default_device_that_the_caller_has_set(own):
         assert torch.get_default_device() == before
     finally:
         torch.set_default_device(None)
+
+
+def test_without_an_accelerator_the_cpu_is_all_there_is(monkeypatch):
+    monkeypatch.setattr(_thread_state, "accelerator_type", lambda: None)
+    assert _thread_state._scope([torch.device("sim:0")]) == (("cpu",), range(0))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+def test_every_device_of_an_accelerator_in_use_is_looked_at(topology, kind):
+    ordinals = range(torch.accelerator.device_count())
+    scope = _thread_state._scope([torch.device(kind)])
+    assert scope == (("cpu", topology.accelerator), ordinals)
+
+
+def test_an_accelerator_that_is_not_in_use_is_not_asked_for_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
+    cpu, other = torch.device("cpu"), torch.device("sim", 0)
+    assert _thread_state._scope([cpu, cpu]) == (("cpu",), range(0))
+    assert _thread_state._scope([cpu, other]).ordinals
+
+
+def test_an_accelerator_that_cannot_tell_is_not_in_use(monkeypatch):
+    monkeypatch.delattr(torch.sim, "is_initialized")
+    assert _devices.accelerator_in_use() is None
+
+
+def test_no_accelerator_is_not_in_use(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    assert _devices.accelerator_in_use() is None
+
+
+def test_a_default_device_that_is_not_wanted_is_not_entered():
+    wanted = _thread_state._read_flags(_thread_state._scope([torch.device("cpu")]))
+    before = wanted._replace(default_device=torch.device("meta"))
+    with _thread_state._enter_contexts(before, wanted):
+        assert torch.ones(1).device.type == "cpu"
+
+
+def test_hooks_on_saved_tensors_stay_behind_while_a_graph_is_traced(tracing):
+    with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        assert not _thread_state.travels_whole()
+    assert _thread_state.travels_whole()

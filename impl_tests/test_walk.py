@@ -12,7 +12,7 @@ from impl import gather, scatter
 from impl._arguments import Survey, unmarked
 from impl._markers import Whole
 from impl._outputs import Outputs
-from impl._walk import walk
+from impl._walk import descend
 from spec_tests.strategies.depth import LEVELS, nested, unnested
 
 MANY = 20_000
@@ -42,13 +42,13 @@ def below(depth):
 @pytest.mark.parametrize("kinds", [*([kind] for kind in LEVELS), [*LEVELS]], ids=str)
 def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
     depth = sys.getrecursionlimit()
-    given = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
-    shares = scatter(given, topology.take(2))
+    value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
+    shares = scatter(value, topology.take(2))
     assert [unnested(share)[1].tolist() for share in shares] == [[0, 1], [2, 3]]
     found, tensor = unnested(gather(shares, topology.device(0)))
-    assert (found, tensor.tolist()) == (unnested(given)[0], [0, 1, 2, 3])
+    assert (found, tensor.tolist()) == (unnested(value)[0], [0, 1, 2, 3])
     with pytest.raises(RecursionError, match=f"more than {depth} levels"):
-        scatter([given], topology.take(2))
+        scatter([value], topology.take(2))
     with pytest.raises(RecursionError, match=f"more than {depth} levels"):
         gather([[share] for share in shares], topology.device(0))
 
@@ -56,19 +56,19 @@ def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
 @pytest.mark.parametrize("depth", [0, 1, 5])
 def test_levels_are_counted(depth):
     limit = sys.getrecursionlimit()
-    walk(below(limit - 1))
-    walk(below(limit - 1 + depth), uncounted=range(depth))
+    descend(below(limit - 1))
+    descend(below(limit - 1 + depth), uncounted=range(depth))
     with pytest.raises(RecursionError):
-        walk(below(limit + depth), uncounted=range(depth))
+        descend(below(limit + depth), uncounted=range(depth))
 
 
 def test_nothing_has_no_levels():
-    assert walk(None) is None
+    assert descend(None) is None
 
 
 def test_a_chain_of_dataclasses_without_tensors_stays_itself(topology):
-    given = chain(MANY, "text")
-    assert [share[0] is given for share in scatter([given], topology.take(2))] == [True, True]
+    value = chain(MANY, "text")
+    assert [share[0] is value for share in scatter([value], topology.take(2))] == [True, True]
 
 
 def test_a_chain_of_dataclasses_is_taken_apart_at_any_length():

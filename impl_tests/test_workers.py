@@ -1,5 +1,6 @@
 """impl._workers: threads that wait for work, and the hazards that they bring."""
 
+import atexit
 import gc
 import os
 import signal
@@ -10,10 +11,10 @@ from functools import partial
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 
 from impl import _workers
 from impl._errors import Failure
+from impl_tests.samples import FunctionMode, fail_with
 
 #: Seconds after which something that should happen at once is taken to hang.
 PATIENCE = 20
@@ -23,9 +24,13 @@ class Witness:
     """Something whose end can be watched."""
 
 
-class FunctionMode(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
+class Sleeper:
+    """A worker that does not wake up."""
+
+    rested = 0
+
+    def rest(self):
+        self.rested += 1
 
 
 @pytest.fixture
@@ -35,8 +40,15 @@ def pool():
     pool.close()
 
 
-def fail_with(error):
-    raise error
+@pytest.fixture
+def watched(monkeypatch):
+    """What the process is asked to call; the next thread asks it again in earnest."""
+    asked = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: asked.append("at a fork"))
+    monkeypatch.setattr(atexit, "register", lambda _: asked.append("at its end"))
+    _workers._watch_process.cache_clear()
+    yield asked
+    _workers._watch_process.cache_clear()
 
 
 def wait_for_ends(threads):
@@ -221,3 +233,75 @@ def test_os_is_not_asked_for_more_than_it_gives(pool, monkeypatch):
     release.set()
     assert busy.wait()
     assert os.getpid() == pool.start(os.getpid).wait()
+
+
+def test_a_function_that_no_thread_has_begun_runs_in_the_callers():
+    worker = Sleeper()
+    pending = _workers.Pending(threading.get_ident, worker)
+    pending.run_unless_begun()
+    assert pending.wait() == threading.get_ident()
+    assert pending.begin() is None
+    assert worker.rested == 1
+
+
+def test_a_function_that_has_begun_is_left_to_its_thread(pool):
+    begun, release = threading.Event(), threading.Event()
+
+    def identify():
+        begun.set()
+        return release.wait(PATIENCE) and threading.get_ident()
+
+    pending = pool.start(identify)
+    assert begun.wait(PATIENCE)
+    pending.run_unless_begun()
+    release.set()
+    assert pending.wait() not in (threading.get_ident(), False)
+
+
+def test_threads_whose_work_was_taken_are_handed_the_next(pool):
+    for number in range(1000):
+        pending = [pool.start(partial(divmod, number, 3)) for _ in range(3)]
+        for each in pending:
+            each.run_unless_begun()
+        assert [each.wait() for each in pending] == [divmod(number, 3)] * 3
+    assert len(pool._threads) == 3
+
+
+def test_a_closed_pool_ends_threads_whose_work_was_taken(pool):
+    pool._closed = True
+    pending = [pool.start(int) for _ in range(3)]
+    threads = [*pool._threads]
+    for each in pending:
+        each.run_unless_begun()
+    assert wait_for_ends(threads)
+
+
+def test_the_process_is_watched_once(watched):
+    pool = _workers._Pool()
+    barrier = threading.Barrier(3, timeout=PATIENCE)
+    for pending in [pool.start(barrier.wait) for _ in range(3)]:
+        pending.wait()
+    pool.close()
+    assert watched == ["at a fork", "at its end"]
+
+
+def test_where_no_process_forks_its_end_alone_is_watched(watched, monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork")
+    pool = _workers._Pool()
+    pool.start(int).wait()
+    pool.close()
+    assert watched == ["at its end"]
+
+
+def test_so_many_threads_are_kept():
+    assert _workers.MAX_IDLE == 64
+
+
+def test_an_abandoned_pool_keeps_no_thread():
+    pool = _workers._Pool()
+
+    def abandon():
+        pool.abandon()
+        return threading.current_thread()
+
+    assert wait_for_ends([pool.start(abandon).wait()])

@@ -5,7 +5,6 @@ The processes are forked from one that has imported torch and pytest but has tou
 
 import functools
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.verdicts import RED, by_clause
+from spec_tests.harness.verdicts import RED, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest that come with verdicts: all passed, some failed.
@@ -91,7 +90,7 @@ def _try(mutant: Mutant, tests: Sequence[str], home: Path) -> dict[str, str]:
     status = _pytest([*tests, *options])
     if status not in _RAN:
         raise RuntimeError(f"the suite did not run on {mutant.name}: pytest exited with {status}")
-    return by_clause(json.loads(line) for line in path.read_text().splitlines())
+    return by_clause(read(path))
 
 
 def _collect(_: Path) -> dict[str, list[str]]:

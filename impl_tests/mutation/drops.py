@@ -76,9 +76,9 @@ def _is_text(node: ast.AST) -> bool:
 def _contexts(node: ast.AST) -> Iterator[_Edit]:
     """Drop a context; one that gives a name to what it yields cannot be missed."""
     if isinstance(node, ast.With):
-        for place, item in enumerate(node.items):
+        for index, item in enumerate(node.items):
             if item.optional_vars is None:
-                rest = ", ".join(map(ast.unparse, _without(node.items, place)))
+                rest = ", ".join(map(ast.unparse, _without(node.items, index)))
                 head = f"with {rest}" if rest else "if True"
                 yield _edit(node, node.items[-1].context_expr, head)
 
@@ -91,8 +91,8 @@ def _finals(node: ast.AST) -> Iterator[_Edit]:
 def _operands(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, ast.BoolOp):
         word = " and " if isinstance(node.op, ast.And) else " or "
-        for place in range(len(node.values)):
-            rest = _without(node.values, place)
+        for index in range(len(node.values)):
+            rest = _without(node.values, index)
             yield _edit(node, node, word.join(map(_bracketed, rest)))
 
 
@@ -107,9 +107,9 @@ def _keywords(node: ast.AST) -> Iterator[_Edit]:
     What a type variable is bound to only type checkers read.
     """
     if isinstance(node, ast.Call) and ast.unparse(node.func) != "TypeVar":
-        for place, keyword in enumerate(node.keywords):
+        for index, keyword in enumerate(node.keywords):
             if not _is_switch(keyword.value):
-                rest = _without(node.keywords, place)
+                rest = _without(node.keywords, index)
                 yield _edit(node, node, ast.unparse(ast.Call(node.func, node.args, rest)))
 
 
@@ -128,5 +128,5 @@ def _conditions(node: ast.AST) -> Iterator[_Edit]:
         yield _edit(test, test, "False")
 
 
-def _without(nodes: Sequence[T], place: int) -> list[T]:
-    return [*nodes[:place], *nodes[place + 1 :]]
+def _without(nodes: Sequence[T], index: int) -> list[T]:
+    return [*nodes[:index], *nodes[index + 1 :]]

@@ -17,16 +17,18 @@ def load(found: Mapping[str, Change], text: str | None = None) -> dict[str, str]
         text: The records; by default those of ``equivalent.toml``.
 
     Raises:
-        ValueError: A record names no change, or names one twice.
+        ValueError: A record names no change, or names one twice, or has no reason.
     """
     records = tomllib.loads(RECORDS.read_text(encoding="utf-8") if text is None else text)
     files = {change.file for change in found.values()}
     reasons: dict[str, str] = {}
     for each in records.get("equivalent", []):
-        reason = each.pop("reason")
+        reason = each.pop("reason", "").strip()
         if each["file"] not in files:
             continue
         name = name_of(**each)
+        if not reason:
+            raise ValueError(f"equivalent.toml: no reason for {name}")
         if name not in found or name in reasons:
             raise ValueError(f"equivalent.toml: no such change, or a second record of it: {name}")
         reasons[name] = reason

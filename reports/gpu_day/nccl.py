@@ -31,10 +31,10 @@ def main() -> int:
 def _broadcast(dtype: torch.dtype) -> bool:
     expected = torch.ones(8, dtype=dtype)
     for name in ("torch.nn.parallel", "impl"):
-        given, found = expected.cuda(), None
+        sent, found = expected.cuda(), None
         try:
-            (found,) = importlib.import_module(f"{name}.comm").broadcast(given, [0])
-            print(dtype, name, "is the input:", found is given, "version:", found._version)
+            (found,) = importlib.import_module(f"{name}.comm").broadcast(sent, [0])
+            print(dtype, name, "is the input:", found is sent, "version:", found._version)
         except RuntimeError as error:
             print(dtype, name, str(error).partition("\n")[0])
     return found is None or not torch.equal(found.cpu(), expected)

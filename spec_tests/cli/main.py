@@ -45,8 +45,8 @@ def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """What stands before ``--``, and what after it: pytest's."""
     if "--" not in arguments:
         return arguments, ()
-    place = arguments.index("--")
-    return arguments[:place], arguments[place + 1 :]
+    index = arguments.index("--")
+    return arguments[:index], arguments[index + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

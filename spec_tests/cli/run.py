@@ -40,10 +40,10 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     where = ["-c", str(SETTINGS), "--rootdir", str(HOME.parent), "--confcutdir", str(HOME)]
     where += ["-p", "spec_tests.harness.options", "-p", "no:cacheprovider"]
     prints = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
-    return [str(HOME), *where, *prints, *_given(options), *_clauses(options), *options.pytest]
+    return [str(HOME), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]
 
 
-def _given(options: argparse.Namespace) -> list[str]:
+def _passed_on(options: argparse.Namespace) -> list[str]:
     values = {
         "--target": options.target,
         "--accelerator": options.accelerator,
@@ -61,5 +61,7 @@ def _clauses(options: argparse.Namespace) -> list[str]:
 
 def _command(options: argparse.Namespace) -> str:
     """What repeats a failure, but for the clause."""
-    given = [each for each in _given(options) if not each.startswith(("--target=", "--verdicts"))]
-    return shlex.join(["parallel-conformance", "run", options.target, *given])
+    repeated = [
+        each for each in _passed_on(options) if not each.startswith(("--target=", "--verdicts"))
+    ]
+    return shlex.join(["parallel-conformance", "run", options.target, *repeated])

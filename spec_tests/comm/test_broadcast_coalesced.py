@@ -55,9 +55,9 @@ def test_many_tensors_of_few_shapes_arrive_in_order(target, reference, topology,
 def test_the_first_device_keeps_the_very_tensors(target, topology, buffer_size):
     parameter = nn.Parameter(torch.ones((2, 3), device=topology.device(0)))
     buffers = [counting((3,), dtype, topology.device(0)) for dtype in (torch.int64, torch.bool)]
-    given = [parameter, parameter * 2, *buffers]
-    first, *_ = target.comm.broadcast_coalesced(given, topology.take(2), buffer_size)
-    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in given]
+    tensors = [parameter, parameter * 2, *buffers]
+    first, *_ = target.comm.broadcast_coalesced(tensors, topology.take(2), buffer_size)
+    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
 
 
 @clause("comm.broadcast-coalesced.detached-copies")

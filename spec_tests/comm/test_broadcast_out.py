@@ -68,20 +68,20 @@ def test_every_output_counts_one_write(target, topology):
 
 
 @clause("comm.broadcast.out-refuses-cpu")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_an_output_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_an_output_on_the_cpu_is_refused(target, topology, index):
     out = [dense(), dense()]
-    out[place] = dense(slot=None)
-    refused(_broadcast(*out), target, topology, RuntimeError, CPU_OUT.format(place))
+    out[index] = dense(slot=None)
+    refused(_broadcast(*out), target, topology, RuntimeError, CPU_OUT.format(index))
 
 
 @clause("comm.broadcast.out-refuses-other-shapes")
 @pytest.mark.parametrize("shape", [(1, 4, 3), (4, 1), (3,)], ids=str)
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_an_output_of_another_shape_is_refused(target, topology, shape, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_an_output_of_another_shape_is_refused(target, topology, shape, index):
     out = [dense(), dense()]
-    out[place] = dense(shape)
-    refused(_broadcast(*out), target, topology, RuntimeError, SHAPE.format(place, list(shape)))
+    out[index] = dense(shape)
+    refused(_broadcast(*out), target, topology, RuntimeError, SHAPE.format(index, list(shape)))
 
 
 @clause("comm.broadcast.out-refuses-leaves")

@@ -125,8 +125,8 @@ def test_copies_run_on_the_current_stream_of_their_device(target, topology, name
 def test_wide_unsigned_integers_are_copied(target, topology, name, dtype):
     topology.require_copies()
     tensor = counting((4, 3), dtype, topology.device(0))
-    given = [tensor] if name == "broadcast_coalesced" else tensor
+    argument = [tensor] if name == "broadcast_coalesced" else tensor
     devices = topology.take(1 if name == "scatter" else 2)
-    last = getattr(target.comm, name)(given, devices)[-1]
+    last = getattr(target.comm, name)(argument, devices)[-1]
     found = last[0] if isinstance(last, list) else last
     assert (found.dtype, found.tolist()) == (dtype, tensor.tolist())

@@ -139,11 +139,11 @@ def test_a_dimension_that_the_first_chunk_lacks_is_refused(target, topology, dim
 
 
 @clause("comm.gather.refuses-cpu")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_a_chunk_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_chunk_on_the_cpu_is_refused(target, topology, index):
     chunks = [dense(), dense()]
-    chunks[place] = dense(slot=None)
-    refused(_gather(*chunks), target, topology, RuntimeError, CPU_INPUT.format(place))
+    chunks[index] = dense(slot=None)
+    refused(_gather(*chunks), target, topology, RuntimeError, CPU_INPUT.format(index))
 
 
 @clause("comm.gather.refuses-other-dimensions")

@@ -57,15 +57,15 @@ def test_a_dimension_that_the_first_chunk_lacks_is_refused(target, topology):
 
 
 @clause("comm.gather.out-refuses-cpu-chunks")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_a_chunk_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_chunk_on_the_cpu_is_refused(target, topology, index):
     chunks = [dense(), dense()]
-    chunks[place] = dense(slot=None)
+    chunks[index] = dense(slot=None)
     text = (
         "Expected all input tensors to be {{KIND}} tensors, "
         "but tensor at index {} has device 'cpu'"
     )
-    refused(_gather(*chunks), target, topology, RuntimeError, text.format(place))
+    refused(_gather(*chunks), target, topology, RuntimeError, text.format(index))
 
 
 @clause("comm.gather.out-refuses-other-chunks")

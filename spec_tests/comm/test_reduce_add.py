@@ -106,11 +106,11 @@ def test_gradients_of_the_sum_reach_every_input(target, reference, topology, cal
 
 
 @clause("comm.reduce-add.refuses-cpu")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_an_input_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_an_input_on_the_cpu_is_refused(target, topology, index):
     inputs = [dense(), dense()]
-    inputs[place] = dense(slot=None)
-    text = f"reduce_add expects all inputs to be on GPUs, but input {place} is on CPU"
+    inputs[index] = dense(slot=None)
+    text = f"reduce_add expects all inputs to be on GPUs, but input {index} is on CPU"
     refused(_reduce(*inputs, destination=At(0)), target, topology, AssertionError, text)
 
 

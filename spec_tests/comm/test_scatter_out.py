@@ -94,11 +94,11 @@ def test_a_dimension_that_the_tensor_lacks_is_refused(target, topology, dim):
 
 
 @clause("comm.scatter.out-refuses-cpu")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_an_output_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_an_output_on_the_cpu_is_refused(target, topology, index):
     out = [dense((1, 2)), dense((1, 2))]
-    out[place] = dense((2, 2), None)
-    refused(_scatter(*out), target, topology, RuntimeError, CPU_OUT.format(place))
+    out[index] = dense((2, 2), None)
+    refused(_scatter(*out), target, topology, RuntimeError, CPU_OUT.format(index))
 
 
 @clause("comm.scatter.out-refuses-wrong-shape")

@@ -22,8 +22,7 @@ MISMATCH = "Expected the device associated with the stream at index {} (was "
 @given(call=scatter_calls(grads=(False,)), data=st.data())
 def test_streams_do_not_change_the_chunks(target, reference, topology, call, data):
     streams = [
-        data.draw(st.sampled_from([None, StreamAt(place.slot)]))
-        for place in call.arguments["devices"]
+        data.draw(st.sampled_from([None, StreamAt(at.slot)])) for at in call.arguments["devices"]
     ]
     arguments = {**call.arguments, "streams": streams[: data.draw(st.integers(0, 4))]}
     checks.agree(StreamedCall(call.function, arguments), target, reference, topology)
@@ -39,7 +38,7 @@ def test_streams_do_not_change_the_outputs(target, reference, topology, call, ex
 
 @clause("comm.scatter.streams-carry-the-copies")
 def test_each_chunk_is_copied_on_its_stream(target, topology):
-    tensor = counting((6, 2), torch.float32, torch.device("cpu"))
+    tensor = counting((6, 2))
     devices = topology.take(3)
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
@@ -58,11 +57,11 @@ def test_each_output_is_filled_on_its_stream(target, topology):
 
 @clause("comm.scatter.streams-last")
 def test_a_stream_serves_until_the_next_one_given(target, topology):
-    tensor = counting((3, 2), torch.float32, torch.device("cpu"))
+    tensor = counting((3, 2))
     devices = [topology.device(0)] * 3
     stream, other = StreamAt(0).build(topology), StreamAt(0).build(topology)
-    given = [stream, None, other]
-    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=given))
+    streams = [stream, None, other]
+    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
     expected = [stream, stream, other]
     assert [each.stream_id for each in used] == [each.stream_id for each in expected]
 
@@ -81,14 +80,14 @@ def test_device_and_streams_are_restored_afterwards(target, topology, source):
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_a_stream_of_another_device_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_stream_of_another_device_is_refused(target, topology, index):
     topology.require(distinct=2)
     streams = [None, None]
-    streams[place] = StreamAt(1)
+    streams[index] = StreamAt(1)
     arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
     text = _text(PublicCall("comm.scatter", arguments), target, topology)
-    assert text.startswith(MISMATCH.format(place))
+    assert text.startswith(MISMATCH.format(index))
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")

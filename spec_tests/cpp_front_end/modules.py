@@ -98,10 +98,10 @@ def cpp_twin(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
     """The C++ module of ``kind`` with the weights of its Python twin, on ``device``."""
     module = front_end.Model(kind)
     module.to(device)
-    given = tensors(python_twin(kind, seed, device))
+    weights = tensors(python_twin(kind, seed, device))
     with torch.no_grad():
         for name, tensor in cpp_tensors(module).items():
-            tensor.copy_(given[name])
+            tensor.copy_(weights[name])
     return module
 
 

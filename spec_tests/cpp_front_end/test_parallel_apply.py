@@ -70,10 +70,10 @@ def test_without_devices_outputs_are_moved_to_their_inputs(front_end, topology):
 @clause("cpp.parallel_apply.current-device")
 def test_the_given_device_is_not_made_current(front_end, topology):
     topology.require(distinct=2)
-    given = topology.device(1)
+    device = topology.device(1)
     models = [front_end.Model("current device")]
     with torch.accelerator.device_index(topology.device(0).index):
-        outputs = front_end.parallel_apply(models, [torch.ones(1, device=given)], [given])
+        outputs = front_end.parallel_apply(models, [torch.ones(1, device=device)], [device])
     assert outputs[0].tolist() == [topology.device(0).index]
 
 

@@ -40,11 +40,11 @@ def test_every_replica_has_memory_of_its_own(front_end, topology, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_replica_is_on_its_device_with_equal_tensors(front_end, topology, kind):
     module, replicas = replicas_of(front_end, topology, kind, 3)
-    given = cpp_tensors(module)
+    expected = cpp_tensors(module)
     for device, replica in zip(topology.take(3), replicas, strict=True):
         found = cpp_tensors(replica)
         assert {each.device for each in found.values()} == {device}
-        assert all(torch.equal(found[name].cpu(), given[name].cpu()) for name in given)
+        assert all(torch.equal(found[name].cpu(), expected[name].cpu()) for name in expected)
 
 
 @clause("cpp.replicate.buffers-are-lost")

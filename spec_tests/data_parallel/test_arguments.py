@@ -8,7 +8,8 @@ from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.probe_modules import Called
 from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
+from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 X = TensorSpec((4, 2))

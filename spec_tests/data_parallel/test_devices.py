@@ -11,7 +11,8 @@ from spec_tests.harness.clauses import clause
 from spec_tests.harness.probe_modules import Placed, Refusing, Total
 from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import At, PublicCall, build
-from spec_tests.strategies.data_parallel import SPELLINGS, DataParallelCall, New, device_lists
+from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 FUNCTIONAL = st.booleans()
@@ -128,7 +129,7 @@ def test_the_constructor_moves_no_module_to_several_devices(target, topology, de
 
 
 @clause("data_parallel.one-device.moved")
-@given(device=st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS)))
+@given(device=any_device())
 def test_the_constructor_moves_the_module_to_its_one_device(target, topology, device):
     module = Placed()
     target.data_parallel.DataParallel(module, [build(device, topology)])

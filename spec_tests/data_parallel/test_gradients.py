@@ -10,7 +10,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from spec_tests.harness import checks, penalties
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.probe_modules import Complex
-from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
+from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 WAYS = ["function", "class"]

@@ -13,11 +13,11 @@ from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     New,
     Weighted,
-    device_lists,
     nested_calls,
     network_calls,
     script_calls,
 )
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -32,8 +32,8 @@ class Box:
 class Identity(nn.Module):
     """Returns its input, and appends its second argument to the list in a box."""
 
-    def forward(self, x, given, found):
-        found.held.append(given)
+    def forward(self, x, constant, found):
+        found.held.append(constant)
         return x
 
 
@@ -83,12 +83,12 @@ def test_other_arguments_reach_every_replica(target, reference, topology, call):
 @clause("data_parallel.constants")
 @given(devices=device_lists(min_size=2))
 def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
-    given = object()
+    constant = object()
     module = Identity().to(topology.device(devices[0].slot))
     found = []
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
-    wrapped(torch.ones(len(devices)), given, found=Box(found))
-    assert [each is given for each in found] == [True] * len(devices)
+    wrapped(torch.ones(len(devices)), constant, found=Box(found))
+    assert [each is constant for each in found] == [True] * len(devices)
 
 
 @clause("data_parallel.script-modules")
@@ -119,9 +119,9 @@ def test_hooks_see_the_batch_on_the_wrapper_and_chunks_on_the_module(
     seen = []
     module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
-    module.register_forward_hook(lambda _, given, output: seen.append(len(output)))
+    module.register_forward_hook(lambda _, args, output: seen.append(len(output)))
     wrapped(torch.ones(rows, 2))
-    wrapped.register_forward_hook(lambda _, given, output: seen.append(len(output)))
+    wrapped.register_forward_hook(lambda _, args, output: seen.append(len(output)))
     wrapped(torch.ones(rows, 2))
     chunks = sorted(len(chunk) for chunk in torch.ones(rows).chunk(len(devices)))
     assert sorted(seen) == sorted([*chunks, *chunks, rows])

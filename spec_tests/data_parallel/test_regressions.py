@@ -13,7 +13,8 @@ from spec_tests.harness.clauses import clause
 from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
 from spec_tests.harness.probe_modules import Called, Placed
 from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted, device_lists
+from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 

@@ -10,7 +10,8 @@ from spec_tests.data_parallel.steps import OwnParameter, StepsCall
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New, device_lists
+from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -64,7 +65,7 @@ def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
 @clause("data_parallel.steps.parallel-apply")
 def test_forward_joins_what_an_overriding_parallel_apply_returns(target, topology):
     def parallel_apply(self, replicas, inputs, kwargs):
-        return [given[0] + 1 for given in inputs]
+        return [x + 1 for (x,) in inputs]
 
     wrapped, x = overridden(target, topology, parallel_apply=parallel_apply)
     torch.testing.assert_close(wrapped(x), x + 1)

@@ -37,15 +37,15 @@ Model = Callable[[Tensor], Tensor]
 class Looking(nn.Module):
     """Layers and, in one place among them, an embedding whose rows are kept short."""
 
-    def __init__(self, place: int, *, sparse: bool) -> None:
+    def __init__(self, index: int, *, sparse: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(2)])
-        self.place = place
-        self.layers.insert(place, nn.Embedding(8, WIDTH, max_norm=0.5, sparse=sparse))
+        self.index = index
+        self.layers.insert(index, nn.Embedding(8, WIDTH, max_norm=0.5, sparse=sparse))
 
     def forward(self, x: Tensor) -> Tensor:
         """What is looked up, passed through the layers in order."""
-        embedding = self.layers[self.place]
+        embedding = self.layers[self.index]
         found: Tensor = embedding(x.detach().abs().long() % 8).sum(1)
         for layer in self.layers:
             if layer is not embedding:
@@ -162,15 +162,15 @@ def _facts(output: Tensor, modules: Sequence[nn.Module]) -> Any:
     flat = [leaf for row in leaves for leaf in row]
     slopes = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
     count = len(leaves[0])
-    sums = [_sum(slopes[place::count]) for place in range(count)]
+    sums = [_sum(slopes[index::count]) for index in range(count)]
     found = [output, *sums, *leaves[0]]
     plain = [each if each is None else each.detach().cpu() for each in found]
     return portrait(plain, {}, strides=False)
 
 
 def _sum(slopes: Sequence[Tensor | None]) -> Tensor | None:
-    given = [slope.to_dense() for slope in slopes if slope is not None]
-    return reduce(torch.add, given) if given else None
+    dense = [slope.to_dense() for slope in slopes if slope is not None]
+    return reduce(torch.add, dense) if dense else None
 
 
 def _names(module: nn.Module) -> list[str]:

@@ -36,8 +36,8 @@ def test_sizes_that_add_up_are_kept(target, topology, sizes):
 @example(sizes=[3, 1])
 def test_keyword_arguments_are_dealt_alike(target, topology, sizes):
     tensor = torch.arange(sum(sizes), device=topology.device(0))
-    given = (tensor,), {"x": tensor}, topology.take(len(sizes))
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, chunk_sizes=sizes)
+    arguments = (tensor,), {"x": tensor}, topology.take(len(sizes))
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, chunk_sizes=sizes)
     lengths = [(len(x), len(named["x"])) for (x,), named in zip(inputs, kwargs, strict=True)]
     checks.same(lengths, [(size, size) for size in sizes], sizes)
 
@@ -47,8 +47,9 @@ def test_keyword_arguments_are_dealt_alike(target, topology, sizes):
 @example(rows=8, weights=[3, 1], factor=1)
 def test_rows_are_dealt_in_proportion(target, topology, rows, weights, factor):
     tensor = torch.arange(rows, device=topology.device(0))
-    given = [tensor], topology.take(len(weights))
-    found = target.scatter_gather.scatter(*given, chunk_sizes=[w * factor for w in weights])
+    devices = topology.take(len(weights))
+    shares = [weight * factor for weight in weights]
+    found = target.scatter_gather.scatter([tensor], devices, chunk_sizes=shares)
     lengths = [len(chunk) for [chunk] in found]
     checks.same([row for [chunk] in found for row in chunk.tolist()], list(range(rows)), weights)
     exact = [rows * weight / sum(weights) for weight in weights]

@@ -110,8 +110,8 @@ def test_scatter_with_gradients_counts_the_dims_of_the_complex_tensor(target, to
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_gather_with_gradients_counts_the_dims_of_the_complex_tensors(target, topology, dim):
     chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
-    given = [chunk.requires_grad_() for chunk in chunks]
-    joined = target.functions.Gather.apply("cpu", dim, *given)
+    leaves = [chunk.requires_grad_() for chunk in chunks]
+    joined = target.functions.Gather.apply("cpu", dim, *leaves)
     slopes = torch.autograd.grad(joined, chunks, joined)
     checks.same(joined, rejoined(chunks, dim))
     checks.same(stacked(slopes), stacked(chunks))

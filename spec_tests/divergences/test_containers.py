@@ -5,24 +5,21 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.containers import (
-    MAPPINGS,
-    Batch,
-    Frozen,
-    batches,
-    beyond_members,
-    classes,
-    config,
-    counter,
-    default_dict,
-    made,
-    named_table,
-    plain,
-)
+from spec_tests.divergences.containers import beyond_members, classes, made, plain
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.containers import Nothing, Pair
+from spec_tests.strategies.dataclass_batches import (
+    MAPPINGS,
+    Batch,
+    Frozen,
+    batches,
+    config,
+    counter,
+    default_dict,
+    named_table,
+)
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 ROWS = TensorSpec((4, 2), requires_grad=True)

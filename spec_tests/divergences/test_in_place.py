@@ -41,12 +41,12 @@ def test_a_module_may_rescale_its_layers_to_evaluate(target, topology, slots):
 
 @SLOTS
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.embeddings")
-def test_an_embedding_anywhere_renormalises_its_rows(target, topology, place, sparse, slots):
-    make = partial(Looking, place, sparse=sparse)
+def test_an_embedding_anywhere_renormalises_its_rows(target, topology, index, sparse, slots):
+    make = partial(Looking, index, sparse=sparse)
     found, expected = compared(target, topology, make, slots)
-    checks.same(found, expected, place, tolerance=checks.LAYER)
+    checks.same(found, expected, index, tolerance=checks.LAYER)
 
 
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (2, 0, 1, 2)], ids="slots={}".format)
@@ -64,23 +64,23 @@ def test_a_penalty_on_changed_parameters_has_gradients(target, topology, slots):
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
-def _changed_after_use(model, module, place):
-    given = torch.ones(8, 4, device=module.factors[0].device, requires_grad=True)
-    result = model(given)
+def _changed_after_use(model, module, index):
+    x = torch.ones(8, 4, device=module.factors[0].device, requires_grad=True)
+    result = model(x)
     with torch.no_grad():
-        module.factors[place].mul_(0.5)
+        module.factors[index].mul_(0.5)
     with pytest.raises(RuntimeError) as caught:
         result.sum().backward()
     return str(caught.value)
 
 
 @pytest.mark.parametrize("slots", [2, 3, 4], ids="devices={}".format)
-@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.changed-after-use")
-def test_backward_names_the_version_of_what_has_changed(target, topology, place, slots):
+def test_backward_names_the_version_of_what_has_changed(target, topology, index, slots):
     module = Product().to(topology.device(0))
     spread = target.data_parallel.DataParallel(module, topology.take(slots))
-    errors = [_changed_after_use(model, module, place) for model in (module, spread)]
+    errors = [_changed_after_use(model, module, index) for model in (module, spread)]
     assert ["has been modified by an inplace operation" in each for each in errors] == [True] * 2
 
 
@@ -97,11 +97,11 @@ def test_reference_refuses_a_module_that_rescales_its_layers(reference, topology
         compared(reference, topology, rescaling, (0, 1))
 
 
-@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.embeddings")
-def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, topology, place):
+def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, topology, index):
     with pytest.raises(RuntimeError, match=REFUSED):
-        compared(reference, topology, partial(Looking, place, sparse=False), (0, 1))
+        compared(reference, topology, partial(Looking, index, sparse=False), (0, 1))
 
 
 @clause("divergences.FN-2.steps-in-between")

@@ -6,12 +6,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marks import Mark, Marked, marked_arguments, slopes
+from spec_tests.divergences.marks import share, slopes
 from spec_tests.harness import checks, effort
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.portrait import portrait
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.layers import APART
+from spec_tests.strategies.marks import Mark, Marked, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings(APART)
@@ -31,9 +32,9 @@ with_mixed = example(
 @with_mixed
 def test_every_replica_gets_its_share(target, topology, case):
     inputs = build(case.arguments, topology)
-    given = case.marked(inputs, target.package)
-    found = target.scatter_gather.scatter(given, topology.take(case.slots))
-    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    marked = case.marked(inputs, target.package)
+    found = target.scatter_gather.scatter(marked, topology.take(case.slots))
+    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(_values(found), _values(expected), case)
 
 
@@ -44,7 +45,7 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
     inputs = build(case.arguments, topology)
     kwargs = {"x": case.marked(inputs, target.package)}
     found = target.scatter_gather.scatter_kwargs((), kwargs, topology.take(case.slots))[1]
-    expected = [{"x": case.share(inputs, topology, replica)} for replica in case.replicas]
+    expected = [{"x": share(case, inputs, topology, replica)} for replica in case.replicas]
     checks.same(_values(list(found)), _values(expected), case)
 
 
@@ -53,9 +54,9 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
 @with_mixed
 def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     inputs = build(case.arguments, topology)
-    given = case.marked(inputs, target.package)
-    found = target.scatter_gather.scatter(given, topology.take(case.slots))
-    expected = [case.share(inputs, topology, replica) for replica in case.replicas]
+    marked = case.marked(inputs, target.package)
+    found = target.scatter_gather.scatter(marked, topology.take(case.slots))
+    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(slopes(found, inputs), slopes(expected, inputs), case)
 
 
@@ -67,9 +68,9 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     tensor = torch.rand(2, 3, dtype=torch.float64, device=where, requires_grad=True)
 
     def parts(x):
-        given = target.package.Whole(x), target.package.SplitAlong(x, 1)
-        found = target.scatter_gather.scatter(given, topology.take(slots))
-        return tuple(part.to(where) for pair in found for part in pair)
+        pair = target.package.Whole(x), target.package.SplitAlong(x, 1)
+        found = target.scatter_gather.scatter(pair, topology.take(slots))
+        return tuple(part.to(where) for each in found for part in each)
 
     assert torch.autograd.gradcheck(parts, [tensor])
     assert torch.autograd.gradgradcheck(parts, [tensor])
@@ -88,8 +89,8 @@ def test_a_whole_tensor_on_its_own_device_is_shared(target, topology, slots):
 @given(slots=device_slots(), value=st.sampled_from([7, None, "text"]))
 def test_with_nothing_to_split_every_device_gets_all(target, topology, slots, value):
     tensor = torch.arange(3, device=topology.device(0))
-    given = [target.package.Whole([tensor, value])]
-    found = target.scatter_gather.scatter(given, topology.take(slots))
+    marked = [target.package.Whole([tensor, value])]
+    found = target.scatter_gather.scatter(marked, topology.take(slots))
     checks.same(
         [[part[0].tolist(), part[1]] for [part] in found], [[[0, 1, 2], value]] * len(slots)
     )
@@ -123,8 +124,8 @@ def test_state_may_be_split_along_another_dimension(target, topology, batch, slo
 @given(slots=device_slots(min_size=2))
 def test_reference_splits_state_like_rows(reference, topology, slots):
     rows, state = torch.rand(4, 2, 3), torch.rand(1, 4, 2)
-    given = rows.to(topology.device(0)), state.to(topology.device(0))
-    found = reference.scatter_gather.scatter(given, topology.take(slots))
+    inputs = rows.to(topology.device(0)), state.to(topology.device(0))
+    found = reference.scatter_gather.scatter(inputs, topology.take(slots))
     checks.same([part[1].shape for part in found], [torch.Size((1, 4, 2))], slots)
 
 

@@ -5,11 +5,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.uneven import Few, Uneven, few, uneven, unsaid
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.outcome import cotangent
+from spec_tests.harness.refusals import unsaid
 from spec_tests.strategies.tensors import device_slots
+from spec_tests.strategies.uneven import Few, Uneven, few, uneven
 
 FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")
 UNEVEN = clause("divergences.SG-2.uneven-arguments-are-refused")
@@ -22,8 +23,8 @@ SCALAR_GRADIENTS = clause("divergences.SG-4.scalar-gradients-are-summed")
 @given(case=few())
 @example(case=Few(1, 2))
 def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology, case):
-    given = (case.tensor(topology),), {"flag": 3}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    arguments = (case.tensor(topology),), {"flag": 3}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
     checks.same([len(each) for each in inputs], [1] * case.chunks, case)
 
@@ -32,8 +33,8 @@ def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology
 @given(case=few())
 @example(case=Few(1, 2))
 def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology, case):
-    given = ("text", [7]), {"x": case.tensor(topology)}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    arguments = ("text", [7]), {"x": case.tensor(topology)}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(inputs, (("text", [7]),) * case.chunks, case)
     checks.same([list(each) for each in kwargs], [["x"]] * case.chunks, case)
 
@@ -49,8 +50,8 @@ def test_a_row_for_each_device_follows_the_chunks_of_the_batch(
     positional, named = (
         (case.tensor(topology), each) if batch_first else (each, case.tensor(topology))
     )
-    given = (positional,), {"x": named}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    arguments = (positional,), {"x": named}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     rows = [kwargs["x"] for kwargs in kwargs] if batch_first else [x for (x,) in inputs]
     checks.same([row.tolist() for row in rows], [[at] for at in range(case.chunks)], case)
     checks.same([len(inputs), len(kwargs)], [case.chunks] * 2, case)
@@ -59,8 +60,10 @@ def test_a_row_for_each_device_follows_the_chunks_of_the_batch(
 @FOLLOW
 @given(case=few())
 def test_reference_pads_with_no_arguments(reference, topology, case):
-    given = (case.tensor(topology),), {"flag": 3}
-    inputs, kwargs = reference.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+    arguments = (case.tensor(topology),), {"flag": 3}
+    inputs, kwargs = reference.scatter_gather.scatter_kwargs(
+        *arguments, topology.take(case.devices)
+    )
     checks.same(kwargs, ({"flag": 3},) * case.devices, case)
     checks.same(
         [len(each) for each in inputs],
@@ -94,9 +97,9 @@ def test_reference_drops_rows(reference, topology, case):
 @example(case=Uneven((8, 2), 4), positional=3)
 def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case, positional):
     first, second = case.tensors(topology)
-    given = (first,) * positional, {"flag": 3, "y": [second]}
+    arguments = (first,) * positional, {"flag": 3, "y": [second]}
     with pytest.raises(ValueError) as caught:
-        target.scatter_gather.scatter_kwargs(*given, topology.take(case.devices))
+        target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(unsaid(caught.value, ["args[0]", "kwargs['y'][0]", *case.facts()]), [])
 
 
@@ -104,8 +107,8 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
 @pytest.mark.parametrize(("positional", "lengths"), [(1, [4, 2]), (2, [4, 2]), (3, [4, 4])])
 def test_reference_lets_the_number_of_positionals_decide(reference, topology, positional, lengths):
     first, second = Uneven((8, 2), 4).tensors(topology)
-    given = (first,) * positional, {"y": second}
-    found = reference.scatter_gather.scatter_kwargs(*given, topology.take(4))
+    arguments = (first,) * positional, {"y": second}
+    found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))
     checks.same([len(each) for each in found], lengths)
 
 

@@ -5,18 +5,15 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.choosy import (
-    Choice,
-    Choosy,
+from spec_tests.divergences.unused_parameters import (
     backward,
     backward_of_penalty,
-    choices,
     chunk_by_chunk,
     plain_gradients,
-    rows,
 )
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
+from spec_tests.strategies.choosy import Choice, Choosy, choices, rows
 
 #: One layer that is used and one that is not: the reference fails on it.
 UNUSED = (Choice("all"), Choice("none"))

@@ -78,10 +78,10 @@ def test_a_copy_on_another_device_may_be_written(target, topology):
 
 
 @clause("functions.broadcast.refuses-cpu")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_a_tensor_on_the_cpu_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_tensor_on_the_cpu_is_refused(target, topology, index):
     tensors = [dense(), dense()]
-    tensors[place] = dense(slot=None)
+    tensors[index] = dense(slot=None)
     text = "Broadcast function not implemented for CPU tensors"
     refused(_broadcast(*tensors), target, topology, AssertionError, text)
 

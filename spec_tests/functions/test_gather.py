@@ -49,8 +49,8 @@ def test_each_chunk_gets_its_part_of_the_gradient(target, topology, call):
 @pytest.mark.parametrize("grad", [False, True], ids=["plain", "requires-grad"])
 def test_the_result_shares_no_memory_with_the_chunks(target, topology, count, grad):
     chunks = [counting((2, 2), torch.float32, topology.device(0)) for _ in range(count)]
-    given = [chunk.requires_grad_(grad) for chunk in chunks]
-    joined = target.functions.Gather.apply(topology.device(0), 0, *given)
+    leaves = [chunk.requires_grad_(grad) for chunk in chunks]
+    joined = target.functions.Gather.apply(topology.device(0), 0, *leaves)
     joined.detach().fill_(-1)
     assert [chunk.tolist() for chunk in chunks] == [[[0, 1], [2, 3]]] * count
 
@@ -116,10 +116,10 @@ def test_scalars_among_vectors_are_refused(target, topology, shapes):
 @pytest.mark.parametrize("spelled", ["None", "text", "device"])
 def test_a_target_without_index_is_the_current_device(target, topology, spelled):
     kind = topology.accelerator
-    place = {"None": None, "text": kind, "device": torch.device(kind)}[spelled]
+    destination = {"None": None, "text": kind, "device": torch.device(kind)}[spelled]
     chunk = counting((2, 2), torch.float32, topology.device(0))
     with torch.accelerator.device_index(topology.device(1).index):
-        joined = target.functions.Gather.apply(place, 0, chunk)
+        joined = target.functions.Gather.apply(destination, 0, chunk)
     assert joined.device == topology.device(1)
 
 
@@ -133,10 +133,10 @@ def test_minus_one_means_the_cpu_and_warns(target, reference, topology):
 
 
 @clause("functions.gather.refuses-cpu-among-others")
-@pytest.mark.parametrize("place", [0, 1], ids="index={}".format)
-def test_a_chunk_on_the_cpu_among_others_is_refused(target, topology, place):
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_chunk_on_the_cpu_among_others_is_refused(target, topology, index):
     chunks = [dense(), dense()]
-    chunks[place] = dense(slot=None)
+    chunks[index] = dense(slot=None)
     text = "Gather function not implemented for CPU tensors"
     refused(_gather(*chunks), target, topology, AssertionError, text)
 

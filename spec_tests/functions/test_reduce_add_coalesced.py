@@ -44,7 +44,7 @@ def test_sparse_and_mixed_positions_are_summed_in_order(target, topology, rows):
 @clause("functions.reduce-add-coalesced.gradients-copied")
 @pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
 def test_the_gradient_of_a_sum_goes_to_every_addend(target, topology, count):
-    specs = [dense((2, place + 1), slot) for slot in range(3) for place in range(count)]
+    specs = [dense((2, index + 1), slot) for slot in range(3) for index in range(count)]
     addends = [tensor.requires_grad_() for tensor in build(specs, topology)]
     function = target.functions.ReduceAddCoalesced
     sums = function.apply(topology.device(0), count, *addends)

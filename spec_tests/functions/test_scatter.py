@@ -82,7 +82,7 @@ def test_a_chunk_that_is_part_of_the_graph_refuses_in_place_writes(target, topol
 
 @clause("functions.scatter.streams-restored")
 def test_device_and_streams_are_the_callers_afterwards(target, topology):
-    tensor = counting((6, 2), torch.float32, torch.device("cpu"))
+    tensor = counting((6, 2))
     before = current_places(topology)
     target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
     assert current_places(topology) == before

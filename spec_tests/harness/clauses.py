@@ -81,7 +81,8 @@ def as_text(clauses: dict[str, Clause]) -> str:
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
         lines += [f"{each.id}\n    {each.says}  [{each.basis}]" for each in members]
-    return "\n".join([*lines, f"\n{len(clauses)} clauses"])
+    noun = "clause" if len(clauses) == 1 else "clauses"
+    return "\n".join([*lines, f"\n{len(clauses)} {noun}"])
 
 
 def as_markdown(clauses: dict[str, Clause]) -> str:

@@ -69,17 +69,17 @@ def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None
         copies can be trusted. Waits for the devices.
     """
     host = torch.device("cpu")
-    places = [host, *dict.fromkeys(devices)]
-    return next(_broken(places, copy), None)
+    everywhere = [host, *dict.fromkeys(devices)]
+    return next(_broken(everywhere, copy), None)
 
 
-def _broken(places: Sequence[torch.device], copy: Copy) -> Iterator[str]:
+def _broken(devices: Sequence[torch.device], copy: Copy) -> Iterator[str]:
     for extent in EXTENTS:
         expected = torch.arange(1, extent + 1, dtype=torch.int32)
-        for source in places:
+        for source in devices:
             sent = copy(expected, source)
-            for target in places:
-                if not torch.equal(copy(copy(sent, target), places[0]), expected):
+            for target in devices:
+                if not torch.equal(copy(copy(sent, target), devices[0]), expected):
                     yield (
                         f"machine broken: {4 * extent} bytes copied from {source} to {target} "
                         "arrived as others. No implementation can be judged here; check "

@@ -21,8 +21,8 @@ def target_of(config: pytest.Config) -> str:
 
 def mapping_of(config: pytest.Config) -> list[str]:
     """What ``--target-map`` says, option by option."""
-    given: list[str] = config.getoption("--target-map")
-    return given
+    parts: list[str] = config.getoption("--target-map")
+    return parts
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

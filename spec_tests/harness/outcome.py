@@ -90,7 +90,7 @@ def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
     if not wanted or not outputs:
         return None
     # Each output is fed numbers of its own: one that is mistaken for another shows.
-    fed = [cotangent(output) * (1 + place % 3) for place, output in enumerate(outputs)]
+    fed = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
         found = torch.autograd.grad(outputs, list(wanted.values()), fed, allow_unused=True)
     except RuntimeError as error:

@@ -48,6 +48,14 @@ class Total(nn.Module):
         return (x * self.weight).sum()
 
 
+class Doubling(nn.Module):
+    """Makes a new tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Twice the input."""
+        return x * 2
+
+
 class Remembering(nn.Module):
     """Changes a buffer in place, rebinds another, and sets an attribute."""
 

@@ -1,5 +1,7 @@
 """What a refused call comes to: one error with a stated text, and nothing written."""
 
+from collections.abc import Iterable
+
 from spec_tests.harness import checks
 from spec_tests.harness.outcome import Call, Failure, observe
 from spec_tests.harness.portrait import portrait
@@ -25,3 +27,8 @@ def refused(
     checks.same(outcome.result, Failure(f"builtins.{error.__name__}", words), call)
     fresh = call.inputs(topology)
     checks.same(outcome.inputs, portrait(fresh, fresh), call)
+
+
+def unsaid(error: BaseException, facts: Iterable[str]) -> list[str]:
+    """The facts that the error's text does not hold."""
+    return [fact for fact in facts if fact not in str(error)]

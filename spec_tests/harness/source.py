@@ -27,7 +27,8 @@ def imported_modules(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             package = "." * node.level + (node.module or "")
             yield package
-            yield from (f"{package}.{alias.name}" for alias in node.names)
+            dot = "" if package.endswith(".") else "."
+            yield from (f"{package}{dot}{alias.name}" for alias in node.names)
 
 
 def dotted_names(path: Path) -> Iterator[str]:

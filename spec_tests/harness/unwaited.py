@@ -43,9 +43,9 @@ def batches(topology: Topology, source: str) -> Iterator[Tensor]:
             yield BATCH.pin_memory() if source == "pinned" else BATCH.clone()
 
 
-def train(forward: Callable[[Tensor], Tensor], net: Scale, given: Iterable[Tensor]) -> Tensor:
+def train(forward: Callable[[Tensor], Tensor], net: Scale, inputs: Iterable[Tensor]) -> Tensor:
     """Make a step for each batch, which changes the weights in place; return them."""
-    for batch in given:
+    for batch in inputs:
         torch.autograd.backward(forward(batch).sum())
         slope = net.scale.grad
         assert slope is not None

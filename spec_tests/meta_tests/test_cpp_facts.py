@@ -222,9 +222,9 @@ class FrontEnd:
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.test.__name__)
 def test_a_front_end_that_lacks_the_fact_is_noticed(topology, wrong):
     topology.require(distinct=2)
-    given = {"front_end": FrontEnd(loader.load_for(topology), wrong), "topology": topology}
-    given |= {"four_threads": None, **wrong.parameters}
-    arguments = {name: given[name] for name in inspect.signature(wrong.test).parameters}
+    fixtures = {"front_end": FrontEnd(loader.load_for(topology), wrong), "topology": topology}
+    fixtures |= {"four_threads": None, **wrong.parameters}
+    arguments = {name: fixtures[name] for name in inspect.signature(wrong.test).parameters}
     with use_threads(4), pytest.raises(wrong.error):
         wrong.test(**arguments)
 

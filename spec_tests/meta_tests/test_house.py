@@ -1,33 +1,12 @@
 """The rules of the house that no linter knows: who may import whom, and sizes."""
 
-from pathlib import Path
-
 import pytest
 
 from spec_tests.harness.source import function_lengths, imported_modules
+from spec_tests.meta_tests.rooms import HEIGHT, ROOT, against_the_arrows, files_of, room_of
 
-ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
-#: A room uses those below it.
-FLOORS = (
-    ("simulator",),
-    ("reference",),
-    ("harness",),
-    ("strategies",),
-    (*CHAPTERS, "divergences", "cpp_front_end"),
-    ("site",),
-    ("conftest", "cli"),
-    ("meta_tests",),
-)
-HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 #: Implementations, and the other folders of the repository.
 FOREIGN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
-
-
-def files_of(*folders):
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
 SUITE = files_of("spec_tests")
 CODE = files_of("impl", "impl_tests", "spec_tests", "bench", "reports")
 MACHINERY = [path for path in CODE if not path.name.startswith(("test_", "bench_"))]
@@ -37,17 +16,6 @@ def path_of(path):
     return str(path.relative_to(ROOT))
 
 
-def room_of(path):
-    """Name the folder of the suite, or the file of its root, that a file belongs to."""
-    return path.relative_to(ROOT / "spec_tests").with_suffix("").parts[0]
-
-
-def rooms_used_by(path):
-    """Name the rooms of the suite that a file imports from."""
-    parts = [name.split(".") for name in imported_modules(path)]
-    return {rest[0] for package, *rest in parts if package == "spec_tests" and rest}
-
-
 @pytest.mark.parametrize("path", SUITE, ids=path_of)
 def test_the_suite_imports_no_implementation(path):
     assert not {name.split(".")[0] for name in imported_modules(path)} & set(FOREIGN)
@@ -55,13 +23,13 @@ def test_the_suite_imports_no_implementation(path):
 
 @pytest.mark.parametrize("path", SUITE, ids=path_of)
 def test_rooms_use_their_own_files_and_lower_floors_only(path):
-    own = room_of(path)
-    upwards = {
-        room
-        for room in rooms_used_by(path) - {own}
-        if HEIGHT[room] >= HEIGHT.get(own, len(FLOORS))
-    }
-    assert not upwards
+    assert not against_the_arrows(path)
+
+
+@pytest.mark.parametrize("path", SUITE, ids=path_of)
+def test_no_room_is_reached_by_a_relative_import(path):
+    # It would go round the rule about floors.
+    assert not [name for name in imported_modules(path) if name.startswith("..")]
 
 
 def test_every_room_has_its_floor():

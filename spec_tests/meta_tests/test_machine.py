@@ -5,20 +5,20 @@ import torch
 
 from spec_tests.harness.machine import first_broken_copy, require_copies
 
-#: Names of places; nothing is computed there.
+#: Names of devices; nothing is computed there.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]
 
 
 def _sound(tensor, device):
     arrived = tensor.clone()
-    arrived.place = device
+    arrived.holder = device
     return arrived
 
 
 def _without_peers(tensor, device):
     """The second half of what goes from one device to another is lost."""
     arrived = _sound(tensor, device)
-    if {getattr(tensor, "place", device), device} == set(DEVICES):
+    if {getattr(tensor, "holder", device), device} == set(DEVICES):
         arrived[len(arrived) // 2 :] = 0
     return arrived
 

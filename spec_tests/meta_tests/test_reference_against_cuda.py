@@ -8,13 +8,14 @@ import torch
 
 from spec_tests.harness.topology import not_run
 from spec_tests.reference import STAND_INS
+from spec_tests.strategies.tensors import counting
 
 #: Facts that differ by design where copies between CUDA devices travel over NCCL.
 NCCL = ("version", "graph")
 
 
 def counted(*shape, dtype=torch.float32):
-    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+    return counting(shape, dtype)
 
 
 def tall(*shape):

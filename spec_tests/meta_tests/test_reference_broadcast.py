@@ -7,16 +7,13 @@ import pytest
 import torch
 
 from spec_tests.harness.topology import not_run
+from spec_tests.strategies.tensors import counting
 
 SHAPE = (2, 3, 4, 5)
 
 
-def counted(shape=SHAPE, dtype=torch.float32):
-    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
-
-
 def channels_last():
-    return counted().to(memory_format=torch.channels_last)
+    return counting(SHAPE).to(memory_format=torch.channels_last)
 
 
 def require_copy_path(topology):
@@ -30,17 +27,17 @@ def ordinals(topology, *slots):
 
 
 def test_no_devices_give_no_copies(topology):
-    assert torch._C._broadcast(counted().to(topology.device(0)), []) == []
+    assert torch._C._broadcast(counting(SHAPE).to(topology.device(0)), []) == []
 
 
 def test_a_negative_ordinal_is_refused(topology):
-    source = counted().to(topology.device(0))
+    source = counting(SHAPE).to(topology.device(0))
     with pytest.raises(RuntimeError, match="Expected non-negative device index, but got -1"):
         torch._C._broadcast(source, [topology.device(0).index, -1])
 
 
 def test_the_sources_own_device_gets_the_source_itself(topology):
-    source = counted().to(topology.device(0))
+    source = counting(SHAPE).to(topology.device(0))
     copies = torch._C._broadcast(source, ordinals(topology, 0, 0))
     assert isinstance(copies, list)
     assert copies[0] is source
@@ -48,7 +45,7 @@ def test_the_sources_own_device_gets_the_source_itself(topology):
 
 
 def test_repeated_devices_get_independent_copies_of_a_cpu_tensor(topology):
-    source = counted()
+    source = counting(SHAPE)
     copies = torch._C._broadcast(source, ordinals(topology, 0, 0))
     copies[0].zero_()
     assert torch.equal(copies[1].cpu(), source)
@@ -57,22 +54,27 @@ def test_repeated_devices_get_independent_copies_of_a_cpu_tensor(topology):
 
 def test_repeated_devices_get_independent_copies_from_another_device(topology):
     topology.require(distinct=2)
-    source = counted().to(topology.device(1))
+    source = counting(SHAPE).to(topology.device(1))
     copies = torch._C._broadcast(source, ordinals(topology, 0, 0))
     copies[0].zero_()
-    assert torch.equal(copies[1].cpu(), counted())
+    assert torch.equal(copies[1].cpu(), counting(SHAPE))
 
 
 def test_the_sources_device_need_not_be_first_nor_listed(topology):
     topology.require(distinct=2)
-    source = counted().to(topology.device(1))
+    source = counting(SHAPE).to(topology.device(1))
     assert torch._C._broadcast(source, ordinals(topology, 0, 1))[1] is source
     assert torch._C._broadcast(source, ordinals(topology, 0))[0].device == topology.device(0)
 
 
 @pytest.mark.parametrize(
     "source",
-    [channels_last(), counted().transpose(0, 3), counted((1, 3)).expand(4, 3), counted((0, 3))],
+    [
+        channels_last(),
+        counting(SHAPE).transpose(0, 3),
+        counting((1, 3)).expand(4, 3),
+        counting((0, 3)),
+    ],
     ids=["channels-last", "transposed", "expanded", "empty"],
 )
 def test_copies_are_row_major(topology, source):
@@ -85,7 +87,7 @@ def test_copies_are_row_major(topology, source):
     "dtype", [torch.float16, torch.int64, torch.bool, torch.complex64], ids=str
 )
 def test_the_dtype_is_kept(topology, dtype):
-    source = counted(dtype=dtype)
+    source = counting(SHAPE, dtype)
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert copy.dtype == dtype
     assert torch.equal(copy.cpu(), source)
@@ -100,7 +102,7 @@ def test_a_sparse_source_gives_a_sparse_copy(topology):
 
 
 def test_a_copy_of_a_source_that_requires_grad_is_differentiable(topology):
-    source = counted((3,)).requires_grad_()
+    source = counting((3,)).requires_grad_()
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert type(copy.grad_fn).__name__ == "CopyBackwards"
     copy.sum().backward()
@@ -108,28 +110,28 @@ def test_a_copy_of_a_source_that_requires_grad_is_differentiable(topology):
 
 
 def test_without_grad_mode_a_copy_has_no_graph(topology):
-    source = counted((3,)).requires_grad_()
+    source = counting((3,)).requires_grad_()
     with torch.no_grad():
         (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert not copy.requires_grad
 
 
 def test_a_subclass_becomes_a_plain_tensor(topology):
-    source = torch.nn.Parameter(counted((3,)))
+    source = torch.nn.Parameter(counting((3,)))
     with torch.no_grad():
         (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert type(copy) is torch.Tensor
 
 
 def test_no_outputs_are_accepted(topology):
-    assert torch._C._broadcast_out(counted(), []) == []
+    assert torch._C._broadcast_out(counting(SHAPE), []) == []
 
 
 def test_outputs_come_back_as_the_same_objects(topology):
     outs = [torch.empty(SHAPE, device=device) for device in topology.take(2)]
-    results = torch._C._broadcast_out(counted(), outs)
+    results = torch._C._broadcast_out(counting(SHAPE), outs)
     assert all(result is out for result, out in zip(results, outs, strict=True))
-    assert all(torch.equal(out.cpu(), counted()) for out in outs)
+    assert all(torch.equal(out.cpu(), counting(SHAPE)) for out in outs)
 
 
 def test_an_output_on_the_cpu_is_refused(topology):
@@ -139,7 +141,7 @@ def test_an_output_on_the_cpu_is_refused(topology):
         "but output tensor at index 1 has device 'cpu'"
     )
     with pytest.raises(RuntimeError) as caught:
-        torch._C._broadcast_out(counted(), outs)
+        torch._C._broadcast_out(counting(SHAPE), outs)
     assert text in str(caught.value)
 
 
@@ -160,23 +162,23 @@ def test_outputs_keep_their_dtype_and_strides(topology):
     out = torch.empty(SHAPE, dtype=torch.float64).to(memory_format=torch.channels_last)
     out = out.to(topology.device(0))
     strides = out.stride()
-    torch._C._broadcast_out(counted(), [out])
+    torch._C._broadcast_out(counting(SHAPE), [out])
     assert out.stride() == strides
-    assert torch.equal(out.cpu(), counted(dtype=torch.float64))
+    assert torch.equal(out.cpu(), counting(SHAPE, torch.float64))
 
 
 def test_the_version_of_an_output_rises_by_one(topology):
     require_copy_path(topology)
     out = torch.empty(SHAPE, device=topology.device(0))
     before = out._version
-    torch._C._broadcast_out(counted(), [out])
+    torch._C._broadcast_out(counting(SHAPE), [out])
     assert out._version == before + 1
 
 
 def test_a_leaf_output_that_requires_grad_is_refused(topology):
     out = torch.empty(3, device=topology.device(0), requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in"):
-        torch._C._broadcast_out(counted((3,)), [out])
+        torch._C._broadcast_out(counting((3,)), [out])
 
 
 @pytest.mark.parametrize("coalesced", [True, False], ids="coalesced={}".format)

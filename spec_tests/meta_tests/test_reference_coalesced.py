@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from spec_tests.reference import STAND_INS
+from spec_tests.strategies.tensors import counting
 
 LIMIT = 1 << 20  # bytes
-
-
-def counted(shape=(4,), dtype=torch.float32):
-    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
 
 
 def on_first(topology, *tensors):
@@ -45,7 +42,9 @@ def test_no_devices_are_refused(topology):
 def test_a_tensor_on_the_cpu_is_refused(topology):
     first = topology.device(0).index
     with pytest.raises(RuntimeError) as caught:
-        torch._C._broadcast_coalesced([*on_first(topology, counted()), counted()], [first], LIMIT)
+        torch._C._broadcast_coalesced(
+            [*on_first(topology, counting((4,))), counting((4,))], [first], LIMIT
+        )
     assert f"All tensors must be on devices[0]: {first}" in str(caught.value)
 
 
@@ -53,17 +52,17 @@ def test_a_tensor_on_another_device_is_refused(topology):
     topology.require(distinct=2)
     devices = [topology.device(0).index, topology.device(1).index]
     with pytest.raises(RuntimeError, match="All tensors must be on devices"):
-        torch._C._broadcast_coalesced([counted().to(topology.device(1))], devices, LIMIT)
+        torch._C._broadcast_coalesced([counting((4,)).to(topology.device(1))], devices, LIMIT)
 
 
 def test_a_negative_ordinal_after_the_first_is_refused(topology):
     devices = [topology.device(0).index, -1]
     with pytest.raises(RuntimeError, match="Expected non-negative device index, but got -1"):
-        torch._C._broadcast_coalesced(on_first(topology, counted()), devices, LIMIT)
+        torch._C._broadcast_coalesced(on_first(topology, counting((4,))), devices, LIMIT)
 
 
 def test_the_first_list_holds_the_tensors_themselves(topology):
-    tensors = [torch.nn.Parameter(counted().to(topology.device(0))) for _ in range(2)]
+    tensors = [torch.nn.Parameter(counting((4,)).to(topology.device(0))) for _ in range(2)]
     tensors.append(tensors[0] * 2)
     graph = tensors[2].grad_fn
     results = torch._C._broadcast_coalesced(tensors, [topology.device(0).index] * 2, LIMIT)
@@ -73,7 +72,9 @@ def test_the_first_list_holds_the_tensors_themselves(topology):
 
 
 def test_the_other_lists_hold_plain_leaves(topology):
-    tensors = [torch.nn.Parameter(tensor) for tensor in on_first(topology, counted(), counted())]
+    tensors = [
+        torch.nn.Parameter(tensor) for tensor in on_first(topology, counting((4,)), counting((4,)))
+    ]
     for result in copies(topology, [*tensors, tensors[0] * 2])[1]:
         assert type(result) is torch.Tensor
         assert not result.requires_grad
@@ -83,7 +84,7 @@ def test_the_other_lists_hold_plain_leaves(topology):
 
 
 def test_values_arrive_on_their_device(topology):
-    tensors = on_first(topology, counted((2, 3)), counted((3,), torch.int64), counted(()))
+    tensors = on_first(topology, counting((2, 3)), counting((3,), torch.int64), counting(()))
     results = copies(topology, tensors)
     for result, tensor in zip(results[1], tensors, strict=True):
         assert result.device == topology.device(1)
@@ -92,22 +93,22 @@ def test_values_arrive_on_their_device(topology):
 
 
 def test_a_chunk_shares_one_storage_but_no_version(topology):
-    results = copies(topology, on_first(topology, counted(), counted((2, 2))))[1]
+    results = copies(topology, on_first(topology, counting((4,)), counting((2, 2))))[1]
     assert sharing(results) == [2]
     assert [result.storage_offset() for result in results] == [0, 4]
     results[0].zero_()
     assert [result._version for result in results] == [1, 0]
-    assert torch.equal(results[1].cpu(), counted((2, 2)))
+    assert torch.equal(results[1].cpu(), counting((2, 2)))
 
 
 @pytest.mark.parametrize(
     "tensor",
-    [counted((2, 3, 4, 5)).to(memory_format=torch.channels_last), counted((3, 4)).t()],
+    [counting((2, 3, 4, 5)).to(memory_format=torch.channels_last), counting((3, 4)).t()],
     ids=["channels-last", "transposed"],
 )
 @pytest.mark.parametrize("company", [0, 1], ids="company={}".format)
 def test_copies_are_row_major(topology, tensor, company):
-    tensors = on_first(topology, tensor, *[counted()] * company)
+    tensors = on_first(topology, tensor, *[counting((4,))] * company)
     result = copies(topology, tensors)[1][0]
     assert result.is_contiguous()
     assert torch.equal(result.cpu(), tensor)
@@ -119,13 +120,13 @@ def test_copies_are_row_major(topology, tensor, company):
     ids=lambda value: str(value),
 )
 def test_a_chunk_is_closed_by_the_tensor_that_fills_it(topology, limit, chunks):
-    tensors = on_first(topology, *[counted((2,)) for _ in range(5)])
+    tensors = on_first(topology, *[counting((2,)) for _ in range(5)])
     assert sharing(copies(topology, tensors, limit)[1]) == chunks
 
 
 def test_dtypes_travel_apart_and_come_back_in_order(topology):
     kinds = [torch.float32, torch.int64, torch.float32, torch.float16, torch.int64]
-    tensors = on_first(topology, *[counted((2,), dtype) + 1 for dtype in kinds])
+    tensors = on_first(topology, *[counting((2,), dtype) + 1 for dtype in kinds])
     results = copies(topology, tensors)[1]
     assert [result.dtype for result in results] == kinds
     assert sharing(results) == [2, 2, 1]
@@ -134,7 +135,7 @@ def test_dtypes_travel_apart_and_come_back_in_order(topology):
 @pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
 @pytest.mark.parametrize("limit", [0, LIMIT], ids="limit={}".format)
 def test_empty_tensors_keep_their_shape_and_own_storage(topology, shape, limit):
-    tensors = on_first(topology, counted(), counted(shape), counted())
+    tensors = on_first(topology, counting((4,)), counting(shape), counting((4,)))
     results = copies(topology, tensors, limit)[1]
     assert results[1].shape == shape
     assert results[1].untyped_storage().nbytes() == 0
@@ -145,14 +146,14 @@ def same_device_twice(topology, tensors, limit=LIMIT):
 
 
 def test_a_repeated_device_gets_copies_of_a_larger_chunk(topology):
-    tensors = on_first(topology, counted(), counted())
+    tensors = on_first(topology, counting((4,)), counting((4,)))
     results = same_device_twice(topology, tensors)[1]
     assert sharing(results) == [2]
     assert results[0].data_ptr() != tensors[0].data_ptr()
 
 
 def test_a_repeated_device_shares_the_memory_of_a_chunk_of_one(topology):
-    tensors = on_first(topology, counted((2, 2)))
+    tensors = on_first(topology, counting((2, 2)))
     (result,) = same_device_twice(topology, tensors)[1]
     result.zero_()
     assert tensors[0].count_nonzero() == 0
@@ -161,13 +162,13 @@ def test_a_repeated_device_shares_the_memory_of_a_chunk_of_one(topology):
 
 
 def test_the_buffer_size_decides_what_a_repeated_device_shares(topology):
-    tensors = on_first(topology, counted(), counted())
+    tensors = on_first(topology, counting((4,)), counting((4,)))
     results = same_device_twice(topology, tensors, limit=0)[1]
     assert [each.data_ptr() for each in results] == [each.data_ptr() for each in tensors]
 
 
 def test_a_chunk_of_one_that_is_not_contiguous_is_copied(topology):
-    tensors = on_first(topology, counted((3, 4)))
+    tensors = on_first(topology, counting((3, 4)))
     columns = [tensors[0].t()]
     (result,) = same_device_twice(topology, columns)[1]
     assert result.data_ptr() != tensors[0].data_ptr()
@@ -175,7 +176,7 @@ def test_a_chunk_of_one_that_is_not_contiguous_is_copied(topology):
 
 def test_the_current_device_is_restored(topology):
     current = torch.accelerator.current_device_index()
-    copies(topology, on_first(topology, counted()))
+    copies(topology, on_first(topology, counting((4,))))
     assert torch.accelerator.current_device_index() == current
 
 

@@ -4,15 +4,12 @@ import pytest
 import torch
 
 from spec_tests.reference import STAND_INS
-
-
-def counted(shape=(2, 5), dtype=torch.float32):
-    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+from spec_tests.strategies.tensors import counting
 
 
 def chunks(topology, *shapes, **options):
     return [
-        counted(shape).to(device=topology.device(slot), **options)
+        counting(shape).to(device=topology.device(slot), **options)
         for slot, shape in enumerate(shapes)
     ]
 
@@ -21,11 +18,11 @@ def into_new(tensors, dim):
     return torch._C._gather(tensors, dim, None)
 
 
-def into_given(tensors, dim):
+def into_out(tensors, dim):
     return torch._C._gather_out(tensors, torch.empty(4, 5), dim)
 
 
-either = pytest.mark.parametrize("gather", [into_new, into_given], ids=["gather", "gather_out"])
+either = pytest.mark.parametrize("gather", [into_new, into_out], ids=["gather", "gather_out"])
 
 
 @either
@@ -45,13 +42,13 @@ def test_a_dimension_that_the_first_lacks_is_refused(topology, gather):
     ("gather", "text"),
     [
         (into_new, "but tensor at index 1 has device cpu"),
-        (into_given, "but tensor at index 1 has device 'cpu'"),
+        (into_out, "but tensor at index 1 has device 'cpu'"),
     ],
     ids=["gather", "gather_out"],
 )
 def test_a_chunk_on_the_cpu_is_refused(topology, gather, text):
     with pytest.raises(RuntimeError) as caught:
-        gather([*chunks(topology, (2, 5)), counted()], 0)
+        gather([*chunks(topology, (2, 5)), counting((2, 5))], 0)
     kind = topology.accelerator.upper()
     assert f"Expected all input tensors to be {kind} tensors, {text}" in str(caught.value)
 
@@ -76,7 +73,7 @@ def test_another_size_beside_dim_is_refused(topology, gather):
 @either
 def test_an_early_wrong_shape_wins_over_a_later_cpu_tensor(topology, gather):
     with pytest.raises(RuntimeError, match="Input tensor at index 1 has invalid shape"):
-        gather([*chunks(topology, (2, 5), (2, 4)), counted()], 0)
+        gather([*chunks(topology, (2, 5), (2, 4)), counting((2, 5))], 0)
 
 
 @either
@@ -92,7 +89,7 @@ def test_the_destination_is_an_ordinal_or_the_cpu(topology, slot):
     index = -1 if slot is None else destination.index
     result = torch._C._gather(chunks(topology, (2, 5), (1, 5)), 0, index)
     assert result.device == destination
-    assert torch.equal(result.cpu(), torch.cat([counted(), counted((1, 5))]))
+    assert torch.equal(result.cpu(), torch.cat([counting((2, 5)), counting((1, 5))]))
 
 
 def test_the_destination_is_the_current_device_by_default(topology):
@@ -116,7 +113,7 @@ def test_the_result_is_new_even_for_one_chunk_in_place(topology):
 
 def test_a_negative_dim_counts_from_the_last(topology):
     result = torch._C._gather(chunks(topology, (2, 5), (2, 1)), -1, -1)
-    assert torch.equal(result, torch.cat([counted(), counted((2, 1))], 1))
+    assert torch.equal(result, torch.cat([counting((2, 5)), counting((2, 1))], 1))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +128,7 @@ def test_a_negative_dim_counts_from_the_last(topology):
 )
 def test_channels_last_is_kept_if_all_chunks_have_it(topology, formats, kept):
     tensors = [
-        counted((2, 3, 4, 5)).to(device=topology.device(slot), memory_format=memory_format)
+        counting((2, 3, 4, 5)).to(device=topology.device(slot), memory_format=memory_format)
         for slot, memory_format in enumerate(formats)
     ]
     result = torch._C._gather(tensors, 0, -1)
@@ -145,7 +142,7 @@ def test_channels_last_3d_is_kept(topology):
 
 
 def test_other_strides_become_row_major(topology):
-    tensor = counted((5, 2)).to(topology.device(0)).t()
+    tensor = counting((5, 2)).to(topology.device(0)).t()
     result = torch._C._gather([tensor, tensor], 0, -1)
     assert result.is_contiguous()
     assert torch.equal(result, torch.cat([tensor, tensor]).cpu())
@@ -168,7 +165,7 @@ def test_the_first_chunk_decides_the_dtype(topology, first, second):
 
 def test_chunks_of_length_zero_are_joined(topology):
     result = torch._C._gather(chunks(topology, (0, 5), (2, 5), (0, 5)), 0, -1)
-    assert torch.equal(result, counted())
+    assert torch.equal(result, counting((2, 5)))
 
 
 def test_an_empty_vector_is_no_exception_among_matrices(topology):
@@ -208,14 +205,14 @@ def test_out_comes_back_itself_on_any_device(topology, slot):
     out = torch.empty(3, 5, device=topology.device(slot))
     result = torch._C._gather_out(chunks(topology, (2, 5), (1, 5)), out, 0)
     assert result is out
-    assert torch.equal(out.cpu(), torch.cat([counted(), counted((1, 5))]))
+    assert torch.equal(out.cpu(), torch.cat([counting((2, 5)), counting((1, 5))]))
 
 
 def test_out_keeps_its_dtype_and_strides(topology):
     out = torch.empty(5, 4, dtype=torch.float64, device=topology.device(0)).t()
     torch._C._gather_out(chunks(topology, (2, 5), (2, 5)), out, 0)
     assert out.stride() == (1, 4)
-    assert torch.equal(out.cpu(), torch.cat([counted()] * 2).double())
+    assert torch.equal(out.cpu(), torch.cat([counting((2, 5))] * 2).double())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3], ids="chunks={}".format)

@@ -36,7 +36,7 @@ def expected_gradients(inputs):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4], ids="devices={}".format)
-def test_data_parallel_module(topology, count):
+def test_data_parallel_computes_and_learns_what_its_module_does(topology, count):
     inputs = torch.randn(8, 6)
     model = parallel.DataParallel(net().to(topology.device(0)), topology.take(count))
     outputs = model(inputs)
@@ -47,7 +47,7 @@ def test_data_parallel_module(topology, count):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
-def test_data_parallel_function(topology, rows):
+def test_the_function_computes_gradients_and_delivers_elsewhere(topology, rows):
     inputs = torch.randn(rows, 6)
     model = net().to(topology.device(0))
     outputs = parallel.data_parallel(model, inputs, topology.take(3), topology.device(1))
@@ -57,7 +57,7 @@ def test_data_parallel_function(topology, rows):
 
 
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
-def test_replicate_and_parallel_apply(topology, detach):
+def test_replicas_compute_what_the_module_does(topology, detach):
     devices = topology.take(2)
     replicas = parallel.replicate(net().to(devices[0]), devices, detach)
     inputs = [torch.randn(3, 6, device=device) for device in devices]
@@ -128,7 +128,7 @@ def test_the_gradient_of_a_scattered_cpu_tensor_arrives_on_the_cpu(topology):
     assert inputs.grad.tolist() == [[1, 1]] * 3 + [[2, 2]] * 2
 
 
-def test_gradients_of_gradients(topology):
+def test_scatter_and_gather_differentiate_twice(topology):
     devices = topology.take(2)
     leaf = torch.randn(4, 2, dtype=torch.float64, device=devices[0], requires_grad=True)
 
@@ -148,14 +148,14 @@ def test_broadcast_sums_gradients(topology):
     assert leaf.grad.tolist() == [3, 3]
 
 
-def test_reduce_add(topology):
+def test_reduce_add_sums_on_its_destination(topology):
     inputs = [torch.full((2, 3), 2.0**slot, device=d) for slot, d in enumerate(topology.take(3))]
     result = comm.reduce_add(inputs, topology.device(0).index)
     assert result.device == topology.device(0)
     assert result.unique().tolist() == [7]
 
 
-def test_reduce_add_coalesced(topology):
+def test_reduce_add_coalesced_sums_each_list(topology):
     inputs = [[torch.full((n,), 1.0, device=d) for n in (2, 3)] for d in topology.take(2)]
     results = comm.reduce_add_coalesced(inputs, topology.device(0).index)
     assert [result.tolist() for result in results] == [[2, 2], [2, 2, 2]]

@@ -5,10 +5,7 @@ import torch
 
 from spec_tests.reference import STAND_INS
 from spec_tests.strategies.calls import StreamAt
-
-
-def counted(shape=(4, 4), dtype=torch.float32):
-    return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)
+from spec_tests.strategies.tensors import counting
 
 
 def outputs(topology, *shapes, **options):
@@ -20,13 +17,13 @@ def outputs(topology, *shapes, **options):
 
 def test_no_outputs_are_refused(topology):
     with pytest.raises(RuntimeError, match="Expected at least one output tensor to scatter to"):
-        torch._C._scatter_out(counted(), [], 7, None)
+        torch._C._scatter_out(counting((4, 4)), [], 7, None)
 
 
 def test_a_missing_dimension_is_refused_before_the_outputs_are_looked_at(topology):
     text = r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"
     with pytest.raises(IndexError, match=text):
-        torch._C._scatter_out(counted(), [torch.zeros(1)], 2, None)
+        torch._C._scatter_out(counting((4, 4)), [torch.zeros(1)], 2, None)
 
 
 def test_an_output_on_the_cpu_is_refused(topology):
@@ -35,7 +32,7 @@ def test_an_output_on_the_cpu_is_refused(topology):
         "but output tensor at index 0 has device 'cpu'"
     )
     with pytest.raises(RuntimeError) as caught:
-        torch._C._scatter_out(counted(), [torch.zeros(4, 4)], 0, None)
+        torch._C._scatter_out(counting((4, 4)), [torch.zeros(4, 4)], 0, None)
     assert text in str(caught.value)
 
 
@@ -46,14 +43,14 @@ def test_an_output_of_the_wrong_shape_is_refused_with_the_wrapped_dim(topology, 
         "except for scatter dim 0 as the source tensor: [4, 4]"
     )
     with pytest.raises(RuntimeError) as caught:
-        torch._C._scatter_out(counted(), outputs(topology, (1, 2, 4)), dim, None)
+        torch._C._scatter_out(counting((4, 4)), outputs(topology, (1, 2, 4)), dim, None)
     assert text in str(caught.value)
 
 
 def test_an_early_wrong_shape_wins_over_a_later_cpu_tensor(topology):
     outs = [*outputs(topology, (4, 5)), torch.zeros(4, 4)]
     with pytest.raises(RuntimeError, match="Output tensor at index 0 has incorrect shape"):
-        torch._C._scatter_out(counted(), outs, 0, None)
+        torch._C._scatter_out(counting((4, 4)), outs, 0, None)
 
 
 def test_a_wrong_total_is_refused_before_any_write(topology):
@@ -63,7 +60,7 @@ def test_a_wrong_total_is_refused_before_any_write(topology):
         "size at dim 0. Expected 4, but got total size 3"
     )
     with pytest.raises(RuntimeError) as caught:
-        torch._C._scatter_out(counted(), outs, 0, None)
+        torch._C._scatter_out(counting((4, 4)), outs, 0, None)
     assert text in str(caught.value)
     assert all(out.count_nonzero() == 0 for out in outs)
 
@@ -74,7 +71,7 @@ def test_a_stream_of_another_device_is_refused_after_earlier_writes(topology):
     streams = [None, StreamAt(0).build(topology)]
     other = topology.device(1).index
     with pytest.raises(RuntimeError) as caught:
-        torch._C._scatter_out(counted() + 1, outs, 0, streams)
+        torch._C._scatter_out(counting((4, 4)) + 1, outs, 0, streams)
     assert "the stream at index 1 (was " in str(caught.value)
     assert f"at that index (expected {other})" in str(caught.value)
     assert outs[0].count_nonzero() == 8
@@ -83,7 +80,7 @@ def test_a_stream_of_another_device_is_refused_after_earlier_writes(topology):
 
 def test_a_stream_is_checked_for_chunks_that_stay_too(topology):
     topology.require(distinct=2)
-    tensor = counted().to(topology.device(0))
+    tensor = counting((4, 4)).to(topology.device(0))
     streams = [StreamAt(1).build(topology)]
     with pytest.raises(RuntimeError, match="the stream at index 0"):
         torch._C._scatter_out(tensor, outputs(topology, (4, 4)), 0, streams)
@@ -97,26 +94,26 @@ def test_scalars_are_refused(topology):
 
 def test_outputs_come_back_as_the_same_objects_in_a_new_list(topology):
     outs = outputs(topology, (1, 4), (3, 4))
-    results = torch._C._scatter_out(counted(), outs, 0, None)
+    results = torch._C._scatter_out(counting((4, 4)), outs, 0, None)
     assert all(result is out for result, out in zip(results, outs, strict=True))
-    assert torch.equal(torch.cat([out.cpu() for out in outs]), counted())
+    assert torch.equal(torch.cat([out.cpu() for out in outs]), counting((4, 4)))
 
 
 def test_outputs_keep_their_dtype_and_strides(topology):
     base = torch.zeros(4, 2, dtype=torch.float64, device=topology.device(0))
     rest = torch.zeros(4, 2, device=topology.device(1))
-    torch._C._scatter_out(counted(), [base, rest], 1, None)
+    torch._C._scatter_out(counting((4, 4)), [base, rest], 1, None)
     assert base.dtype == torch.float64
-    assert torch.equal(base.cpu(), counted(dtype=torch.float64)[:, :2])
+    assert torch.equal(base.cpu(), counting((4, 4), torch.float64)[:, :2])
 
     columns = torch.zeros(4, 2, device=topology.device(0)).t()
-    torch._C._scatter_out(counted(), [columns, rest.t().contiguous()], 0, None)
+    torch._C._scatter_out(counting((4, 4)), [columns, rest.t().contiguous()], 0, None)
     assert columns.stride() == (1, 2)
-    assert torch.equal(columns.cpu(), counted()[:2])
+    assert torch.equal(columns.cpu(), counting((4, 4))[:2])
 
 
 def test_each_output_is_written_once_even_when_it_is_the_right_view(topology):
-    tensor = counted().to(topology.device(0))
+    tensor = counting((4, 4)).to(topology.device(0))
     top, bottom = tensor.clone().chunk(2)
     before = top._version, bottom._version
     torch._C._scatter_out(tensor, [top, bottom], 0, None)
@@ -127,12 +124,12 @@ def test_each_output_is_written_once_even_when_it_is_the_right_view(topology):
 def test_the_version_of_each_output_rises_by_one(topology):
     outs = outputs(topology, (2, 4), (2, 4))
     before = [out._version for out in outs]
-    torch._C._scatter_out(counted(), outs, 0, None)
+    torch._C._scatter_out(counting((4, 4)), outs, 0, None)
     assert [out._version for out in outs] == [version + 1 for version in before]
 
 
 def test_outputs_are_differentiable(topology):
-    tensor = counted().requires_grad_()
+    tensor = counting((4, 4)).requires_grad_()
     outs = outputs(topology, (2, 4), (2, 4))
     torch._C._scatter_out(tensor, outs, 0, None)
     assert type(outs[0].grad_fn).__name__ == "CopyBackwards"
@@ -143,4 +140,4 @@ def test_outputs_are_differentiable(topology):
 def test_a_leaf_output_that_requires_grad_is_refused(topology):
     outs = outputs(topology, (4, 4), requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in"):
-        torch._C._scatter_out(counted(), outs, 0, None)
+        torch._C._scatter_out(counting((4, 4)), outs, 0, None)

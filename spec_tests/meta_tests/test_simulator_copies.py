@@ -24,8 +24,8 @@ LAYOUTS = {
 }
 
 
-def source(layout, place):
-    return LAYOUTS[layout](torch.arange(120.0, device=place).reshape(2, 3, 4, 5))
+def source(layout, device):
+    return LAYOUTS[layout](torch.arange(120.0, device=device).reshape(2, 3, 4, 5))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

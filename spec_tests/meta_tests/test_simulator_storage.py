@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_sequence
 pytestmark = pytest.mark.usefixtures("sim")
 
 DEVICE = "sim:2"
-PLACES = {
+MAP_LOCATIONS = {
     "as saved": (None, DEVICE),
     "cpu": ("cpu", "cpu"),
     "another device": ("sim:1", "sim:1"),
@@ -36,9 +36,9 @@ def part():
     return torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_saved_tensors_are_loaded_where_they_are_wanted(place):
-    wanted, device = PLACES[place]
+@pytest.mark.parametrize("name", MAP_LOCATIONS)
+def test_saved_tensors_are_loaded_where_they_are_wanted(name):
+    wanted, device = MAP_LOCATIONS[name]
     wanted = torch.device("sim:3") if wanted is torch.device else wanted
     loaded = torch.load(saved({"x": part()}), map_location=wanted)["x"]
     assert str(loaded.device) == device

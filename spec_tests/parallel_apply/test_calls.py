@@ -28,14 +28,14 @@ class Place(nn.Module):
 class LenientPlace(Place):
     """Tells the current device, whatever it is given."""
 
-    def forward(self, *given):
+    def forward(self, *args):
         return super().forward()
 
 
 class MissingKey(nn.Module):
     """Looks for a key that is not there, as in PyTorch's own test of parallel_apply."""
 
-    def forward(self, *given):
+    def forward(self, *args):
         return {}["wonderful"]
 
 
@@ -186,8 +186,8 @@ def test_modules_run_at_the_same_time(target, topology, count):
 @pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
 def test_a_tensor_is_found_however_deep_it_is(target, kind, depth):
     tensor = torch.ones(1)
-    given = nested([kind], depth, tensor)
-    assert from_the_bottom(lambda: target.parallel_apply.get_a_var(given)) is tensor
+    value = nested([kind], depth, tensor)
+    assert from_the_bottom(lambda: target.parallel_apply.get_a_var(value)) is tensor
 
 
 @clause("parallel_apply.get-a-var-deep")

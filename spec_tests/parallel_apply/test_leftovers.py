@@ -16,6 +16,7 @@ from spec_tests.harness.leftovers import (
     no_garbage_collection,
     no_thread_reports,
 )
+from spec_tests.harness.probe_modules import Doubling
 from spec_tests.harness.running import run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
 from spec_tests.strategies.failing import caught, failing_calls
@@ -29,13 +30,6 @@ class Empty(nn.Module):
 
     def forward(self):
         pass
-
-
-class Doubling(nn.Module):
-    """Makes a new tensor."""
-
-    def forward(self, x):
-        return x * 2
 
 
 class Failing(nn.Module):

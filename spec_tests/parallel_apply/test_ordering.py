@@ -70,9 +70,9 @@ def test_inputs_may_be_changed_once_the_call_returns(target, topology, count):
         inputs = [queued(topology, slot, 4) for slot in range(count)]
         devices = [device.index for device in topology.take(count)]
         found = target.parallel_apply.parallel_apply([Scaling()] * count, inputs, devices=devices)
-        for given in inputs:
-            given.zero_()
-        del inputs, given
+        for tensor in inputs:
+            tensor.zero_()
+        del inputs, tensor
         found = used(*found)
     assert [tensor.tolist() for tensor in found] == [TRIPLED] * count
 

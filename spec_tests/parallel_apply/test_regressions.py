@@ -6,6 +6,7 @@ from torch import nn
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
+from spec_tests.harness.probe_modules import Doubling
 from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.exceptions import ExceptionSpec
@@ -21,13 +22,6 @@ class Echo(nn.Module):
 
     def forward(self, *args, **kwargs):
         return args, kwargs
-
-
-class Doubling(nn.Module):
-    """Twice the input."""
-
-    def forward(self, x):
-        return x * 2
 
 
 @clause("parallel_apply.errors.rewrapped")
@@ -67,14 +61,14 @@ def test_a_key_error_is_readable(target, topology):
 
 
 @clause("parallel_apply.arguments")
-@pytest.mark.parametrize("given", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
-def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, given):
+@pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
+def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, value):
     """PyTorch 0.1 (#1809, #1857): inputs had to be variables, or tuples or lists of them."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {
             "modules": [Echo(), Echo()],
-            "inputs": [given, given],
+            "inputs": [value, value],
             "devices": ordinals(topology, (0, 1)),
         },
     )

@@ -29,7 +29,7 @@ def scatter(
             not sum up; a stream of another device; a negative ordinal.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    given = as_streams(streams)
+    wanted = as_streams(streams)
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
@@ -38,7 +38,7 @@ def scatter(
             ordinal = c_int16(ordinal).value
             # Streams and ordinals are checked only for chunks that move.
             if chunk.get_device() != ordinal:
-                current.use(stream_at(given, index, ordinal))
+                current.use(stream_at(wanted, index, ordinal))
                 chunks[index] = _copy(chunk, ordinal)
     return chunks
 
@@ -59,7 +59,7 @@ def scatter_out(
             device, by when earlier outputs are written.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    given = as_streams(streams)
+    wanted = as_streams(streams)
     if not outs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor)
@@ -70,7 +70,7 @@ def scatter_out(
 
     with StickyStream() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
-            current.use(stream_at(given, index, outs[index].get_device()))
+            current.use(stream_at(wanted, index, outs[index].get_device()))
             outs[index].copy_(chunk, non_blocking=True)
     return list(outs)
 
@@ -123,4 +123,4 @@ def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
 
 def _without(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
     """The number of dimensions, and the sizes beside ``dim``."""
-    return len(sizes), [size for place, size in enumerate(sizes) if place != dim]
+    return len(sizes), [size for index, size in enumerate(sizes) if index != dim]

@@ -37,11 +37,11 @@ def warm(target, topology):
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), DEPTHS, ids=str)
 def test_a_deep_argument_is_split(target, topology, kinds, depth):
-    given = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
-    scatter = partial(target.scatter_gather.scatter, given, topology.take(2))
+    value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
+    scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
     shares = [unnested(share) for share in from_the_bottom(scatter)]
     assert [tensor.tolist() for _, tensor in shares] == [[0, 1], [2, 3]]
-    assert [kinds for kinds, _ in shares] == [unnested(given)[0]] * 2
+    assert [kinds for kinds, _ in shares] == [unnested(value)[0]] * 2
 
 
 @clause("scatter_gather.scatter.deep")
@@ -70,10 +70,10 @@ def test_deep_outputs_are_joined(target, topology, kinds, depth):
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_a_module_may_return_the_deep_value_that_it_is_given(target, topology, kinds, depth):
-    given = nested(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
+    value = nested(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
     wrapped = target.data_parallel.DataParallel(Same(), topology.take(2))
-    found, tensor = unnested(from_the_bottom(partial(wrapped, given)))
-    assert (found, tensor.tolist()) == (unnested(given)[0], [0, 1, 2, 3])
+    found, tensor = unnested(from_the_bottom(partial(wrapped, value)))
+    assert (found, tensor.tolist()) == (unnested(value)[0], [0, 1, 2, 3])
 
 
 @clause("scatter_gather.scatter.endless")

@@ -22,8 +22,10 @@ def _ones(topology, count):
 @pytest.mark.parametrize("empty", [[], {}, ()], ids=repr)
 def test_an_empty_keyword_argument_leaves_the_others_alone(target, topology, empty):
     # PyTorch 0.2: zip over no member made the whole result empty (#3769).
-    given = (torch.ones(4, device=topology.device(0)),), {"options": empty}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*given, topology.take(2))
+    args = (torch.ones(4, device=topology.device(0)),)
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(
+        args, {"options": empty}, topology.take(2)
+    )
     checks.same(([len(x) for (x,) in inputs], kwargs), ([2, 2], ({"options": empty},) * 2))
 
 

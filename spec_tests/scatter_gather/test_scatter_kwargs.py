@@ -6,8 +6,8 @@ from hypothesis import given
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.scatter_gather import (
-    device_lists,
     inputs_without_kwargs,
     kwargs_without_inputs,
     scatter_kwargs_calls,

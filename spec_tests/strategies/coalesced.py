@@ -10,17 +10,14 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import At, PublicCall, Unlike
-from spec_tests.strategies.comm import REAL, SPELLINGS
+from spec_tests.strategies.calls import PublicCall, Unlike
+from spec_tests.strategies.comm import REAL
+from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
 #: Bytes; from one transfer for all to one a tensor.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
-
-
-def _destinations(slots: Sequence[int]) -> st.SearchStrategy[At]:
-    return st.builds(At, st.sampled_from(slots), st.sampled_from(SPELLINGS))
 
 
 def _few(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
@@ -64,7 +61,7 @@ def reduce_add_calls(
     inputs = [
         draw(tensor_specs(shape=shape, dtypes=dtype, slots=[slot], grads=grads)) for slot in slots
     ]
-    arguments = {"inputs": inputs, "destination": draw(_destinations(slots))}
+    arguments = {"inputs": inputs, "destination": draw(any_device(slots))}
     return PublicCall("comm.reduce_add", arguments)
 
 
@@ -81,7 +78,7 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
     ]
     arguments: dict[str, object] = {
         "inputs": rows,
-        "destination": draw(_destinations(slots)),
+        "destination": draw(any_device(slots)),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
     return PublicCall("comm.reduce_add_coalesced", arguments)

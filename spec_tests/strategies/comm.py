@@ -9,20 +9,14 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
 
 REAL = (*FLOATS, *INTEGERS, torch.bool)
 #: An expanded tensor cannot be written to.
 WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
-SPELLINGS = ("device", "ordinal", "text")
-
-
-def places(count: int) -> st.SearchStrategy[list[At]]:
-    """``count`` devices in any spelling, repeats allowed. Shrinks to the first device."""
-    place = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
-    return st.lists(place, min_size=count, max_size=count)
 
 
 @st.composite
@@ -53,7 +47,7 @@ def scatter_calls(
                 shape=st.just(shape), dtypes=dtypes, layouts=layouts, slots=slots, grads=grads
             )
         ),
-        "devices": draw(places(len(chunks))),
+        "devices": draw(device_lists(min_size=len(chunks), max_size=len(chunks))),
         "chunk_sizes": draw(st.sampled_from([list(chunks), None])),
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
     }
@@ -102,14 +96,19 @@ def broadcast_calls(
     """Dense tensors to any devices. Shrinks to one device; none is drawn last."""
     count = draw(st.sampled_from(counts))
     source = tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads)
-    return PublicCall("comm.broadcast", {"tensor": draw(source), "devices": draw(places(count))})
+    return PublicCall(
+        "comm.broadcast",
+        {"tensor": draw(source), "devices": draw(device_lists(min_size=count, max_size=count))},
+    )
 
 
 @st.composite
 def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
     """Sparse tensors to any devices. Shrinks to one device."""
     source = draw(sparse_specs(slots=(0, 1, None)))
-    return PublicCall("comm.broadcast", {"tensor": source, "devices": draw(places(3))})
+    return PublicCall(
+        "comm.broadcast", {"tensor": source, "devices": draw(device_lists(min_size=3, max_size=3))}
+    )
 
 
 @st.composite
@@ -168,9 +167,10 @@ def gather_calls(
 ) -> PublicCall:
     """Chunks on any devices to any destination. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(layouts=layouts, dtypes=dtypes))
-    place = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
     arguments: dict[str, object] = {"tensors": specs, "dim": dim}
-    destination = draw(st.one_of(place, st.sampled_from([None, "cpu", torch.device("cpu")])))
+    destination = draw(
+        st.one_of(any_device(), st.sampled_from([None, "cpu", torch.device("cpu")]))
+    )
     return PublicCall("comm.gather", {**arguments, "destination": destination})
 
 

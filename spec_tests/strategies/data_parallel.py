@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
 from spec_tests.strategies.calls import At, Buildable, Unlike, build
+from spec_tests.strategies.devices import device_lists, unlike_devices
 from spec_tests.strategies.jit_modules import HOW, SCRIPTABLE, Script
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
 
-SPELLINGS = ("device", "ordinal", "text")
 #: Layers whose gradients, summed in another order, differ by rounding of float32 at most.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 
@@ -77,34 +77,21 @@ class DataParallelCall:
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """The outputs for the whole batch."""
-        place = inputs["devices"], inputs["output"], self.dim
+        settings = inputs["devices"], inputs["output"], self.dim
         with torch.set_grad_enabled(self.grad):
             if self.functional:
                 return target.data_parallel.data_parallel(
-                    inputs["module"], inputs["args"], *place, inputs["kwargs"] or None
+                    inputs["module"], inputs["args"], *settings, inputs["kwargs"] or None
                 )
-            wrapped = target.data_parallel.DataParallel(inputs["module"], *place)
+            wrapped = target.data_parallel.DataParallel(inputs["module"], *settings)
             return wrapped(*inputs["args"], **inputs["kwargs"])
 
     def __repr__(self) -> str:
-        place = f"{self.devices}, {self.output}, {self.dim}"
+        settings = f"{self.devices}, {self.output}, {self.dim}"
         mode = "" if self.grad else "  # without gradients"
         if self.functional:
-            return f"data_parallel({self.module}, {self.args}, {place}, {self.kwargs}){mode}"
-        return f"DataParallel({self.module}, {place})(*{self.args}, **{self.kwargs}){mode}"
-
-
-def device_lists(*, min_size: int = 1) -> st.SearchStrategy[list[At]]:
-    """Devices in any order and spelling, repeats allowed. Shrinks to the first."""
-    places = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
-    return st.lists(places, min_size=min_size, max_size=4)
-
-
-def unlike_devices() -> st.SearchStrategy[Unlike]:
-    """Devices in any order, each once; one where the topology has one. Shrinks to two."""
-    return st.permutations(range(4)).flatmap(
-        lambda slots: st.builds(Unlike, st.integers(2, 4).map(lambda count: tuple(slots[:count])))
-    )
+            return f"data_parallel({self.module}, {self.args}, {settings}, {self.kwargs}){mode}"
+        return f"DataParallel({self.module}, {settings})(*{self.args}, **{self.kwargs}){mode}"
 
 
 @st.composite

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import ApplyCall, At, Unlike
-from spec_tests.strategies.comm import REAL, SPELLINGS, places, splits
+from spec_tests.strategies.calls import ApplyCall, Unlike
+from spec_tests.strategies.comm import REAL, splits
+from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.tensors import (
     COMPLEX,
     DTYPES,
@@ -37,7 +38,11 @@ def scatter_applies(
     sizes = draw(st.sampled_from([list(chunks), None]))
     return ApplyCall(
         "Scatter",
-        (draw(places(len(chunks))), sizes, draw(_dims(len(before), len(shape), [spec]))),
+        (
+            draw(device_lists(min_size=len(chunks), max_size=len(chunks))),
+            sizes,
+            draw(_dims(len(before), len(shape), [spec])),
+        ),
         (spec,),
     )
 
@@ -117,13 +122,12 @@ def reduce_applies(draw: st.DrawFn) -> ApplyCall:
         for slot in slots
         for shape, dtype in columns
     ]
-    place = At(slots[0], draw(st.sampled_from(SPELLINGS)))
-    return ApplyCall("ReduceAddCoalesced", (place, len(columns)), tuple(specs))
+    destination = draw(any_device(slots[:1]))
+    return ApplyCall("ReduceAddCoalesced", (destination, len(columns)), tuple(specs))
 
 
 def _targets() -> st.SearchStrategy[object]:
-    place = st.builds(At, st.integers(0, 3), st.sampled_from(SPELLINGS))
-    return st.one_of(place, st.sampled_from(["cpu", None]))
+    return st.one_of(any_device(), st.sampled_from(["cpu", None]))
 
 
 def _dims(dim: int, dims: int, specs: Sequence[TensorSpec]) -> st.SearchStrategy[int]:

@@ -180,14 +180,15 @@ class Branch(nn.Module):
         return x + around
 
 
-def _linear() -> nn.Module:
+def square_layer() -> nn.Linear:
+    """As many outputs as inputs, so that it fits anywhere."""
     return nn.Linear(WIDTH, WIDTH)
 
 
 #: Kinds whose result for a row does not depend on the other rows, and that keep no statistics.
 #: None is complex: beside others such a parameter fails in the reference (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
-    "linear": _linear,
+    "linear": square_layer,
     "tanh": nn.Tanh,
     "linear_without_bias": lambda: nn.Linear(WIDTH, WIDTH, bias=False),
     "layer_norm": lambda: nn.LayerNorm(WIDTH),
@@ -200,8 +201,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),
     "channels_last": ChannelsLast,
-    "weight_norm": lambda: parametrizations.weight_norm(_linear()),
-    "orthogonal": lambda: parametrizations.orthogonal(_linear(), orthogonal_map="cayley"),
+    "weight_norm": lambda: parametrizations.weight_norm(square_layer()),
+    "orthogonal": lambda: parametrizations.orthogonal(square_layer(), orthogonal_map="cayley"),
     "lstm": lambda: Recurrent(nn.LSTM(WIDTH, WIDTH, batch_first=True)),
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }

@@ -33,7 +33,7 @@ class Packed:
     def build(self, topology: Topology) -> PackedSequence:
         """The packed sequence."""
         # Eighths are exact in every dtype, and small enough for a recurrent layer to tell apart.
-        rows = counting((sum(self.lengths), self.width), self.dtype, torch.device("cpu")) / 8
+        rows = counting((sum(self.lengths), self.width), self.dtype) / 8
         parts = list(torch.split(rows, list(self.lengths)))
         packed = pack_sequence(parts, enforce_sorted=self.is_sorted)
         device = topology.device(0)

@@ -18,8 +18,9 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.even_chunks import even_chunks
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, SEALED, Container, Fresh
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
 
 #: Containers that scatter looks into.
@@ -27,12 +28,6 @@ SPLIT = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "Rows", "Colum
 #: Values of N; zero comes last, and is not what a failure shrinks to.
 EXTENTS = (4, 3, 1, 2, 5, 6, 7, 9, 0)
 DIMS = (0, 1, -1, 2, -2)
-
-
-def device_lists(*, min_size: int = 1) -> st.SearchStrategy[list[At]]:
-    """Devices in any order and spelling, repeats allowed. Shrinks to the first."""
-    spelling = st.sampled_from(["device", "ordinal", "text"])
-    return st.lists(st.builds(At, st.integers(0, 3), spelling), min_size=min_size, max_size=4)
 
 
 @st.composite

@@ -32,7 +32,7 @@ class SparseSpec:
 
     def build(self, topology: Topology) -> Tensor:
         """The tensor; its values count up from one."""
-        columns = [place % self.shape[1] for place in range(len(self.rows))]
+        columns = [index % self.shape[1] for index in range(len(self.rows))]
         indices = torch.tensor([self.rows, columns], dtype=torch.int64).reshape(2, -1)
         values = torch.arange(1, len(self.rows) + 1).to(self.dtype)
         tensor = torch.sparse_coo_tensor(indices, values, self.shape, check_invariants=True)
@@ -43,7 +43,7 @@ class SparseSpec:
         coalesced = ".coalesce()" if self.coalesced else ""
         grad = ".requires_grad_()" if self.requires_grad else ""
         where = "'cpu'" if self.slot is None else f"devices[{self.slot}]"
-        columns = [place % self.shape[1] for place in range(len(self.rows))]
+        columns = [index % self.shape[1] for index in range(len(self.rows))]
         return (
             f"torch.sparse_coo_tensor([{list(self.rows)}, {columns}], "
             f"range(1, {len(self.rows) + 1}), {self.shape}, dtype={self.dtype})"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spec_tests.harness.topology import Topology
 
+CPU = torch.device("cpu")
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 COMPLEX = (torch.complex64, torch.complex128)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -48,7 +49,11 @@ class TensorSpec:
         return f"arange({size}).reshape{self.shape}.to({self.dtype}, {where}){grad}{layout}"
 
 
-def counting(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+def counting(
+    shape: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
+) -> Tensor:
     """Row-major ``0, 1, 2, ...``; complex numbers have an imaginary part of another size."""
     count = torch.arange(torch.Size(shape).numel(), device="cpu").reshape(tuple(shape))
     if dtype.is_complex:

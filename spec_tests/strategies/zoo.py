@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils import parametrizations, prune
 
 from spec_tests.harness.topology import Topology
-from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled
+from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled, square_layer
 from spec_tests.strategies.specimens import (
     Assorted,
     Embedded,
@@ -36,19 +36,15 @@ class Attention(nn.Module):
         return result
 
 
-def _linear() -> nn.Linear:
-    return nn.Linear(WIDTH, WIDTH)
-
-
 def _hooked() -> nn.Module:
-    layer = _linear()
+    layer = square_layer()
     layer.register_forward_hook(bias_is_added)
     layer.register_forward_pre_hook(weight_is_removed)
     return layer
 
 
 def _pruned() -> nn.Module:
-    layer: nn.Module = prune.l1_unstructured(_linear(), "weight", amount=3)  # type: ignore[no-untyped-call]
+    layer: nn.Module = prune.l1_unstructured(square_layer(), "weight", amount=3)  # type: ignore[no-untyped-call]
     return layer
 
 
@@ -61,7 +57,7 @@ def _materialised() -> nn.Module:
 def _observed() -> nn.Module:
     quantization = torch.ao.quantization
     observer = quantization.MovingAverageMinMaxObserver()
-    return nn.Sequential(_linear(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
+    return nn.Sequential(square_layer(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
 
 
 def _transformer() -> nn.Module:
@@ -70,11 +66,11 @@ def _transformer() -> nn.Module:
 
 
 def _traced_graph() -> nn.Module:
-    return fx.symbolic_trace(nn.Sequential(_linear(), nn.Tanh(), _linear()))
+    return fx.symbolic_trace(nn.Sequential(square_layer(), nn.Tanh(), square_layer()))
 
 
 def _weight_norm_hook() -> nn.Module:
-    layer: nn.Module = nn.utils.weight_norm(_linear())
+    layer: nn.Module = nn.utils.weight_norm(square_layer())
     return layer
 
 
@@ -82,8 +78,8 @@ def _weight_norm_hook() -> nn.Module:
 ZOO: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "weight_norm_hook": _weight_norm_hook,
-    "spectral_norm_hook": lambda: nn.utils.spectral_norm(_linear()),
-    "spectral_norm": lambda: parametrizations.spectral_norm(_linear()),
+    "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
+    "spectral_norm": lambda: parametrizations.spectral_norm(square_layer()),
     "rnn": lambda: Recurrent(nn.RNN(WIDTH, WIDTH, num_layers=2, batch_first=True)),
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
     "transformer": _transformer,

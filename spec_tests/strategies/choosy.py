@@ -1,6 +1,5 @@
 """Modules that leave some of their parameters unused: always, or in some replicas."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -36,8 +35,8 @@ class Choosy(nn.Module):
         super().__init__()
         self.choices = choices
         weights = [
-            nn.Parameter(torch.full((2, 2), place + 1.0), requires_grad=not choice.frozen)
-            for place, choice in enumerate(choices)
+            nn.Parameter(torch.full((2, 2), index + 1.0), requires_grad=not choice.frozen)
+            for index, choice in enumerate(choices)
         ]
         self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
         for layer, weight in zip(self.layers, weights, strict=True):
@@ -58,30 +57,6 @@ class Choosy(nn.Module):
 def rows(topology: Topology) -> Tensor:
     """Four rows; those of the second of two chunks begin with a positive number."""
     return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
-
-
-def chunk_by_chunk(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The module applied to two chunks in turn, without replicas."""
-    return lambda given: torch.cat([module(chunk) for chunk in given.chunk(2)])
-
-
-def plain_gradients(module: nn.Module) -> Mapping[str, object]:
-    """The gradient of every parameter as a list, or None."""
-    return {
-        name: None if parameter.grad is None else parameter.grad.tolist()
-        for name, parameter in module.named_parameters(remove_duplicate=False)
-    }
-
-
-def backward(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
-    """Accumulate the gradients of the sum of the outputs."""
-    torch.autograd.backward(model(given).sum())
-
-
-def backward_of_penalty(model: Callable[[Tensor], Tensor], given: Tensor) -> None:
-    """Accumulate the gradients of the squared gradient of the rows."""
-    (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
-    torch.autograd.backward(slope.square().sum())
 
 
 def choices() -> st.SearchStrategy[tuple[Choice, ...]]:

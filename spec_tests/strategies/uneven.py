@@ -3,7 +3,6 @@
 Letters used in this file: ``k`` the number of devices, ``N`` the rows of an argument.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -66,8 +65,3 @@ def uneven() -> st.SearchStrategy[Uneven]:
         if len(even_chunks(first, k)) != len(even_chunks(second, k)) and k not in (first, second)
     ]
     return st.sampled_from(cases)
-
-
-def unsaid(error: BaseException, facts: Iterable[str]) -> list[str]:
-    """The facts that the error's text does not hold."""
-    return [fact for fact in facts if fact not in str(error)]

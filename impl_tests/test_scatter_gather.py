@@ -13,15 +13,15 @@ def _sizes(shares):
 
 @pytest.mark.parametrize("weights", [[3, 1], [1, 3], [5, 2]], ids=str)
 def test_weights_do_not_change_one_row_a_device(topology, weights):
-    given = [torch.ones(8, device=topology.device(0)), torch.arange(2)]
-    shares = scatter(given, topology.take(2), chunk_sizes=weights)
+    inputs = [torch.ones(8, device=topology.device(0)), torch.arange(2)]
+    shares = scatter(inputs, topology.take(2), chunk_sizes=weights)
     assert [each.tolist() for _, each in shares] == [[0], [1]]
     assert sum(len(batch) for batch, _ in shares) == 8
 
 
 def test_a_batch_with_as_many_rows_as_devices_is_dealt_out_by_weight(topology):
-    given = [torch.arange(3), torch.arange(3)]
-    assert _sizes(scatter(given, topology.take(3), chunk_sizes=[2, 1, 0])) == [[2, 2], [1, 1]]
+    inputs = [torch.arange(3), torch.arange(3)]
+    assert _sizes(scatter(inputs, topology.take(3), chunk_sizes=[2, 1, 0])) == [[2, 2], [1, 1]]
 
 
 def test_rows_that_are_left_out_have_a_zero_gradient(topology):
@@ -50,9 +50,9 @@ def test_packed_sequences_are_a_batch(topology):
 
 
 def test_two_batches_beside_one_row_a_device_are_named(topology):
-    given = [torch.ones(4), torch.ones(8), torch.ones(2)]
+    inputs = [torch.ones(4), torch.ones(8), torch.ones(2)]
     with pytest.raises(ValueError, match=r"inputs\[1\] has size 8 .*inputs\[2\] has size 2 "):
-        scatter(given, topology.take(4))
+        scatter(inputs, topology.take(4))
 
 
 def test_one_row_a_device_goes_with_an_empty_batch(topology):

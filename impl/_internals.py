@@ -1,0 +1,209 @@
+"""Every private name of PyTorch that impl uses; what is here is reached from nowhere else.
+
+Such a name may go with any release. Each function says which name it stands for, what for, and
+what would be lost without it. ``since <= 2.11`` means: it is in 2.11, 2.13 and 2.15, and older
+releases, on which impl does not run, were not looked at. But for ``DeviceContext``, a name is
+looked up when it is used: one that is gone breaks what needs it, with an error that tells it.
+
+What ``nn.Module`` keeps in its instances (``_parameters``, ``_is_replica``, ...) is not here:
+saved models hold it, so it does not change.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import grad_mode
+from torch.utils._device import DeviceContext
+
+__all__ = [
+    "add_lists",
+    "add_lists_in_place",
+    "allow_changes",
+    "compiled_module",
+    "flatten",
+    "function_mode_count",
+    "has_dispatch_modes",
+    "has_saved_tensor_hooks",
+    "has_transforms",
+    "is_compiled",
+    "is_registration_watched",
+    "is_torchscript_on",
+    "run_first_in_backward",
+    "sparse_parts",
+    "unnumbered_default_device",
+    "use_repeated_views",
+]
+
+#: PyTorch numbers the nodes of each thread from 0; of those that are ready the highest runs.
+_YOUNGEST = 2**63 - 1
+
+
+def flatten(tensors: Sequence[Tensor]) -> Tensor:
+    """Join dense tensors into one flat one; a single contiguous tensor is viewed, not copied.
+
+    Name: ``torch._C._nn.flatten_dense_tensors``, since <= 2.11.
+    Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
+    tensors of a few KiB.
+    """
+    return torch._C._nn.flatten_dense_tensors(list(tensors))
+
+
+def add_lists(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
+    """Add two lists of tensors of one device, index by index.
+
+    Name: ``torch._foreach_add``, since <= 2.11.
+    Without it: a loop of ``torch.add``: the same sums, a call of the device for each.
+    """
+    return list(torch._foreach_add(one, other))
+
+
+def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
+    """Add to each of ``totals`` the addend with its index.
+
+    Name: ``torch._foreach_add_``, since <= 2.11.
+    Without it: as for :func:`add_lists`.
+    """
+    torch._foreach_add_(totals, addends)
+
+
+def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Give the indices and the values of a sparse COO tensor as they are stored.
+
+    Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, since <= 2.11.
+    Without it: ``coalesce()`` before the public ``indices()``, which sorts a copy.
+    """
+    return tensor._indices(), tensor._values()
+
+
+def use_repeated_views() -> AbstractContextManager[None]:
+    """Let views made in a ``with`` block be made again, when they must be, by the same operation.
+
+    Of a view whose memory has changed autograd makes the node anew, by default by strides.
+
+    Name: ``torch.autograd.grad_mode._force_original_view_tracking``, since <= 2.11.
+    Without it: sparse gradients do not reach a parameter that has changed in place.
+    """
+    context: AbstractContextManager[None] = grad_mode._force_original_view_tracking(True)
+    return context
+
+
+def allow_changes(view: Tensor) -> None:
+    """Let ``view`` be changed in place even though what it views is one output of several.
+
+    Autograd refuses that for an output of a Function (pytorch/pytorch#37246), and so for what
+    views the output.
+
+    Name: ``torch._C._autograd._set_creation_meta``, since <= 2.11.
+    Without it: no parameter of the first replica could be changed under ``no_grad``.
+    """
+    torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def run_first_in_backward(node: Any) -> None:
+    """Let backward run ``node`` as soon as it is ready, before any other that is.
+
+    Name: ``torch._C._FunctionBase._set_sequence_nr``, since <= 2.11.
+    Without it: backward takes the youngest node, so one made before the replicas' own would wait
+    for the end of the first replica's backward, with the gradients of all replicas held.
+    """
+    node._set_sequence_nr(_YOUNGEST)
+
+
+def function_mode_count() -> int:
+    """Count the function modes of this thread, a default device among them.
+
+    Name: ``torch._C._len_torch_function_stack``, since <= 2.11.
+    Without it: no public call tells; a replica in the caller's thread could see a mode that the
+    others do not.
+    """
+    return torch._C._len_torch_function_stack()
+
+
+def unnumbered_default_device() -> torch.device | None:
+    """Give this thread's default device, with an index only if the caller wrote one; or None.
+
+    Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``,
+    since <= 2.11.
+    Without it: ``torch.get_default_device()``, which adds the index of the *current* device:
+    every replica's new tensors would be on the caller's device.
+    """
+    if not function_mode_count():
+        return None
+    bottom = torch._C._get_function_stack_at(0)  # Where torch keeps it, the only one.
+    return bottom.device if isinstance(bottom, DeviceContext) else None
+
+
+def has_dispatch_modes() -> bool:
+    """Tell whether this thread has dispatch modes.
+
+    Name: ``torch._C._len_torch_dispatch_stack``, since <= 2.11.
+    Without it: as for :func:`function_mode_count`.
+    """
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
+def has_saved_tensor_hooks() -> bool:
+    """Tell whether this thread has hooks on tensors that are saved for backward.
+
+    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, since <= 2.11.
+    Without it: as for :func:`function_mode_count`.
+    """
+    # True: those are meant, too, that do nothing while something is traced.
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def has_transforms() -> bool:
+    """Tell whether this thread is inside ``vmap``, ``grad`` or another transform of torch.func.
+
+    Name: ``torch._C._functorch.peek_interpreter_stack``, since <= 2.11.
+    Without it: as for :func:`function_mode_count`.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_registration_watched() -> bool:
+    """Tell whether somebody has asked to see what modules register.
+
+    The asking is public (``register_module_parameter_registration_hook`` and its like).
+
+    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and its like for
+    parameters and buffers, since <= 2.11.
+    Without it: every module would have to be assigned to, which is several times slower.
+    """
+    kinds = ("module", "parameter", "buffer")
+    return any(getattr(nn.modules.module, f"_global_{kind}_registration_hooks") for kind in kinds)
+
+
+def is_compiled(kind: type[nn.Module]) -> bool:
+    """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
+
+    Name: ``torch._dynamo.eval_frame.OptimizedModule``, since <= 2.11.
+    Without it: a replica's compiled module would take its parts for the module's own.
+    """
+    # Importing it takes seconds, and until somebody does there is no such module.
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return dynamo is not None and issubclass(kind, dynamo.OptimizedModule)
+
+
+def compiled_module(module: nn.Module) -> nn.Module | None:
+    """Give the module that ``torch.compile`` has wrapped in ``module``; None if it has not.
+
+    Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``, since <= 2.11.
+    Without it: a replica would compute with the compiled code, which has the module's weights.
+    """
+    if "_torchdynamo_orig_callable" not in module.__dict__:
+        return None
+    return module.get_submodule("_orig_mod")
+
+
+def is_torchscript_on() -> bool:
+    """Tell whether TorchScript is on; ``PYTORCH_JIT=0`` turns it off.
+
+    Name: ``torch.jit._state._enabled``, since <= 2.11.
+    Without it: what was scripted would be refused although nothing is scripted.
+    """
+    return bool(torch.jit._state._enabled)
