@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from spec_tests.harness.clauses import Clause
 from spec_tests.harness.register import Divergence
 from spec_tests.harness.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
-from spec_tests.site.matrix import OFF, Matrix, differences, pairs
+from spec_tests.site.matrix import OFF, Matrix, differences, history
 from spec_tests.site.runs import Bench, Run, Shelf
 from spec_tests.site.words import slug
 
@@ -56,7 +57,7 @@ class Site:
             )
         for run in self.shelf.runs:
             yield self._page(f"runs/{run.name}.html", "run", run=run)
-        for before, after in pairs(self.shelf):
+        for before, after in [*combinations(self.shelf.columns, 2), *history(self.shelf)]:
             changes = differences(self.matrix.clauses.values(), before, after)
             address = f"differences/{difference_name(before, after)}.html"
             about = {"before": before, "after": after, "changes": changes}
@@ -72,14 +73,13 @@ class Site:
         kinds = {"implementation": by_target, "column": by_column}
         yield self._page("only-here.html", "only_here", kinds=kinds)
         yield self._page("all-agree.html", "all_agree", agreed=matrix.agreed())
-        yield self._page("differences.html", "differences", counted=self._counted())
+        yield self._page("differences.html", "differences", history=history(self.shelf))
         yield self._page("divergences.html", "divergences", records=self._records())
         yield self._page("benchmarks.html", "benchmarks", machines=list(self._machines()))
         yield self._page("data.html", "data")
 
-    def _counted(self) -> list[tuple[Run, Run, int]]:
-        clauses = self.matrix.clauses.values()
-        return [(*pair, len(differences(clauses, *pair))) for pair in pairs(self.shelf)]
+    def _count(self, before: Run, after: Run) -> int:
+        return len(differences(self.matrix.clauses.values(), before, after))
 
     def _records(self) -> dict[str, list[Divergence]]:
         found: dict[str, list[Divergence]] = {name: [] for name in self.titles}
@@ -141,6 +141,7 @@ class Site:
             keys=keys,
             slug=slug,
             difference_name=difference_name,
+            count_differences=self._count,
         )
         return made
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from spec_tests.harness.clauses import Clause
 from spec_tests.site.runs import Run, Shelf
 
-__all__ = ["OFF", "Change", "Matrix", "differences", "pairs"]
+__all__ = ["OFF", "Change", "Matrix", "differences", "history"]
 
 #: The verdicts of a target that does otherwise than the clause says.
 OFF = ("fail", "not-offered", "known")
@@ -86,13 +86,12 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
     return [change for change in changes if change.before != change.after]
 
 
-def pairs(shelf: Shelf) -> list[tuple[Run, Run]]:
-    """Each two columns, then each run with the one of its kind before it."""
+def history(shelf: Shelf) -> list[tuple[Run, Run]]:
+    """Each run with the one of its kind before it."""
     kinds: dict[tuple[str, str, str], list[Run]] = {}
     for run in shelf.runs:
         kinds.setdefault(run.kind, []).append(run)
-    history = [pair for members in kinds.values() for pair in pairwise(members)]
-    return [*combinations(shelf.columns, 2), *history]
+    return [pair for members in kinds.values() for pair in pairwise(members)]
 
 
 def _gone(name: str) -> Clause:

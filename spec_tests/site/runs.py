@@ -14,6 +14,7 @@ __all__ = ["Bench", "Run", "Shelf", "load"]
 
 #: Below the folder of reports: runs of this machine that nobody has published.
 LOCAL = "local"
+_FIRST = ("torch.nn.parallel", "impl")
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Run:
     @property
     def version(self) -> str:
         """The target's version; empty if unknown or that of PyTorch."""
-        version = str(self.about.get("version", ""))
-        return "" if version == self.about["torch"] else version
+        version = str(self.about.get("version", "")).partition("+")[0]
+        return "" if version == self.release else version
 
     @property
     def release(self) -> str:
@@ -104,9 +105,14 @@ class Shelf:
     def columns(self) -> list[Run]:
         """The newest run of each kind: implementation, release of PyTorch, machine."""
         newest = {run.kind: run for run in self.runs}
-        return sorted(
-            newest.values(), key=lambda run: (run.kind[0], _numbers(run.release), run.kind)
-        )
+        return sorted(newest.values(), key=_place)
+
+
+def _place(run: Run) -> tuple[int, str, list[tuple[int, str]], str]:
+    """The reference first, then impl, then the others by name; older releases first."""
+    name = str(run.about["target"])
+    first = _FIRST.index(name) if name in _FIRST else len(_FIRST)
+    return first, run.target, _numbers(run.release), run.hardware
 
 
 def _numbers(release: str) -> list[tuple[int, str]]:
