@@ -122,7 +122,10 @@ class Verdicts:
         for line in table(found):
             terminalreporter.write_line(line)
         if self._path is not None:
-            terminalreporter.write_line(f"verdicts of every test: {self._path}")
+            terminalreporter.write_line(f"every test: {self._path}")
+        file = self._path or "FILE"
+        before = "" if self._path else "--verdicts FILE, then "
+        terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""
