@@ -74,6 +74,7 @@ def test_device_and_streams_are_restored_afterwards(target, topology, source):
     before = current_places(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
+    topology.synchronize()  # the memory may have been others'
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
     assert current_places(topology) == before
