@@ -10,7 +10,7 @@ from spec_tests.harness.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.racing import pytest_runtest_call as pytest_runtest_call  # a hook
 from spec_tests.harness.target import PARTS, Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import AGREEMENT, BY, read
+from spec_tests.harness.verdicts import AGREEMENT, BY, judged_alone, read
 
 HERE = Path(__file__).parent
 
@@ -38,6 +38,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--resume"):
         done = {test["test"] for test in read(_verdicts_file(config))}
         _leave_out(config, items, [item for item in items if item.nodeid in done])
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
+    """Say how many of the chosen clauses torch.nn.parallel alone can judge."""
+    conformance = [item for item in items if _is_conformance(item.path)]
+    named = {name for item in conformance for name in clauses.of(item)}
+    return judged_alone(sorted(named - _judged(conformance))) if named else ""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
