@@ -1,7 +1,5 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
-import importlib
-
 import pytest
 import torch
 from hypothesis import given
@@ -151,7 +149,7 @@ def test_a_negative_ordinal_is_refused(target, topology):
 
 @clause("functions.get-stream")
 def test_the_stream_of_copies_from_the_cpu_can_be_asked_for(target, topology):
-    module = importlib.import_module(f"{target.name}._functions")
+    module = target.submodule("_functions")
     for device in topology.devices:
         stream = module._get_stream(device)
         assert stream is module._get_stream(device)
@@ -161,5 +159,5 @@ def test_the_stream_of_copies_from_the_cpu_can_be_asked_for(target, topology):
 
 @clause("functions.get-stream")
 def test_the_cpu_has_no_stream_for_copies(target):
-    module = importlib.import_module(f"{target.name}._functions")
+    module = target.submodule("_functions")
     assert module._get_stream(torch.device("cpu")) is None

@@ -71,7 +71,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add ``--races`` and ``--no-races``."""
+    """Add what the simulated devices can do beside their work."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -84,6 +84,21 @@ def add_race_options(parser: pytest.Parser) -> None:
         action="store_false",
         dest="races",
         help="let races pass",
+    )
+    group.addoption(
+        "--late-copies",
+        default=None,
+        type=int,
+        metavar="SEED",
+        help="make copies that the host does not wait for as late as they may be made, on sim "
+        "only: who does not wait reads NaN; 0 for all copies, another seed for three in four",
+    )
+    group.addoption(
+        "--fault",
+        default=None,
+        metavar="NAME",
+        help="let the simulated devices misbehave as real ones have, all through the run: "
+        "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import reference as reference_package
-from spec_tests.harness import late, machine
+from spec_tests.harness import faulty, late, machine
 from spec_tests.harness.about import about
 from spec_tests.harness.options import NO_REFERENCE, REFERENCE, has_reference, target_of
 from spec_tests.harness.target import Target
@@ -85,6 +85,7 @@ def topology_of(config: pytest.Config) -> Topology:
     if _TOPOLOGY not in config.stash:
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
+        faulty.misbehave(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
 

@@ -7,8 +7,9 @@ passes if one passes; else it was not run.
 A file of verdicts has one JSON object a line. The first holds ``run``: what `about` says of it.
 Each other one holds a ``test``, its ``verdict``, the ``clause`` if the test names one, the
 ``reason`` if it did not pass, ``by`` if nothing but agreement with torch.nn.parallel says what is
-right and, where implementations differ, the ``difference`` and the smallest ``call`` that shows
-it. A line is written as soon as the test has ended, so that a run that is cut off can be resumed.
+right and, where implementations differ, the ``difference``, the ``failure`` as a register would
+name it, and the smallest ``call`` that shows it. A line is written as soon as the test has ended,
+so that a run that is cut off can be resumed.
 """
 
 import json
@@ -55,10 +56,10 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def shown_by(report: pytest.TestReport) -> dict[str, str]:
-    """The ``difference`` and the smallest ``call`` of a test that failed, as `failure` tells."""
+    """Difference, failure and the smallest call of a test that failed, as `failure` tells."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
-        if key in ("difference", "call"):
+        if key in ("difference", "failure", "call"):
             found[key] = f"{found[key]}\n{value}" if key in found else str(value)
     return {key: _cut(text) for key, text in sorted(found.items())}
 
@@ -127,7 +128,10 @@ class Verdicts:
             terminalreporter.write_line(line)
         terminalreporter.write_line(judged_alone(by_agreement_alone(self._tests)))
         if self._path is not None:
-            terminalreporter.write_line(f"verdicts of every test: {self._path}")
+            terminalreporter.write_line(f"every test: {self._path}")
+        file = self._path or "FILE"
+        before = "" if self._path else "--verdicts FILE, then "
+        terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""
