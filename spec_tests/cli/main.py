@@ -19,10 +19,10 @@ exit status of run:
   1  a clause fails, or something that the suite needs is not installed
   2  interrupted, or wrong arguments
   3  the machine garbles copies, or the suite itself is broken: nothing can be judged
-  4  wrong options, no such target, no such accelerator
+  4  wrong options, no such target, no such accelerator; or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target does not offer all
-doctor: 1 if something is missing; clauses: 1 if there is none of that name;
+doctor: 1 if something is missing; clauses: 1 if none has that name; draft: 4 without file;
 report: 1 if something is missing, 4 if a file is broken or no file of verdicts
 """
 
@@ -61,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
     _add_report(commands.add_parser("report", help="make pages of runs"))
+    draft = commands.add_parser("draft", help="print a register of what failed, to start from")
+    draft.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
     commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
     return parser
 
@@ -78,6 +80,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=PLACE",
         help="where it has a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
+    )
+    parser.add_argument(
+        "--reference",
+        choices=["torch.nn.parallel", "none"],
+        help="none: judge by laws, oracles and pinned texts alone; torch.nn.parallel is not used",
     )
     parser.add_argument("--divergences", metavar="FILE", help="the target's known differences")
     parser.add_argument("--verdicts", metavar="FILE", help="write every test's verdict there")
@@ -117,10 +124,22 @@ def _report(options: argparse.Namespace) -> int:
     return report.report(options)
 
 
+def _draft(options: argparse.Namespace) -> int:
+    from spec_tests.cli.draft import draft
+    from spec_tests.harness import verdicts
+
+    if not options.file.is_file():
+        print(f"{options.file}: no such file", file=sys.stderr)
+        return 4
+    print(draft(verdicts.read(options.file)))
+    return 0
+
+
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "clauses": _clauses,
     "report": _report,
+    "draft": _draft,
     "doctor": lambda options: doctor.main(),
 }
 

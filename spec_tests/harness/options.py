@@ -11,12 +11,19 @@ PLUGIN = "spec_tests.harness.plugin"
 #: A hang is a failure, unless the user says how long to wait. Seconds.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
+REFERENCE = "torch.nn.parallel"
+NO_REFERENCE = "none"
 
 
 def target_of(config: pytest.Config) -> str:
     """The name of the package under test."""
     name: str = config.getoption("--target") or DEFAULT_TARGET
     return name
+
+
+def has_reference(config: pytest.Config) -> bool:
+    """Whether the target is compared with torch.nn.parallel, too."""
+    return bool(config.getoption("--reference") != NO_REFERENCE)
 
 
 def mapping_of(config: pytest.Config) -> list[str]:
@@ -63,7 +70,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add ``--races`` and ``--no-races``."""
+    """Add what the simulated devices can do beside their work."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -76,6 +83,21 @@ def add_race_options(parser: pytest.Parser) -> None:
         action="store_false",
         dest="races",
         help="let races pass",
+    )
+    group.addoption(
+        "--late-copies",
+        default=None,
+        type=int,
+        metavar="SEED",
+        help="make copies that the host does not wait for as late as they may be made, on sim "
+        "only: who does not wait reads NaN; 0 for all copies, another seed for three in four",
+    )
+    group.addoption(
+        "--fault",
+        default=None,
+        metavar="NAME",
+        help="let the simulated devices misbehave as real ones have, all through the run: "
+        "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
 
 
@@ -96,6 +118,14 @@ def add_suite_options(parser: pytest.Parser) -> None:
         metavar="NAME=PLACE",
         help="where the target has a part, data_parallel.DataParallel=package.module:Name, or a "
         "TOML file of such pairs; repeatable",
+    )
+    group.addoption(
+        "--reference",
+        default=None,
+        choices=[REFERENCE, NO_REFERENCE],
+        help="what the target is compared with beside the laws, oracles and pinned texts of the "
+        "suite; with none torch.nn.parallel is not used, and tests that only compare with it are "
+        f"not run (default: {REFERENCE})",
     )
     group.addoption(
         "--clause",

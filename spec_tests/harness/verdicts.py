@@ -6,9 +6,9 @@ passes if one passes; else it was not run.
 
 A file of verdicts has one JSON object a line. The first holds ``run``: what `about` says of it.
 Each other one holds a ``test``, its ``verdict``, the ``clause`` if the test names one, the
-``reason`` if it did not pass and, where implementations differ, the ``difference`` and the
-smallest ``call`` that shows it. A line is written as soon as the test has ended, so that a run
-that is cut off can be resumed.
+``reason`` if it did not pass and, where implementations differ, the ``difference``, the
+``failure`` as a register would name it, and the smallest ``call`` that shows it. A line is written
+as soon as the test has ended, so that a run that is cut off can be resumed.
 """
 
 import json
@@ -53,10 +53,10 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def shown_by(report: pytest.TestReport) -> dict[str, str]:
-    """The ``difference`` and the smallest ``call`` of a test that failed, as `failure` tells."""
+    """Difference, failure and the smallest call of a test that failed, as `failure` tells."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
-        if key in ("difference", "call"):
+        if key in ("difference", "failure", "call"):
             found[key] = f"{found[key]}\n{value}" if key in found else str(value)
     return {key: _cut(text) for key, text in sorted(found.items())}
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from spec_tests.cli import doctor
 from spec_tests.cli import progress as printing
 from spec_tests.cli import report as reporting
+from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness import clauses, verdicts
+from spec_tests.harness import clauses, register, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
@@ -78,6 +80,33 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert reported.startswith(table)
     assert reported.splitlines()[-1].endswith("site/index.html")
     assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
+
+
+def test_a_draft_of_what_failed_makes_it_known(command, tmp_path):
+    assert command("run", "wrong", *FEW, "--verdicts", "all.jsonl").returncode == 1
+    (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
+    (record,) = register.load(tmp_path / "known.toml")
+    assert record.clause == "comm.scatter.slices"
+    assert record.specified == clauses.load()["comm.scatter.slices"].says
+    done = command("run", "wrong", *FEW, "--divergences", "known.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "known  comm.scatter.slices" in done.stdout
+
+
+def test_a_draft_names_the_parameters_where_others_pass():
+    names = {"a.py::one[1]": "fail", "a.py::one[2]": "pass", "a.py::two[1]": "fail"}
+    tests = [
+        {
+            "clause": "comm.scatter.slices",
+            "test": f"spec_tests/{test}",
+            "verdict": verdict,
+            "reason": 'E: "\x7f"',
+        }
+        for test, verdict in names.items()
+    ]
+    (record,) = tomllib.loads(draft(tests))["divergence"]
+    assert record["tests"] == ["a.py::one[1]", "a.py::two"]
+    assert record["failures"] == ['E: "\x7f"']
 
 
 @pytest.mark.parametrize(
@@ -159,6 +188,59 @@ def test_the_doctor_misses_a_compiler_where_the_simulator_is_not_built(
     assert [line.split()[:2] for line in _doctor(capsys) if "MISSING" in line] == [
         ["MISSING", "nonesuch-c++"]
     ]
+
+
+def test_the_doctor_misses_a_compiler_that_knows_no_newer_language(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    assert any("MISSING false" in line and "C++20" in line for line in _doctor(capsys))
+
+
+def test_the_doctor_misses_the_headers_of_python(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert any("MISSING Python.h" in line and "python3-dev" in line for line in _doctor(capsys))
+
+
+def test_the_doctor_misses_a_place_for_the_simulator(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/dev/null/below")
+    found = [line for line in _doctor(capsys) if "MISSING" in line]
+    assert [line.split()[1] for line in found] == ["cache"]
+    assert "TORCH_EXTENSIONS_DIR" in found[0]
+
+
+def test_the_doctor_asks_an_old_torch_for_nothing_more(monkeypatch, capsys):
+    monkeypatch.setattr("torch.__version__", "2.4.1+cpu")
+    monkeypatch.delattr("torch.accelerator")
+    assert any(
+        "MISSING torch" in line and "pip install 'torch>=2.11'" in line for line in _doctor(capsys)
+    )
+
+
+def test_the_doctor_tells_why_torch_cannot_be_imported(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(doctor, "MODULES", ())
+    assert any(
+        "MISSING torch" in line and "import of torch halted" in line for line in _doctor(capsys)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "name a folder that can be written to"),
+        ("CXX", "nonesuch-c++", "install g++ 11 or newer"),
+    ],
+)
+def test_a_run_without_a_simulator_tells_the_remedy(
+    command, monkeypatch, tmp_path, name, value, text
+):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv(name, value)
+    done = command("run", "torch.nn.parallel", *FEW)
+    assert done.returncode == 4
+    assert text in done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
 
 
 def _doctor(capsys):

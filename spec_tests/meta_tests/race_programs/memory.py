@@ -88,7 +88,7 @@ def the_source_of_a_peer_copy_may_go_where_its_stream_copies(right: bool) -> Ten
     return received
 
 
-@program("record_stream")
+@program("views")
 def memory_that_is_recorded_for_one_view_is_recorded_for_all(right: bool) -> Tensor:
     data, side = send(0), stream(0)
     side.wait_stream(current(0))

@@ -24,22 +24,27 @@ __all__ = [
 #: What every right program returns, in whatever order the devices take up their work.
 NUMBERS = [1.0, 2.0, 3.0, 4.0]
 
-_API = "https://docs.nvidia.com/cuda/cuda-runtime-api/"
+_CUDA = "https://docs.nvidia.com/cuda/"
+_API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
-#: Pages that state the rules.
+_GITHUB = "https://github.com/pytorch/pytorch/"
+#: Pages that state the rules; where no page of the documentation does, PyTorch's own words.
 SOURCES = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",
     "async": _TORCH + "notes/cuda.html#asynchronous-execution",
-    "pinned": _TORCH + "notes/cuda.html#use-pinned-memory-buffers",
     "record_stream": _TORCH + "generated/torch.Tensor.record_stream.html",
+    "wait_stream": _TORCH + "generated/torch.cuda.Stream_class.html",
+    "synchronize": _TORCH + "generated/torch.cuda.synchronize.html",
     "nonzero": _TORCH + "generated/torch.nonzero.html",
+    "views": _GITHUB + "pull/27371",
+    "peers": _GITHUB + "blob/main/aten/src/ATen/native/cuda/Copy.cu",
+    "thread-streams": _GITHUB + "blob/main/c10/cuda/CUDAStream.cpp",
     "sync-behaviour": _API + "api-sync-behavior.html",
     "default-stream": _API + "stream-sync-behavior.html",
     "events": _API + "group__CUDART__EVENT.html",
     "stream-calls": _API + "group__CUDART__STREAM.html",
-    "peers": _API + "group__CUDART__PEER.html",
-    "model": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#streams",
+    "model": _CUDA + "cuda-c-programming-guide/index.html#streams",
 }
 
 

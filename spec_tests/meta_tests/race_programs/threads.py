@@ -44,7 +44,7 @@ def a_thread_that_waits_for_its_stream_waits_for_all(right: bool) -> Tensor:
     return results[0]
 
 
-@program("streams")
+@program("thread-streams")
 def a_new_thread_begins_on_the_default_streams(right: bool) -> Tensor:
     side, results = stream(0), []
     with side:
@@ -60,7 +60,7 @@ def a_new_thread_begins_on_the_default_streams(right: bool) -> Tensor:
     return results[0]
 
 
-@program("streams")
+@program("model")
 def two_threads_on_one_stream_are_in_order(right: bool) -> Tensor:
     one, other, sent = stream(0), stream(0), []
 

@@ -338,10 +338,9 @@ bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
       join(issue_to(receiver).clock, clock);
     }
   }
-  // 3. The host goes on at once if asked to, unless it is to receive into ordinary memory: what
-  //    it sends from there is staged, and need not have arrived.
-  const bool into_ordinary = !to_device && shadow_of(to.storage()) == nullptr;
-  if ((!non_blocking || into_ordinary) && !(from_device && to_device)) {
+  // 3. The host goes on at once if asked to. CUDA may wait for ordinary memory of the host all the
+  //    same, but no program can count on it.
+  if (!non_blocking && !(from_device && to_device)) {
     step.host_waits();
     return false;
   }
