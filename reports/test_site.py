@@ -211,6 +211,16 @@ def test_the_newest_run_of_each_kind_is_a_column(tmp_path):
     assert [run.name for run in shelf.runs] == ["a", "c", "b"]
 
 
+def test_a_run_that_is_not_published_takes_no_published_ones_place(tmp_path):
+    file = samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
+    (tmp_path / "a").mkdir()
+    samples.environment(tmp_path / "a", version="1.0")
+    (tmp_path / "a" / "verdicts.jsonl").write_text(file.read_text().split("\n", 1)[1])
+    found = runs.load(tmp_path).columns
+    assert [run.published for run in found] == [True, False]
+    assert f"{found[0].label} · not published" == found[1].label
+
+
 def test_only_here_is_what_one_alone_does_not_keep(shelf):
     found = shelf(
         {ONE: "fail", TWO: "known", THREE: "not-offered"},
