@@ -9,7 +9,7 @@ __all__ = ["HOSTILE", "benchmarks", "environment", "verdicts"]
 
 #: What may stand in every field: HTML, an attribute, a template, mathematics, a formula.
 HOSTILE = (
-    '=1</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} $\\frac{ \x07'
+    '=$\\frac{ $</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} \x07'
 )
 
 

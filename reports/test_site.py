@@ -76,16 +76,16 @@ def _linked(home, clause, key):
     address, _, anchor = link.partition("#")
     page = (home / address).read_text()
     section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
-    assert f'id="{anchor}"' in section
-    return section
+    return section[section.index(f'id="{anchor}"') :] if "--" in anchor else section
 
 
 def test_a_cell_leads_to_sentence_basis_difference_call_and_command(home):
     section = _linked(home, ONE, "C")
     clause = clauses.load()[ONE]
-    assert clause.says in section
-    assert f"Basis: {clause.basis}" in section
-    assert f'href="{clause.source}"' in section
+    whole = (home / "clauses" / "comm.html").read_text()
+    assert f'<p class="sentence">{clause.says}</p>' in whole
+    assert f"Basis: {clause.basis}" in whole
+    assert f'href="{clause.source}"' in whole
     assert f"call(&#39;{ONE}&#39;)" in section
     assert f"{ONE} differs" in section
     assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
@@ -110,7 +110,8 @@ def test_a_clause_of_the_register_names_record_and_threads(tmp_path):
     clause = "divergences.CO-1.complex-stays-complex"
     file = samples.verdicts(tmp_path / "v.jsonl", {clause: "known"})
     make.make(None, [file], tmp_path / "site")
-    section = _linked(tmp_path / "site", clause, "A")
+    page = (tmp_path / "site" / "clauses" / "divergences.html").read_text()
+    section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
     assert 'href="../divergences.html#CO-1"' in section
     assert "https://github.com/pytorch/pytorch/" in section
 
@@ -210,6 +211,16 @@ def test_the_newest_run_of_each_kind_is_a_column(tmp_path):
     assert [run.name for run in shelf.runs] == ["a", "c", "b"]
 
 
+def test_a_run_that_is_not_published_takes_no_published_ones_place(tmp_path):
+    file = samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
+    (tmp_path / "a").mkdir()
+    samples.environment(tmp_path / "a", version="1.0")
+    (tmp_path / "a" / "verdicts.jsonl").write_text(file.read_text().split("\n", 1)[1])
+    found = runs.load(tmp_path).columns
+    assert [run.published for run in found] == [True, False]
+    assert f"{found[0].label} · not published" == found[1].label
+
+
 def test_only_here_is_what_one_alone_does_not_keep(shelf):
     found = shelf(
         {ONE: "fail", TWO: "known", THREE: "not-offered"},
@@ -243,7 +254,8 @@ def test_a_difference_names_what_one_of_two_did_not_judge(shelf):
 def test_a_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
     file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
-    assert "not in today" in _linked(tmp_path / "site", "gone.once", "A")
+    assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
+    assert "not in today" in (tmp_path / "site" / "clauses" / "gone.html").read_text()
 
 
 def test_every_schema_is_offered(home):

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from markupsafe import Markup
@@ -17,7 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from spec_tests.site.speed import Bench, Curve, Peak, Row
+from spec_tests.site.runs import Bench
+from spec_tests.site.speed import Curve, Peak, Row
 from spec_tests.site.words import slug
 
 __all__ = ["curve_chart", "memory_chart", "ratio_chart", "trend_chart"]
@@ -37,7 +39,7 @@ _IN_PAGE = {
     _OTHER: "var(--other)",
     **{colour: f"var(--{name})" for name, colour in _COLOURS.items()},
 }
-_SETTINGS = {
+_SETTINGS: Any = {  # releases of matplotlib type its keys differently
     "svg.hashsalt": "torch-parallel-spec",
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -58,6 +60,8 @@ _SETTINGS = {
     "figure.facecolor": "none",
     "legend.frameon": False,
 }
+#: What a ratio's axis names of the range that is drawn.
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
 
@@ -73,8 +77,11 @@ def ratio_chart(rows: Sequence[Row]) -> Markup:
                 axes.plot([row.floor], [place], "|", color=_FLOOR, markersize=13, mew=2)
         axes.axvline(1, color=_INK, linewidth=1, linestyle="--")
         axes.set_xscale("log")
-        _plain_ticks(axes, [0.5, 1, 2, 3, 4, 5, 6])
+        ends = [each for row in shown for each in (row.low, row.high, row.floor or 1)]
+        low, high = min(ends, default=1), max(ends, default=1)
+        _plain_ticks(axes, [each for each in _TICKS if low <= each <= high])
         axes.set_yticks(range(len(shown)), [_plain(row.group) for row in reversed(shown)])
+        axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
         axes.set_xlabel("torch.nn.parallel / impl")
         return _svg(figure, "ratios")
 
@@ -114,10 +121,11 @@ def curve_chart(curve: Curve) -> Markup:
 def memory_chart(peak: Peak) -> Markup:
     """Peak memory, a bar for each library."""
     with _figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
-        for place, (library, size) in enumerate(reversed(peak.peaks.items())):
-            axes.barh([place], [size / 2**20], 0.6, color=_COLOURS.get(library, _OTHER))
-        names = [_name(each) for each in reversed(peak.peaks)]
-        axes.set_yticks(range(len(names)), names)
+        libraries = list(reversed(list(peak.peaks)))
+        for place, library in enumerate(libraries):
+            size = peak.peaks[library] / 2**20
+            axes.barh([place], [size], 0.6, color=_COLOURS.get(library, _OTHER))
+        axes.set_yticks(range(len(libraries)), list(map(_name, libraries)))
         axes.set_xlabel("MiB")
         return _svg(figure, f"memory-{peak.group}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spec_tests.harness.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "Shared", "command", "of_clause", "shared"]
+__all__ = ["Evidence", "Shared", "commands", "of_clause", "shared"]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,12 @@ def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
     return [Shared(evidence, runs) for evidence, runs in ordered]
 
 
-def command(run: Run, clause: str) -> str:
-    """What repeats a clause's tests on the target of ``run``."""
+def commands(runs: Sequence[Run], clause: str) -> list[str]:
+    """What repeats a clause's tests on the targets of ``runs``, each command once."""
+    return list(dict.fromkeys(_command(run, clause) for run in runs))
+
+
+def _command(run: Run, clause: str) -> str:
     about = run.about
     plain = ["parallel-conformance", "run", str(about["target"])]
     accelerator = about.get("accelerator") or run.hardware.partition("-")[0]

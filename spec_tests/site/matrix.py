@@ -88,7 +88,7 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
 
 def history(shelf: Shelf) -> list[tuple[Run, Run]]:
     """Each run with the one of its kind before it."""
-    kinds: dict[tuple[str, str, str], list[Run]] = {}
+    kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
     for run in shelf.runs:
         kinds.setdefault(run.kind, []).append(run)
     return [pair for members in kinds.values() for pair in pairwise(members)]

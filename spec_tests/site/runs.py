@@ -77,12 +77,16 @@ class Run:
     @property
     def label(self) -> str:
         """What its column is called."""
-        return f"{self.target} · torch {self.release} · {self.hardware}"
+        label = f"{self.target} · torch {self.release} · {self.hardware}"
+        return label if self.published else f"{label} · not published"
 
     @property
-    def kind(self) -> tuple[str, str, str]:
-        """What is alike in runs of which only the newest has a column."""
-        return self.target, self.release, self.hardware
+    def kind(self) -> tuple[str, str, str, bool]:
+        """What is alike in runs of which only the newest has a column.
+
+        A run that is not published may be of a few clauses: it takes no published one's place.
+        """
+        return self.target, self.release, self.hardware, self.published
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,11 @@ class Shelf:
         return sorted(newest.values(), key=_place)
 
 
-def _place(run: Run) -> tuple[int, str, list[tuple[int, str]], str]:
+def _place(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
     """The reference first, then impl, then the others by name; older releases first."""
     name = str(run.about["target"])
     first = _FIRST.index(name) if name in _FIRST else len(_FIRST)
-    return first, run.target, _numbers(run.release), run.hardware
+    return first, run.target, _numbers(run.release), run.hardware, not run.published
 
 
 def _numbers(release: str) -> list[tuple[int, str]]:
