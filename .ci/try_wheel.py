@@ -1,13 +1,15 @@
-"""Try the built wheel as its users do: a new environment, an empty folder, no checkout.
+"""Try the built wheel and sdist as users do: a new environment, an empty folder, no checkout.
 
-``try_wheel.py FOLDER``: ``FOLDER/dist`` holds the wheel. The first thing that fails ends it.
+``try_wheel.py FOLDER``: ``FOLDER/dist`` holds both. The first thing that fails ends it.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 TORCH = os.environ.get("TORCH_VERSION", "2.13.0")
@@ -15,8 +17,15 @@ TORCH = os.environ.get("TORCH_VERSION", "2.13.0")
 FEW = ("--accelerator", "sim", "--clause", "comm.scatter", "--clause", "divergences.RE-1")
 
 
+#: A package with two bugs, laid out in its own way; what is judged of it, and what fails.
+OWN = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "two_bugs"
+JUDGED = ("comm.gather", "comm.reduce-add")
+BUGS = {"comm.gather.minus-one-is-the-cpu", "comm.reduce-add.refuses-other-shapes"}
+FAILED = 1
+
+
 def main(folder: Path) -> None:
-    """Install, then call every command."""
+    """Install, then call every command; once from the wheel, once from the sdist."""
     empty = folder / "empty"
     for stale in (empty, folder / "venv"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -24,21 +33,46 @@ def main(folder: Path) -> None:
     venv.create(folder / "venv", with_pip=True)
     tools = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
     (wheel,) = (folder / "dist").glob("*.whl")
+    (sdist,) = (folder / "dist").glob("*.tar.gz")
 
-    def call(tool: str, *arguments: str) -> None:
+    def call(tool: str, *arguments: str, status: int = 0) -> None:
         print("$", tool, *arguments, flush=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        subprocess.run([tools / tool, *arguments], cwd=empty, env=environment, check=True)
+        command = [tools / tool, *arguments]
+        found = subprocess.run(command, cwd=empty, env=environment, check=False).returncode
+        if found != status:
+            sys.exit(f"exit status {found}, expected {status}")
 
-    call("pip", "install", "-q", f"{wheel}[suite]", f"torch=={TORCH}")
+    call("pip", "install", "-q", f"{wheel}[suite,report]", f"torch=={TORCH}")
+    _try_commands(call, empty)
+    _try_own_package(call, empty)
+    call("pip", "install", "-q", "--force-reinstall", "--no-deps", str(sdist))
+    _try_commands(call, empty)
+
+
+def _try_commands(call: Callable[..., None], empty: Path) -> None:
     command = "parallel-conformance"
     call(command, "doctor")
     call(command, "clauses", "comm.scatter")
     call(command, "run", "torch.nn.parallel", *FEW, "--verdicts", "verdicts.jsonl")
     call(command, "report", "verdicts.jsonl")
+    if "comm.scatter.slices" not in (empty / "site" / "matrix.html").read_text(encoding="utf-8"):
+        sys.exit("the page of the matrix does not have the clauses")
     own = ("--target", "torch.nn.parallel", "--accelerator", "sim", "-q")
     call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own)
     call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own, "-n", "2")
+
+
+def _try_own_package(call: Callable[..., None], empty: Path) -> None:
+    """Two bugs behind a map are the two failures."""
+    shutil.copytree(OWN, empty, dirs_exist_ok=True)
+    options = ["--accelerator=sim", "--target-map=map.toml", "--verdicts=own.jsonl"]
+    options += [f"--clause={name}" for name in JUDGED]
+    call("parallel-conformance", "run", "own", *options, status=FAILED)
+    lines = [json.loads(line) for line in (empty / "own.jsonl").read_text().splitlines()]
+    found = {line["clause"] for line in lines if line.get("verdict") == "fail"}
+    if found != BUGS:
+        sys.exit(f"failed: {sorted(found)}, expected {sorted(BUGS)}")
 
 
 if __name__ == "__main__":

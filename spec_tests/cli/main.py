@@ -19,10 +19,11 @@ exit status of run:
   1  a clause fails, or something that the suite needs is not installed
   2  interrupted, or wrong arguments
   3  the machine garbles copies, or the suite itself is broken: nothing can be judged
-  4  wrong options, no such target, no such accelerator
+  4  wrong options, no such target, no such accelerator; or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target does not offer all
-doctor: 1 if something is missing; clauses: 1 if there is none of that name; report: 4 without file
+doctor: 1 if something is missing; clauses: 1 if none has that name; draft: 4 without file;
+report: 1 if something is missing, 4 if a file is broken or no file of verdicts
 """
 
 
@@ -59,8 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="judge a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
-    report = commands.add_parser("report", help="print the table of saved verdicts")
-    report.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
+    _add_report(commands.add_parser("report", help="make pages of runs"))
+    draft = commands.add_parser("draft", help="print a register of what failed, to start from")
+    draft.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
     commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
     return parser
 
@@ -79,9 +81,23 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PLACE",
         help="where it has a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
     )
+    parser.add_argument(
+        "--reference",
+        choices=["torch.nn.parallel", "none"],
+        help="none: judge by laws, oracles and pinned texts alone; torch.nn.parallel is not used",
+    )
     parser.add_argument("--divergences", metavar="FILE", help="the target's known differences")
     parser.add_argument("--verdicts", metavar="FILE", help="write every test's verdict there")
     parser.add_argument("-v", "--verbose", action="store_true", help="what pytest itself prints")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print the table of saved verdicts, and make pages of all runs."
+    parser.add_argument("file", type=Path, nargs="*", help="what `run --verdicts FILE` wrote")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="published runs: reports")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="the pages: reports/site or site"
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -103,12 +119,19 @@ def _clauses(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from spec_tests.cli import report
+
+    return report.report(options)
+
+
+def _draft(options: argparse.Namespace) -> int:
+    from spec_tests.cli.draft import draft
     from spec_tests.harness import verdicts
 
     if not options.file.is_file():
         print(f"{options.file}: no such file", file=sys.stderr)
         return 4
-    print("\n".join(verdicts.table(verdicts.by_clause(verdicts.read(options.file)))))
+    print(draft(verdicts.read(options.file)))
     return 0
 
 
@@ -116,6 +139,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "clauses": _clauses,
     "report": _report,
+    "draft": _draft,
     "doctor": lambda options: doctor.main(),
 }
 

@@ -39,6 +39,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     """The command line of pytest: independent of the settings of the project around."""
     where = ["-c", str(SETTINGS), "--rootdir", str(HOME.parent), "--confcutdir", str(HOME)]
     where += ["-p", "spec_tests.harness.options", "-p", "no:cacheprovider"]
+    where += ["--ignore", str(HOME / "meta_tests")]  # they judge the suite
     prints = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
     return [str(HOME), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]
 
@@ -46,6 +47,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 def _passed_on(options: argparse.Namespace) -> list[str]:
     values = {
         "--target": options.target,
+        "--reference": options.reference,
         "--accelerator": options.accelerator,
         "--device-ids": options.device_ids,
         "--divergences": options.divergences,

@@ -1,7 +1,5 @@
 """What once was wrong in the autograd Functions."""
 
-import importlib
-
 import pytest
 import torch
 
@@ -89,7 +87,7 @@ def _pinned(topology, first):
 @clause("functions.scatter.cpu-input-is-ready")
 def test_a_chunk_whose_copy_begins_late_may_be_read_at_once(target, topology):
     rows = _pinned(topology, 0)
-    streams = importlib.import_module(f"{target.name}._functions")
+    streams = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):
         with streams._get_stream(device):
             late.hold(device, 20)

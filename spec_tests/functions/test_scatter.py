@@ -1,7 +1,5 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
-import importlib
-
 import pytest
 import torch
 from hypothesis import given
@@ -25,21 +23,21 @@ def _scatter(tensor, devices=TWO, sizes=None, dim=0):
 
 @clause("functions.scatter.chunks")
 @given(call=scatter_applies())
-def test_chunks_are_consecutive_slices(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_chunks_are_consecutive_slices(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.chunks")
 @given(call=cpu_scatter_applies())
-def test_a_tensor_on_the_cpu_is_scattered_alike(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_tensor_on_the_cpu_is_scattered_alike(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.chunks")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, reference, topology, slot):
+def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, answers, topology, slot):
     call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.gradient-joined")
@@ -151,7 +149,7 @@ def test_a_negative_ordinal_is_refused(target, topology):
 
 @clause("functions.get-stream")
 def test_the_stream_of_copies_from_the_cpu_can_be_asked_for(target, topology):
-    module = importlib.import_module(f"{target.name}._functions")
+    module = target.submodule("_functions")
     for device in topology.devices:
         stream = module._get_stream(device)
         assert stream is module._get_stream(device)
@@ -161,5 +159,5 @@ def test_the_stream_of_copies_from_the_cpu_can_be_asked_for(target, topology):
 
 @clause("functions.get-stream")
 def test_the_cpu_has_no_stream_for_copies(target):
-    module = importlib.import_module(f"{target.name}._functions")
+    module = target.submodule("_functions")
     assert module._get_stream(torch.device("cpu")) is None

@@ -4,15 +4,16 @@ import inspect
 
 import pytest
 
-from spec_tests.harness.target import NotOffered
+from spec_tests.harness.target import lacking
 
 __all__ = ["describe"]
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
-    """The properties ``difference`` and ``call`` of a failed test, or ``not-offered``.
+    """The properties ``difference``, ``failure``, ``call`` of a failed test, or ``not-offered``.
 
-    They are text, so that they travel between processes with the report.
+    They are text, so that they travel between processes with the report. A ``failure`` is what the
+    record of a known difference would say: the exception's class and the first line of its text.
     """
     if call.excinfo is None:
         return [("difference", "it passes, but a register says that it fails")]
@@ -20,10 +21,13 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
+    missing = lacking(error)
+    if missing is not None:
+        return [("not-offered", missing)]
     drawn = _drawn(item, call.excinfo)
-    if isinstance(error, NotOffered):
-        return [("not-offered", text)]
-    return [("difference", text), *(("call", each) for each in drawn)]
+    (first, *_) = str(error).splitlines() or [""]
+    failure = ("failure", f"{type(error).__name__}: {first}")
+    return [("difference", text), failure, *(("call", each) for each in drawn)]
 
 
 def _drawn(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:

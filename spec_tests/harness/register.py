@@ -2,15 +2,21 @@
 
 A record turns the failure of the tests that it names into the verdict *known*; a test that passes
 all the same fails the run, so that a repair is noticed and the record removed.
+
+The register of a package that is built on another begins with the other's name,
+``inherits = "torch.nn.parallel"``: the records hold here, too, but for the tests that it lists as
+``repaired``.
 """
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from spec_tests.harness.target import lacking
 
 FOLDER = Path(__file__).parents[1] / "divergences"
 #: The records that name a test.
@@ -61,12 +67,26 @@ class Divergence:
 
 
 def load(path: Path) -> list[Divergence]:
-    """The records of a register; its schema is the fields of `Divergence`.
+    """The records of a register, inherited ones first; their schema is `Divergence`'s fields.
 
     Raises:
         pytest.UsageError: a record lacks a field or has one too many; it is named.
     """
-    return [_record(table, path) for table in _read(path).get("divergence", [])]
+    text = _read(path)
+    return [*_inherited(text, path), *(_record(each, path) for each in text.get("divergence", []))]
+
+
+def _inherited(text: Mapping[str, Any], path: Path) -> list[Divergence]:
+    """The records of the register that this one is built on, without the repaired tests."""
+    if "inherits" not in text:
+        return []
+    repaired = set(text.get("repaired", ()))
+    records = load(FOLDER / f"{text['inherits']}.toml")
+    stale = repaired - {test for record in records for test in record.tests}
+    if stale:
+        raise pytest.UsageError(f"{path}: nothing inherited names {min(stale)}")
+    left = [tuple(test for test in record.tests if test not in repaired) for record in records]
+    return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
 
 
 def titles(path: Path) -> Mapping[str, str]:
@@ -133,9 +153,10 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     records = item.stash.get(_KNOWN, [])
     if any(record.explains(call.excinfo.value) for record in records):
         return
-    ways = [failure for record in records for failure in record.failures]
     report.outcome = "failed"
-    report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but recorded as {ways}"
+    if lacking(call.excinfo.value) is None:  # that is a verdict of its own
+        ways = [failure for record in records for failure in record.failures]
+        report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but recorded as {ways}"
     del report.wasxfail
 
 

@@ -4,7 +4,7 @@ A target is an importable package laid out like torch.nn.parallel, or a map says
 are. A name that it lacks is *not offered* in the tests that use the name, and in no others.
 """
 
-import importlib
+import re
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,18 @@ PARTS = {
 
 class NotOffered(pytest.fail.Exception):  # type: ignore[misc, name-defined] # typed as Any
     """A test failed because the target lacks a name."""
+
+
+#: How a program that a test runs in a process of its own ends with it; pytest may indent that.
+_TOLD = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
+
+
+def lacking(error: BaseException) -> str | None:
+    """What the target lacks, in words, if a test failed because of that."""
+    if isinstance(error, NotOffered):
+        return str(error)
+    told = _TOLD.search(str(error))
+    return told[1] if told else None
 
 
 class Part:
@@ -52,7 +64,7 @@ class Part:
             raise AttributeError(name)
         if name in self._named:
             return self._named[name]
-        if self._module is None:
+        if self._module is None and not self._named:
             raise NotOffered(f"the target has no submodule {self._name}", pytrace=False)
         try:
             return getattr(self._module, name)
@@ -86,10 +98,17 @@ class Target:
     def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.mapping = dict(mapping or {})
-        self.package = Part(name, importlib.import_module(name))
+        self.package = Part(name, target_map.import_module(name))
         for part, candidates in PARTS.items():
             module = self._mapped(part) or _first_module(name, candidates)
             setattr(self, part, Part(part, module, self._names_of(part)))
+
+    def submodule(self, name: str) -> ModuleType:
+        """A module of the package that is no part."""
+        found = _first_module(self.name, (name,))
+        if found is None:
+            raise NotOffered(f"the target has no submodule {name}", pytrace=False)
+        return found
 
     def _mapped(self, part: str) -> Any:
         return target_map.resolve(self.mapping[part]) if part in self.mapping else None
@@ -106,7 +125,7 @@ def _first_module(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
     for candidate in candidates:
         name = f"{package}.{candidate}"
         try:
-            return importlib.import_module(name)
+            return target_map.import_module(name)
         except ModuleNotFoundError as error:
             # A dependency missing inside the submodule is the target's error, not an absent part.
             if error.name != name:

@@ -6,13 +6,15 @@ TOML has tables of the same: a table a part.
 
 import importlib
 import tomllib
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-__all__ = ["load", "resolve"]
+__all__ = ["import_module", "load", "pairs", "resolve"]
 
 #: What stands left to what stands right.
 TargetMap = dict[str, str]
@@ -24,7 +26,7 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     Raises:
         pytest.UsageError: an option is no pair, names no part, or a thing that is not there.
     """
-    found = dict(pair for option in options for pair in _pairs(option))
+    found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():
         if name.partition(".")[0] not in parts:
             raise pytest.UsageError(f"--target-map {name}: the parts are {', '.join(parts)}")
@@ -38,11 +40,19 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
 def resolve(place: str) -> Any:
     """The module ``package.module``, or what ``package.module:name`` names in it."""
     module, _, name = place.partition(":")
-    found: Any = importlib.import_module(module)
+    found: Any = import_module(module)
     return getattr(found, name) if name else found
 
 
-def _pairs(option: str) -> Iterator[tuple[str, str]]:
+def import_module(name: str) -> ModuleType:
+    """Import a module of the target; what it warns of while it is imported is its own affair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
+def pairs(option: str) -> Iterator[tuple[str, str]]:
+    """What one value of ``--target-map`` says: left, right."""
     name, equals, place = option.partition("=")
     if equals:
         yield name, place

@@ -79,13 +79,20 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
         found = torch.accelerator.current_accelerator(check_available=True)
         accelerator = found.type if found is not None else "sim"
     if accelerator == "sim":
-        simulator.enable(device_count=SIMULATED_DEVICES)
+        _enable_simulator()
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type != accelerator:
         have = "none" if found is None else found.type
         raise pytest.UsageError(f"--accelerator {accelerator}: this machine's is {have}")
     reference.enable()
     return Topology(accelerator, _ordinals(device_ids, torch.accelerator.device_count()))
+
+
+def _enable_simulator() -> None:
+    try:
+        simulator.enable(device_count=SIMULATED_DEVICES)
+    except (OSError, RuntimeError) as error:  # It cannot be built here.
+        raise pytest.UsageError(f"--accelerator sim: {error}") from None
 
 
 def _ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from spec_tests.harness.verdicts import read
+
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()
 pytest_plugins = ["pytester"]
@@ -14,13 +16,14 @@ pytest_plugins = ["pytester"]
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
 from pathlib import Path
-from spec_tests.harness import clauses
+from spec_tests.harness import clauses, register
 from spec_tests import conftest as suite
 from spec_tests.conftest import *
 pytest_plugins = ["spec_tests.harness.options", "spec_tests.harness.plugin"]
 HERE = Path(__file__).parent
 suite.HERE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
+register.FOLDER = HERE
 """
 
 
@@ -75,6 +78,40 @@ def test_an_unknown_clause_is_refused(suite):
 def test_a_clause_without_a_test_is_refused(suite):
     body = "@clause('a.one')\ndef test_x(): pass"
     suite(body).stderr.fnmatch_lines("*clauses without a test: a.two*")
+
+
+AGREEMENT = """
+@clause("a.one")
+def test_one(target): pass
+@clause("a.two")
+def test_two({sides}): pass
+"""
+
+
+@pytest.mark.parametrize("sides", ["target, reference", "reference"])
+def test_a_clause_judged_by_agreement_alone_is_refused(suite, sides):
+    result = suite(AGREEMENT.format(sides=sides))
+    result.stderr.fnmatch_lines("*clauses judged by agreement alone: a.two")
+
+
+def test_clauses_judged_by_agreement_alone_are_counted(suite):
+    tests = ("-k", "test_")  # a selection is not refused
+    result = suite(AGREEMENT.format(sides="target, reference"), *tests)
+    result.stdout.fnmatch_lines("1 clause is judged by agreement alone: a.two")
+    result = suite(AGREEMENT.format(sides="target, answers"), *tests)
+    twice = ["0 clauses are judged by agreement alone"] * 2  # before the tests and after them
+    result.stdout.fnmatch_lines(twice)
+
+
+def test_what_asks_the_reference_is_not_run_without(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = BOTH.format(one="True", two="pass").replace("two(target)", "two(target, reference)")
+    body += "@clause('a.two')\ndef test_three(target, answers): assert len(answers) == 1\n"
+    result = suite(body, "--reference=none", "--verdicts", str(path))
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines("reference: none")
+    assert [each.get("by") for each in read(path)] == [None, "agreement", None]
+    assert read(path)[1]["reason"] == "asks torch.nn.parallel, and --reference is none"
 
 
 def test_verdicts_are_counted_by_clause(suite):
@@ -157,6 +194,14 @@ def test_a_run_that_is_cut_off_is_resumed(suite, pytester, workers):
     assert [line["verdict"] for line in _lines(path)] == ["fail", "pass"]
 
 
+def test_a_failure_is_written_as_a_register_names_it(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = BOTH.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
+    suite(body, "--verdicts", str(path))
+    failures = [line["failure"] for line in _lines(path)]
+    assert failures == ["AssertionError: assert 1 == 2", r"KeyError: 'first\nsecond'"]
+
+
 def test_without_resume_the_file_is_written_anew(suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     for _ in range(2):
@@ -193,6 +238,51 @@ def test_a_known_difference_that_shows_otherwise_fails(suite, pytester, failure)
     result.stdout.fnmatch_lines(f"*known: X-1, but recorded as *{failure}*")
 
 
+@pytest.fixture
+def heir(pytester):
+    """Write a register that is built on another, of one record, and return its options."""
+
+    def write(text="", failure="AssertionError: assert False"):
+        base = RECORD.format(test="test_one", failure=failure)
+        pytester.path.joinpath("base.toml").write_text(base)
+        own = pytester.path / "own.toml"
+        own.write_text(f'inherits = "base"\n{text}')
+        return "--divergences", str(own)
+
+    return write
+
+
+def test_the_records_of_another_register_are_inherited(suite, heir):
+    suite(BOTH.format(one="False", two="pass"), *heir()).assert_outcomes(xfailed=1, passed=1)
+    suite(BOTH.format(one="True", two="pass"), *heir()).assert_outcomes(failed=1, passed=1)
+
+
+def test_what_is_repaired_is_not_inherited(suite, heir):
+    options = heir('repaired = ["test_it.py::test_one"]')
+    suite(BOTH.format(one="True", two="pass"), *options).assert_outcomes(passed=2)
+    suite(BOTH.format(one="False", two="pass"), *options).assert_outcomes(failed=1, passed=1)
+
+
+def test_a_repair_of_what_is_not_inherited_is_refused(suite, heir):
+    result = suite(BOTH.format(one="True", two="pass"), *heir('repaired = ["test_it.py::test_x"]'))
+    result.stderr.fnmatch_lines("*own.toml: nothing inherited names test_it.py::test_x*")
+
+
+def test_an_inherited_test_may_fail_in_a_way_of_its_own(suite, heir):
+    own = RECORD.format(test="test_one", failure="AssertionError: assert 1 == 2")
+    options = heir(own, failure="KeyError: ")
+    suite(BOTH.format(one="1 == 2", two="pass"), *options).assert_outcomes(xfailed=1, passed=1)
+
+
+@pytest.mark.parametrize(
+    ("failure", "table"), [("KeyError: ", "0 +1 +0 +1 +0"), ("NotOffered: ", "0 +0 +1 +1 +0")]
+)
+def test_a_missing_name_is_known_only_if_the_record_says_so(suite, heir, failure, table):
+    body = BOTH.format(one="target.comm.no_such_name", two="pass")
+    result = suite(body, *heir(failure=failure))
+    result.stdout.re_match_lines([rf"all +{table}"])
+
+
 def test_a_record_that_names_no_test_is_refused(suite, pytester):
     record = pytester.path / "known.toml"
     record.write_text(RECORD.format(test="test_three", failure="AssertionError: "))
@@ -205,6 +295,14 @@ def test_a_missing_name_fails_the_tests_that_use_it_only(suite):
     result = suite(body)
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines("*the target does not define comm.no_such_name*")
+
+
+def test_a_program_that_uses_a_missing_name_does_so_too(suite):
+    program = "from spec_tests.harness.target import Target; Target('impl').comm.no_such_name"
+    run = f"subprocess.run([sys.executable, '-c', {program!r}], stderr=-1, text=True)"
+    one = f"not (told := {run}.stderr), told"
+    result = suite("import subprocess, sys\n" + BOTH.format(one=one, two="pass"))
+    result.stdout.re_match_lines([r"all +0 +1 +0 +1 +0", r" +not-offered  a.one"])
 
 
 def test_the_header_names_target_devices_and_torch(suite):

@@ -1,6 +1,7 @@
 """A target whose parts have other names, or are not all there."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,12 +47,12 @@ def vendor(tmp_path, monkeypatch):
     return tmp_path
 
 
-def judge(folder, *clauses):
-    """Run the command on the vendor's package."""
+def judge(folder, *clauses, target="vendor"):
+    """Run the command on a package in ``folder``, by the map there."""
     names = [f"--clause={name}" for name in clauses]
     options = ["--accelerator=sim", "--target-map=map.toml", *names]
     return subprocess.run(
-        [sys.executable, "-m", "spec_tests.cli.main", "run", "vendor", *options],
+        [sys.executable, "-m", "spec_tests.cli.main", "run", target, *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -60,7 +61,18 @@ def judge(folder, *clauses):
     )
 
 
-def test_two_bugs_behind_a_map_are_the_two_failures(vendor):
+def test_two_bugs_behind_a_map_are_the_two_failures(tmp_path):
+    shutil.copytree(Path(__file__).with_name("two_bugs"), tmp_path, dirs_exist_ok=True)
+    done = judge(tmp_path, "comm.gather", "comm.reduce-add", target="own")
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [line.split() for line in done.stdout.splitlines() if "  comm." in line]
+    assert [words for words in found if len(words) == 2 and words[0] != "FAIL"] == [
+        ["fail", "comm.gather.minus-one-is-the-cpu"],
+        ["fail", "comm.reduce-add.refuses-other-shapes"],
+    ]
+
+
+def test_verdicts_are_those_of_what_the_map_names(vendor):
     done = judge(vendor, *CLAUSES)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -74,6 +86,13 @@ def test_a_target_that_lacks_something_but_errs_nowhere_ends_with_six(vendor):
     assert done.returncode == 6, done.stdout + done.stderr
 
 
+def test_what_a_package_warns_of_while_it_is_imported_is_its_own_affair(vendor):
+    parts = vendor / "vendor" / "parts.py"
+    parts.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
+    done = judge(vendor, "comm.broadcast.copies")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_map_names_parts_and_names_in_parts(vendor):
     options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.parts:join"]
     target = Target("vendor", target_map.load(options, PARTS))
@@ -81,8 +100,12 @@ def test_a_map_names_parts_and_names_in_parts(vendor):
     assert target.functions.Gather.__name__ == "join"
     with pytest.raises(NotOffered, match=r"does not define comm\.nonesuch"):
         _ = target.comm.nonesuch
-    with pytest.raises(NotOffered, match="has no submodule functions"):
+    with pytest.raises(NotOffered, match=r"does not define functions\.Scatter"):
         _ = target.functions.Scatter
+    with pytest.raises(NotOffered, match="has no submodule replicate"):
+        _ = target.replicate.replicate
+    with pytest.raises(NotOffered, match="has no submodule _functions"):
+        target.submodule("_functions")
 
 
 def test_a_later_option_overrides_the_file(vendor):

@@ -72,16 +72,26 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
     """Import ``extension``, after building it if no process has done so before.
 
     Raises:
-        RuntimeError: There is no compiler, no ninja, or the compiler refuses the sources.
+        RuntimeError: There is no compiler, no ninja, the compiler refuses the sources, or there
+            is no place for the library.
     """
     library = extension.library
     name, folder = library.stem, library.parent
     if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder, extension)
         with _alone(folder / "lock") as lock:
             if not library.exists():
                 os.replace(_build(extension, name, folder / "build", lock), library)
     return _import(name, library)
+
+
+def _make(folder: Path, extension: Extension) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lock").touch()
+    except OSError as error:
+        remedy = "name a folder that can be written to in TORCH_EXTENSIONS_DIR"
+        raise RuntimeError(f"{extension.purpose} is kept in {folder}: {error}; {remedy}") from None
 
 
 def _cache() -> Path:
@@ -126,9 +136,15 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
     if done.returncode != 0:
         raise RuntimeError(
             f"{extension.purpose} could not be built with {compiler} (it needs C++20, "
-            f"g++ 11 or newer):\n{done.stderr[-4000:]}"
+            f"g++ 11 or newer):\n{_first_errors(done.stderr)}"
         )
     return folder / f"{name}.so"
+
+
+def _first_errors(text: str) -> str:
+    """What the compiler says first; where it says nothing, the last that was said at all."""
+    lines = text.splitlines()
+    return "\n".join([line for line in lines if " error: " in line][:5] or lines[-5:])
 
 
 def _require(extension: Extension, tool: str, search: str, remedy: str) -> None:

@@ -126,6 +126,7 @@ def caught(
 ) -> tuple[BaseException, list[nn.Module]]:
     """The exception of a call, of whatever kind, and the modules of the call."""
     modules = call.modules()
+    _ = target.parallel_apply.parallel_apply  # what the target lacks is none of its errors
     try:
         _apply(target, modules, ordinals(topology, call.slots))
     except BaseException as error:
