@@ -117,7 +117,15 @@ _SINGLED_OUT = (
 
 
 def _check_alike(module: nn.Module, ranks: Ranks) -> None:
-    """Refuse modules that differ; DistributedDataParallel lets rank 0 wait for the others."""
+    """Refuse modules that differ; DistributedDataParallel lets rank 0 wait for the others.
+
+    Sparse gradients it takes only from modules that it knows, and not with a hook.
+    """
+    for name, each in module.named_modules():
+        if getattr(each, "sparse", False) is True:
+            raise NotImplementedError(
+                f"gradients of {name or 'the module'} are sparse: over processes take sparse=False"
+            )
     described = {name: _words(tensor) for name, tensor in _named(module).items()}
     first, *others = ranks.exchange(described)
     for rank, other in enumerate(others, 1):

@@ -68,6 +68,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     Raises:
         RuntimeError: There is no process group, or the modules of the ranks are not alike.
+        NotImplementedError: A part of ``module`` has sparse gradients.
         ValueError: There are not ``k`` chunk sizes, one is negative or infinite, or all are 0;
             ``source`` is no rank.
 

@@ -46,6 +46,12 @@ def unlike(rank: Rank, odd: int) -> None:
     rank.distributed.DataParallel(nn.Linear(2, 3 if rank.rank == odd else 2), rank.group)
 
 
+def sparse(rank: Rank, kind: type[nn.Module]) -> None:
+    """A module with sparse gradients inside of another."""
+    net = nn.Sequential(kind(4, 2, sparse=True))
+    rank.distributed.DataParallel(net, rank.group)
+
+
 def of_rank_zero(rank: Rank) -> Any:
     """Parameters and buffers that differ between ranks before."""
     net = nn.BatchNorm1d(2)

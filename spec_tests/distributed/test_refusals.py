@@ -46,6 +46,13 @@ def test_modules_of_other_shapes_are_refused_on_every_rank(ranks, odd):
     same_error(found, "RuntimeError", f"rank {odd or 1} has another module", "weight is (")
 
 
+@clause("distributed.sparse-gradients")
+@pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_sparse_gradients_are_refused(ranks, kind):
+    found = ranks.run(2, refused.sparse, kind)
+    same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
+
+
 @clause("distributed.starts-from-rank-zero")
 @pytest.mark.parametrize("size", [2, 4])
 def test_parameters_and_buffers_are_at_first_those_of_rank_zero(ranks, size):
