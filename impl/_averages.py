@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from ._internals import current_backward, is_wanted_in_backward
+from ._internals import is_wanted_in_backward
 from ._processes import Ranks
 
 __all__ = ["Averages", "averages_of"]
@@ -79,11 +79,10 @@ class Averages:
         tensors = _Tensors(module)
         self.trained = tensors.trained
         self.about = about(module, ranks, options)
-        self._task = -1
         self._engine = _engine(tensors, ranks, options) if self.trained else None
 
     def begin(self, probe: Tensor, is_summed: bool) -> None:
-        """Prepare for the backward that is going on, unless that has been done.
+        """Prepare for the backward that is going on.
 
         Args:
             probe: A leaf that nobody else knows: only a backward to all leaves reaches it.
@@ -99,9 +98,8 @@ class Averages:
             if any(map(is_wanted_in_backward, self.trained)):
                 raise RuntimeError(_SINGLED_OUT)
             return
-        task = current_backward()
-        if is_summed and task != self._task and self._engine is not None:
-            self._task = task
+        # Of several calls in one backward each comes here before any parameter is reached.
+        if is_summed and self._engine is not None:
             with torch.enable_grad():
                 self._engine()
 

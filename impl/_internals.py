@@ -25,7 +25,6 @@ __all__ = [
     "add_lists_in_place",
     "allow_changes",
     "compiled_module",
-    "current_backward",
     "flatten",
     "function_mode_count",
     "has_dispatch_modes",
@@ -211,15 +210,6 @@ def is_torchscript_on() -> bool:
     Without it: what was scripted would be refused although nothing is scripted.
     """
     return bool(torch.jit._state._enabled)
-
-
-def current_backward() -> int:
-    """Give the number of the backward that this thread works for, no other's; -1 outside.
-
-    Name: ``torch._C._current_graph_task_id``, since <= 2.11.
-    Without it: two calls of a module could not be differentiated together over processes.
-    """
-    return torch._C._current_graph_task_id()
 
 
 def is_wanted_in_backward(leaf: Tensor) -> bool:

@@ -33,6 +33,12 @@ def test_nested_arguments_and_outputs_follow_the_rules_of_one_process(ranks, tar
     agree(ranks, target, size, calls.nested, rows)
 
 
+@clause("distributed.idle-ranks")
+@pytest.mark.parametrize("size", SIZES)
+def test_ranks_without_rows_return_nothing(ranks, target, size):
+    agree(ranks, target, size, calls.nested, 1)  # A list of what those with rows return.
+
+
 @clause("distributed.split-dimension")
 @pytest.mark.parametrize("dim", [1, -1, 0, -2])
 def test_any_dimension_can_be_split(ranks, target, dim):
