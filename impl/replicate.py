@@ -70,6 +70,7 @@ def replicate(
         return []
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
+    # All that is made here stays until the replicas go, so the collector would run in vain.
     with use_paused_collector():
         one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
