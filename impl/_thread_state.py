@@ -18,6 +18,7 @@ from ._devices import (
     accelerator_type,
     current_device,
     current_streams,
+    is_cpu,
     set_current_streams,
     use_device,
 )
@@ -111,7 +112,7 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     here = current_device() if scope.ordinals else CPU
     return [
-        ThreadState(*shared, copy_context(), here if device == CPU else device)
+        ThreadState(*shared, copy_context(), here if is_cpu(device) else device)
         for device in devices
     ]
 
@@ -179,7 +180,7 @@ def _are_devices_only() -> bool:
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
     # Replicas on the CPU alone work in a process that must not touch the accelerator, too.
-    on_cpu = all(device == CPU for device in devices)
+    on_cpu = all(map(is_cpu, devices))
     kind = accelerator_in_use() if on_cpu else accelerator_type()
     if kind is None:
         return _Scope(("cpu",), range(0))
