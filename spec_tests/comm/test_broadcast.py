@@ -15,8 +15,8 @@ from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 
 @clause("comm.broadcast.copies")
 @given(call=broadcast_calls())
-def test_every_device_gets_the_tensor(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_every_device_gets_the_tensor(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.copies")

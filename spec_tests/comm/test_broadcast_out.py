@@ -28,9 +28,9 @@ def _broadcast(*out):
 
 @clause("comm.broadcast.out-filled")
 @given(call=broadcast_out_calls())
-def test_the_outputs_are_filled_and_returned(target, reference, topology, call):
+def test_the_outputs_are_filled_and_returned(target, answers, topology, call):
     topology.require_copies()
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.out-filled")

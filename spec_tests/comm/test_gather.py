@@ -28,8 +28,8 @@ def _gather(*tensors, **rest):
 
 @clause("comm.gather.joined")
 @given(call=gather_calls())
-def test_chunks_are_joined_in_order(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_chunks_are_joined_in_order(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.gather.undoes-scatter")

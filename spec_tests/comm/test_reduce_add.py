@@ -24,8 +24,8 @@ def _reduce(*inputs, **rest):
 
 @clause("comm.reduce-add.sum")
 @given(call=reduce_add_calls())
-def test_the_sum_is_on_the_destination(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_sum_is_on_the_destination(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.reduce-add.sum")

@@ -74,6 +74,7 @@ def test_device_and_streams_are_restored_afterwards(target, topology, source):
     before = current_places(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
+    topology.synchronize()  # the memory may have been others'
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
     assert current_places(topology) == before
@@ -113,11 +114,20 @@ def test_the_stream_of_a_chunk_that_stays_is_not_looked_at(target, answers, topo
 
 @clause("comm.scatter.refuses-what-is-no-stream")
 @pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
-def test_an_entry_that_is_no_stream_is_refused(target, reference, topology, streams):
+def test_an_entry_that_is_no_stream_is_refused(target, topology, streams):
+    text = _text(_scatter_from_the_cpu(streams), target, topology)
+    assert text.startswith("Unknown data type found in stream list.")
+
+
+@clause("comm.scatter.refuses-what-is-no-stream")
+@pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
+def test_it_is_refused_in_the_words_of_the_reference(target, reference, topology, streams):
+    checks.agree(_scatter_from_the_cpu(streams), target, reference, topology)
+
+
+def _scatter_from_the_cpu(streams):
     arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
-    call = PublicCall("comm.scatter", arguments)
-    checks.agree(call, target, reference, topology)
-    assert _text(call, target, topology).startswith("Unknown data type found in stream list.")
+    return PublicCall("comm.scatter", arguments)
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")

@@ -98,21 +98,19 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 @clause("data_parallel.devices.checked-at-the-call")
 @given(devices=SEVERAL, home=st.sampled_from([None, 1]), functional=FUNCTIONAL)
 def test_a_module_elsewhere_is_refused_when_it_is_called(
-    target, reference, topology, devices, home, functional
+    target, answers, topology, devices, home, functional
 ):
     call = DataParallelCall(
         New(Placed), (rows(4),), {}, devices, functional=functional, home=At(home)
     )
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_a_buffer_elsewhere_is_refused_when_the_module_is_called(
-    target, reference, topology, count
-):
+def test_a_buffer_elsewhere_is_refused_when_the_module_is_called(target, answers, topology, count):
     call = DataParallelCall(New(Torn), (rows(4),), {}, [At(0)] * count, functional=True)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")

@@ -74,8 +74,8 @@ def test_arguments_are_split_and_outputs_joined_along_dim(target, answers, topol
 
 @clause("data_parallel.constants")
 @given(call=nested_calls(factors=(0.5, 3)))
-def test_other_arguments_reach_every_replica(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_other_arguments_reach_every_replica(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.constants")

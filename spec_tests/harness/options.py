@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     add_device_options(parser)
     add_race_options(parser)
+    add_target_options(parser)
     add_suite_options(parser)
 
 
@@ -101,8 +102,8 @@ def add_race_options(parser: pytest.Parser) -> None:
     )
 
 
-def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options of the conformance suite."""
+def add_target_options(parser: pytest.Parser) -> None:
+    """Add the options that say what is judged, and by what."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--target",
@@ -128,18 +129,23 @@ def add_suite_options(parser: pytest.Parser) -> None:
         f"not run (default: {REFERENCE})",
     )
     group.addoption(
-        "--clause",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
-    )
-    group.addoption(
         "--divergences",
         default=None,
         metavar="FILE",
         help="TOML register of the target's known differences; strict: an unexpected pass fails "
         "(default: spec_tests/divergences/TARGET.toml if it exists)",
+    )
+
+
+def add_suite_options(parser: pytest.Parser) -> None:
+    """Add the options of a run of the conformance suite."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--clause",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
     )
     group.addoption(
         "--verdicts",
@@ -152,7 +158,7 @@ def add_suite_options(parser: pytest.Parser) -> None:
         default=0.0,
         type=float,
         metavar="MS",
-        help="let the inputs of every call that is compared with the reference arrive so many "
+        help="let the inputs of every call that is compared with a right answer arrive so many "
         "milliseconds late, while other streams than the default ones are current",
     )
     group.addoption(

@@ -121,7 +121,7 @@ def oracle(topology: Topology) -> Target:
 
 @pytest.fixture(scope="session")
 def answers(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
-    """All that a call is compared with: the oracle, and the reference unless there is none."""
+    """All that a call is compared with: the reference, unless there is none, and the oracle."""
     if not has_reference(request.config):
         return (oracle,)
-    return oracle, request.getfixturevalue("reference")
+    return request.getfixturevalue("reference"), oracle

@@ -4,6 +4,8 @@ Each is torch.nn.parallel's own function with one mistake, the kind of which a f
 simulator is named after.
 """
 
+import functools
+import threading
 from typing import Any
 
 import torch
@@ -97,3 +99,59 @@ def parallel_apply_of_any_error(modules: Any, *args: Any, **kwargs: Any) -> list
         return list(nn.parallel.parallel_apply(modules, *args, **kwargs))
     except RuntimeError as error:
         raise RuntimeError(f"{error}") from None
+
+
+def parallel_apply_on_default_streams(
+    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+) -> list[Any]:
+    """Start threads, and leave the caller's streams behind (PyTorch 1.11, #78824)."""
+    results: list[Any] = [None] * len(modules)
+
+    def run(place: int) -> None:
+        torch.accelerator.set_device_index(torch.device(devices[place]).index)
+        given = inputs[place]
+        results[place] = modules[place](*(given if isinstance(given, tuple) else (given,)))
+
+    for place in range(len(modules)):
+        thread = threading.Thread(target=run, args=(place,))
+        thread.start()
+        thread.join()
+    return results
+
+
+class ScatterWithoutWait:
+    """Sends on side streams that nobody waits for (PyTorch 1.0, #16966)."""
+
+    @staticmethod
+    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Scatter a tensor of the CPU."""
+        sent = [
+            _sent(*each) for each in zip(tensor.chunk(len(devices), dim), devices, strict=True)
+        ]
+        for chunk in sent:
+            chunk.record_stream(torch.accelerator.current_stream(chunk.device))
+        return tuple(sent)
+
+
+class ScatterWithoutRecord:
+    """Waits for its side streams, and lets them have the memory at once (#18465)."""
+
+    @staticmethod
+    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Scatter a tensor of the CPU."""
+        sent = [
+            _sent(*each) for each in zip(tensor.chunk(len(devices), dim), devices, strict=True)
+        ]
+        for chunk in sent:
+            torch.accelerator.current_stream(chunk.device).wait_stream(_beside(chunk.device))
+        return tuple(sent)
+
+
+@functools.cache
+def _beside(device: torch.device) -> torch.Stream:
+    return torch.Stream(device)
+
+
+def _sent(chunk: Tensor, device: torch.device) -> Tensor:
+    with _beside(device):
+        return chunk.detach().to(device, non_blocking=True)

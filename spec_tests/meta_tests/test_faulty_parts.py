@@ -56,6 +56,27 @@ BUGS = {
         "0.",
     ),
 }
+#: Bugs of streams that PyTorch has had, by the number of the public thread.
+BUGS |= {
+    "78824": (
+        "parallel_apply.parallel_apply",
+        "parallel_apply_on_default_streams",
+        "parallel_apply.queue-order",
+        "remedy  let the default stream of sim:0 wait for stream",
+    ),
+    "16966": (
+        "functions.Scatter",
+        "ScatterWithoutWait",
+        "functions.scatter.cpu-input-is-ready",
+        "remedy  let the default stream of sim:0 wait for stream",
+    ),
+    "18465": (
+        "functions.Scatter",
+        "ScatterWithoutRecord",
+        "functions.scatter.cpu-input-may-be-freed",
+        "before the last reference goes, tensor.record_stream(the default stream of sim:0)",
+    ),
+}
 #: The fault that must be on for the bug to show; the others' effects are the targets' own.
 SWITCH = {"missing-primitives": ["--fault=missing-primitives"]}
 #: What fresh memory holds without the detector is what it held before; the fault says what.

@@ -15,6 +15,10 @@ from spec_tests.oracle.scatter_gather import gather, scatter_kwargs
 
 #: Of the least to the greatest memory or number of processors: below it devices are unequal.
 EQUAL = 0.75
+OF_HOME = (
+    "module must have its parameters and buffers on device {} (device_ids[0]) "
+    "but found one of them on device: {}"
+)
 OF_UNEQUAL = """
     There is an imbalance between your GPUs. You may want to exclude GPU {} which
     has less than 75% of the memory or cores of GPU {}. You can do so by setting
@@ -52,6 +56,7 @@ class DataParallel(nn.Module):
         """The outputs for the whole batch."""
         args, named = self.scatter(inputs, kwargs, self.device_ids)
         args, named = (args, named) if args else (((),), ({},))
+        check_home(self.module, self.src_device_obj)
         if len(self.device_ids) == 1:
             return self.module(*args[0], **named[0])
         replicas = self.replicate(self.module, self.device_ids[: len(args)])
@@ -88,11 +93,19 @@ def data_parallel(
     devices = all_places() if device_ids is None else list(device_ids)
     args, named = scatter_kwargs(inputs, module_kwargs, devices, dim)
     args, named = (args, named) if args else (((),), ({},))
+    check_home(module, place(devices[0]))
     if len(devices) == 1:
         return module(*args[0], **named[0])
     devices = devices[: len(args)]
     outputs = parallel_apply(replicate(module, devices), args, named, devices)
     return gather(outputs, devices[0] if output_device is None else output_device, dim)
+
+
+def check_home(module: nn.Module, home: torch.device) -> None:
+    """Refuse a module that is not, with all that it holds, on the first device."""
+    for each in [*module.parameters(), *module.buffers()]:
+        if each.device != home:
+            raise RuntimeError(OF_HOME.format(home, each.device))
 
 
 def _ordinal(device: torch.device) -> int:

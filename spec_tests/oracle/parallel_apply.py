@@ -29,6 +29,7 @@ def parallel_apply(
     devices: Sequence[Place] | None = None,
 ) -> list[Any]:
     """What each module returns; the error of the first that fails."""
+    check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
     named = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     places = [_place_of(x) for x in inputs] if devices is None else [place(x) for x in devices]
     grad = torch.is_grad_enabled()
@@ -42,6 +43,16 @@ def parallel_apply(
         if error is not None:
             raise told(error, index, device)
     return [call.result() for call in calls]
+
+
+def check_lengths(modules: Sequence[object], **rest: Sequence[object] | None) -> None:
+    """Refuse the first of the ``rest`` that is there and has another length."""
+    for name, values in rest.items():
+        if values is not None and len(values) != len(modules):
+            raise AssertionError(
+                f"The number of modules {len(modules)} is not equal to "
+                f"the number of {name} {len(values)}"
+            )
 
 
 def _place_of(value: Any) -> torch.device:
@@ -73,9 +84,15 @@ class Plain(str):
 
 
 def rebuilt(kind: Any, text: str) -> BaseException:
-    """An exception of the class with this text, by keyword where the class has a message."""
+    """An exception of the class with this text, by keyword where the class has a message.
+
+    A class that takes no text so makes a RuntimeError.
+    """
     if issubclass(kind, KeyError):
         text = Plain(text)
     has_message = getattr(kind, "message", None)
-    found: BaseException = kind(message=text) if has_message else kind(text)
+    try:
+        found: BaseException = kind(message=text) if has_message else kind(text)
+    except Exception:
+        return RuntimeError(text)
     return found

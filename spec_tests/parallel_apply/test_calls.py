@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -15,6 +15,7 @@ from spec_tests.harness.running import run
 from spec_tests.harness.turns import PATIENCE
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.comm import dense
 from spec_tests.strategies.depth import from_the_bottom, nested
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
 
@@ -66,8 +67,8 @@ def test_results_stand_in_the_order_of_the_modules(target, answers, topology, ca
 
 @clause("parallel_apply.arguments")
 @given(call=echo_calls(keywords=st.just({})))
-def test_sequences_are_unpacked_and_all_else_is_one_argument(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_sequences_are_unpacked_and_all_else_is_one_argument(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.keyword-arguments")
@@ -109,14 +110,14 @@ def test_devices_may_be_spelled_in_any_way(target, answers, topology, devices):
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("slot", range(3), ids="current={}".format)
 def test_a_module_without_device_and_tensor_runs_on_the_current_one(
-    target, reference, topology, slot, count, given_devices
+    target, answers, topology, slot, count, given_devices
 ):
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
     arguments = {"modules": [LenientPlace()] * count, "inputs": inputs, "devices": devices}
     call = PublicCall("parallel_apply.parallel_apply", arguments)
     with torch.accelerator.device_index(topology.device(slot).index):
-        checks.agree(call, target, reference, topology)
+        checks.agree(call, target, answers, topology)
         found = call.run(target, call.inputs(topology))
     assert found == [topology.device(slot).index] * count
 
@@ -146,7 +147,7 @@ def test_a_device_that_does_not_exist_fails_its_module(target, answers, topology
         lambda lengths: len({*lengths} - {None}) > 1
     )
 )
-def test_sequences_of_different_lengths_are_refused(target, reference, topology, lengths):
+def test_sequences_of_different_lengths_are_refused(target, answers, topology, lengths):
     modules, inputs, keywords, devices = lengths
     call = PublicCall(
         "parallel_apply.parallel_apply",
@@ -157,7 +158,7 @@ def test_sequences_of_different_lengths_are_refused(target, reference, topology,
             "devices": devices and ordinals(topology, range(devices)),
         },
     )
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.no-modules")
@@ -201,6 +202,8 @@ def test_the_search_in_a_list_that_holds_itself_ends(target):
 
 @clause("parallel_apply.get-a-var")
 @given(value=arguments.values())
+@example(value={"b": dense((1,)), "a": dense((2,))})
+@example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
 def test_the_first_tensor_in_nested_containers_is_found(target, answers, topology, value):
     call = PublicCall("parallel_apply.get_a_var", {"obj": value})
     checks.agree(call, target, answers, topology)

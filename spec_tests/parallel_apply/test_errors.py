@@ -63,8 +63,8 @@ def fail_while_handling(target, topology, handled):
 
 @clause("parallel_apply.errors.rewrapped")
 @given(call=failing_calls(builtins()))
-def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.lowest-index")
@@ -87,8 +87,8 @@ def test_the_text_gives_the_plain_name_of_the_class(target, answers, topology, c
 
 @clause("parallel_apply.errors.key-error")
 @given(call=failing_calls(builtins([KeyError])))
-def test_the_text_of_a_key_error_has_real_newlines(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_text_of_a_key_error_has_real_newlines(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.stop-iteration")
@@ -116,8 +116,8 @@ def test_a_class_is_rebuilt_from_the_text_alone(target, answers, topology, call)
         | generated(constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE)
     )
 )
-def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.exiting-constructor")

@@ -12,14 +12,14 @@ from spec_tests.strategies.zoo import Specimen
 
 @clause("replicate.zoo.parameter-containers")
 @given(call=zoo_calls("lists", "dicts"))
-def test_lists_and_dictionaries_of_parameters_work(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_lists_and_dictionaries_of_parameters_work(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.parametrized")
 @given(call=zoo_calls("weight_norm", "spectral_norm", "orthogonal"))
-def test_parametrized_weights_are_computed_by_the_replica(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_parametrized_weights_are_computed_by_the_replica(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.computed-before-forward")

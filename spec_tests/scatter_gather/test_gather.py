@@ -26,8 +26,8 @@ FEW = effort.part(3)
 
 @clause("scatter_gather.gather.tensor")
 @given(call=bare_gather_calls())
-def test_tensors_are_joined_along_dim(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_tensors_are_joined_along_dim(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.tensor")
@@ -58,14 +58,14 @@ def test_other_iterables_are_made_from_one_iterable(target, answers, topology, c
 
 @clause("scatter_gather.gather.named-tuples")
 @given(call=gather_calls(kinds=("Pair", "Typed", "max")))
-def test_named_tuples_keep_their_class(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_named_tuples_keep_their_class(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.mappings")
 @given(call=gather_calls(kinds=("dict", "OrderedDict", "Table")))
-def test_mappings_keep_their_class(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_mappings_keep_their_class(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.keys")
@@ -76,8 +76,8 @@ def test_keys_are_those_of_the_first_in_its_order(target, answers, topology, cal
 
 @clause("scatter_gather.gather.ragged")
 @given(call=ragged_calls())
-def test_sequences_of_several_lengths_are_refused(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_sequences_of_several_lengths_are_refused(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.none")

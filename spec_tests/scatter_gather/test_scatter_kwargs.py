@@ -16,8 +16,8 @@ from spec_tests.strategies.scatter_gather import (
 
 @clause("scatter_gather.scatter_kwargs.both")
 @given(call=scatter_kwargs_calls())
-def test_positional_and_keyword_arguments_are_split_alike(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_positional_and_keyword_arguments_are_split_alike(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter_kwargs.result-class")

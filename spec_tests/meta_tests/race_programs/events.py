@@ -164,3 +164,15 @@ def a_wait_holds_for_what_was_queued_before_it(right: bool) -> Tensor:
         current(0).wait_stream(side)
     sent.record_stream(current(0))
     return sent
+
+
+@program("streams")
+def a_block_brings_back_the_stream_around_it(right: bool) -> Tensor:
+    one, other = stream(0), stream(0)
+    with one:
+        with other:
+            pass
+        sent = send(0)
+    current(0).wait_stream(one if right else other)
+    sent.record_stream(current(0))
+    return sent

@@ -1,5 +1,6 @@
 """What a row of the table is, and what the programs are made of."""
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ __all__ = [
     "empty",
     "grad_of",
     "host",
+    "in_a_thread",
     "pinned",
     "program",
     "send",
@@ -114,3 +116,10 @@ def grad_of(leaf: Tensor) -> Tensor:
 def empty(index: int, *size: int) -> Tensor:
     """Allocate memory on device ``index``, four numbers unless told otherwise."""
     return torch.empty(size or 4, device=device(index))
+
+
+def in_a_thread(work: Callable[[], object]) -> None:
+    """Let another thread do the work, and wait for the thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
