@@ -44,18 +44,20 @@ def main(folder: Path) -> None:
         if found != status:
             sys.exit(f"exit status {found}, expected {status}")
 
-    call("pip", "install", "-q", f"{wheel}[suite]", f"torch=={TORCH}")
-    _try_commands(call)
+    call("pip", "install", "-q", f"{wheel}[suite,report]", f"torch=={TORCH}")
+    _try_commands(call, empty)
     _try_own_package(call, empty)
     call("pip", "install", "-q", "--force-reinstall", "--no-deps", str(sdist))
     call(COMMAND, "run", "torch.nn.parallel", *FEW)
 
 
-def _try_commands(call: Callable[..., None]) -> None:
+def _try_commands(call: Callable[..., None], empty: Path) -> None:
     call(COMMAND, "doctor")
     call(COMMAND, "clauses", "comm.scatter")
     call(COMMAND, "run", "torch.nn.parallel", *FEW, "--verdicts", "verdicts.jsonl")
     call(COMMAND, "report", "verdicts.jsonl")
+    if "comm.scatter.slices" not in (empty / "site" / "matrix.html").read_text(encoding="utf-8"):
+        sys.exit("the page of the matrix does not have the clauses")
     own = ("--target", "torch.nn.parallel", "--accelerator", "sim", "-q")
     call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own)
     call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own, "-n", "2")

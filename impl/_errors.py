@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Never
 
-__all__ = ["Failure", "attempt", "reraise"]
+__all__ = ["Failure", "account", "attempt", "raise_rebuilt", "reraise"]
 
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -81,6 +81,27 @@ def reraise(error: BaseException, where: str) -> Never:
         raise error
     finally:
         del error  # Its traceback holds this frame, which must not hold it in turn: a cycle.
+
+
+def account(error: Exception, where: str) -> str:
+    """Tell what was raised, with its traceback, for another process to read."""
+    return _report(error, where)
+
+
+def raise_rebuilt(error: Exception | None, text: str) -> Never:
+    """Raise in this process what was raised in another.
+
+    Args:
+        error: The exception; None where it could not be sent.
+        text: Its :func:`account`.
+
+    Raises:
+        Exception: Of the type of ``error`` if that can be built from a text, else a
+            RuntimeError. It shows ``text``; its cause is ``error``.
+    """
+    if error is None:
+        raise RuntimeError(text)
+    raise _rebuilt(error, text) from _without_traceback(error)
 
 
 def _report(error: Exception, where: str) -> str:

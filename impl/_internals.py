@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import grad_mode
+from torch.autograd.graph import get_gradient_edge
 from torch.utils._device import DeviceContext
 
 __all__ = [
@@ -24,14 +25,17 @@ __all__ = [
     "add_lists_in_place",
     "allow_changes",
     "compiled_module",
+    "current_backward",
     "flatten",
     "function_mode_count",
     "has_dispatch_modes",
+    "has_hooks",
     "has_saved_tensor_hooks",
     "has_transforms",
     "is_compiled",
     "is_registration_watched",
     "is_torchscript_on",
+    "is_wanted_in_backward",
     "run_first_in_backward",
     "sparse_parts",
     "unnumbered_default_device",
@@ -207,3 +211,35 @@ def is_torchscript_on() -> bool:
     Without it: what was scripted would be refused although nothing is scripted.
     """
     return bool(torch.jit._state._enabled)
+
+
+def current_backward() -> int:
+    """Give the number of the backward that this thread works for, no other's; -1 outside.
+
+    Name: ``torch._C._current_graph_task_id``, since <= 2.11.
+    Without it: two calls of a module could not be differentiated together over processes.
+    """
+    return torch._C._current_graph_task_id()
+
+
+def is_wanted_in_backward(leaf: Tensor) -> bool:
+    """Tell whether the backward that is going on is to give ``leaf`` its gradient.
+
+    Name: ``torch._C._will_engine_execute_node``, since <= 2.11.
+    Without it: ``torch.autograd.grad`` of parameters would give each process its own share of the
+    gradients, without a word.
+    """
+    try:
+        return bool(torch._C._will_engine_execute_node(get_gradient_edge(leaf).node))
+    except RuntimeError:
+        return True  # It refuses to answer for the leaves that `torch.autograd.grad` is given.
+
+
+def has_hooks(leaf: Tensor) -> bool:
+    """Tell whether somebody has registered hooks on the gradient of ``leaf``.
+
+    Name: ``torch.Tensor._backward_hooks`` and ``torch.Tensor._post_accumulate_grad_hooks``,
+    since <= 2.11.
+    Without it: hooks of parameters that a process does not use would be called with None.
+    """
+    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)

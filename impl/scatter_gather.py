@@ -160,17 +160,17 @@ def _distribute(
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
-    shares = _shares(survey.splits, len(targets), weights)
+    shares = share_out(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     pieces: dict[Leaf, Sequence[Any]] = {
-        split: _split_leaf(split, targets, lengths)
+        split: split_leaf(split, targets, lengths)
         for split, lengths in zip(survey.splits, shares, strict=True)
     }
     pieces.update(_copy_leaves(survey.copied, targets[:count]))
     return count, pieces
 
 
-def _shares(
+def share_out(
     splits: Sequence[Split], count: int, weights: Sequence[float] | None
 ) -> list[list[int]]:
     """Share out each leaf's rows; as many chunks of one as of any other.
@@ -206,7 +206,7 @@ def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list
     return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
 
 
-def _split_leaf(
+def split_leaf(
     split: Split, devices: Sequence[torch.device], lengths: Sequence[int]
 ) -> Sequence[Any]:
     """Split one leaf: its chunks, each on its device."""

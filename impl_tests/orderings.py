@@ -1,7 +1,8 @@
 """Delete what orders work on the devices, one place at a time: ``tox -e orderings``.
 
 Every wait, every record of a stream and every switch of streams in impl and in the reference's
-stand-ins is found in the source and left out; tests that then pass have proved nothing about it.
+stand-ins is found in the source and left out, and every copy that may block is told not to; tests
+that then pass have proved nothing about it.
 """
 
 import ast
@@ -19,9 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Calls that order work, or choose the stream that it is queued on.
 ORDERING = frozenset(
     {
+        "_enter_stream",
+        "_restore",
         "hand_over",
         "keep_streams",
         "on_kept_streams",
+        "record_event",
         "record_stream",
         "set_current_streams",
         "set_device_index",
@@ -88,6 +92,8 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
                 call
             ):
                 yield call, ast.unparse(argument)
+            case ast.keyword(arg="non_blocking", value=value) if not _is_true(value):
+                yield value, "True"
             case ast.FunctionDef(decorator_list=decorators):
                 yield from ((name, "(lambda f: f)") for name in decorators if _orders(name))
 
@@ -96,9 +102,15 @@ def _orders(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=function):
             return _orders(function)
+        case ast.Attribute(ast.Name("current"), "close"):  # back to the stream before
+            return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in ORDERING
     return False
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _replaced(text: str, node: ast.expr, replacement: str) -> str:

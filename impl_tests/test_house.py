@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPL = sorted((ROOT / "impl").rglob("*.py"))
 #: The reference and the entry points below it: impl is written without them.
 FORBIDDEN = ("torch.nn.parallel", "torch.cuda.comm", "torch.cuda.nccl", "torch.nn.DataParallel")
+#: Public, and none of the parts that impl implements; the one module that needs it.
+ENGINE, ITS_USER = "torch.nn.parallel.DistributedDataParallel", "_averages.py"
 PRIVATE = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_gather")
 PRIVATE = (*PRIVATE, "_scatter_out", "_gather_out", "_nccl_reduce")
 WITHOUT_THE_REFERENCE = """
@@ -41,8 +43,19 @@ def names(path):
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
 def test_impl_never_touches_the_reference(path):
     used = [*imported_modules(path), *dotted_names(path)]
-    assert not [name for name in used if name.startswith(FORBIDDEN)]
+    allowed = ("torch.nn.parallel", ENGINE) if path.name == ITS_USER else ()
+    assert not [name for name in used if name.startswith(FORBIDDEN) and name not in allowed]
     assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+
+
+def test_one_module_takes_one_name_from_beside_the_reference():
+    taken = [name for name in imported_modules(ROOT / "impl" / ITS_USER) if "parallel" in name]
+    assert taken == ["torch.nn.parallel", ENGINE]
+
+
+def test_importing_impl_loads_no_processes():
+    script = "import sys, impl; assert 'impl.distributed' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

@@ -10,7 +10,7 @@ from spec_tests.harness.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.racing import pytest_runtest_call as pytest_runtest_call  # a hook
 from spec_tests.harness.target import PARTS, Target
 from spec_tests.harness.topology import Topology
-from spec_tests.harness.verdicts import read
+from spec_tests.harness.verdicts import AGREEMENT, BY, judged_alone, read
 
 HERE = Path(__file__).parent
 
@@ -28,9 +28,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in conformance:
         named |= _clauses_of(item, known)
     whole = _is_whole(config)
-    orphans = sorted(set(known) - named) if whole else []
-    if orphans:
-        raise pytest.UsageError(f"clauses without a test: {', '.join(orphans)}")
+    if whole:
+        _refuse("without a test", set(known) - named)
+        _refuse("judged by agreement alone", named - _judged(conformance))
     records = register.for_target(target_of(config), config.getoption("--divergences"))
     register.mark(conformance, records, HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong one is refused before the first test
@@ -38,6 +38,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--resume"):
         done = {test["test"] for test in read(_verdicts_file(config))}
         _leave_out(config, items, [item for item in items if item.nodeid in done])
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
+    """Say how many of the chosen clauses torch.nn.parallel alone can judge."""
+    conformance = [item for item in items if _is_conformance(item.path)]
+    named = {name for item in conformance for name in clauses.of(item)}
+    return judged_alone(sorted(named - _judged(conformance))) if named else ""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -50,6 +57,16 @@ def pytest_runtest_makereport(
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure.describe(item, call))
     return report
+
+
+def _refuse(what: str, found: set[str]) -> None:
+    if found:
+        raise pytest.UsageError(f"clauses {what}: {', '.join(sorted(found))}")
+
+
+def _judged(items: list[pytest.Item]) -> set[str]:
+    """The clauses of which a test says what is right without torch.nn.parallel."""
+    return {name for item in items if not _asks_the_reference(item) for name in clauses.of(item)}
 
 
 def _select(
@@ -93,7 +110,17 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
     item.user_properties.extend(("clause", name) for name in names)
+    if _asks_the_reference(item):
+        item.user_properties.append((BY, AGREEMENT))
     return set(names)
+
+
+def _asks_the_reference(item: pytest.Item) -> bool:
+    """Tell whether a test can say nothing without torch.nn.parallel: it uses that fixture.
+
+    The fixture ``answers`` has it too, but the oracle first.
+    """
+    return "reference" in getattr(item, "fixturenames", ())
 
 
 def _is_whole(config: pytest.Config) -> bool:

@@ -12,10 +12,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.mutants", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--reference", help="of the suite; none: by laws and oracles alone")
     parser.add_argument("--log", action="store_true", help="print what pytest said of survivors")
     options = parser.parse_args()
     mutants = _chosen(options.names)
-    trials = trial.run(mutants, trial.tests_by_clause(), processes=options.processes)
+    rest = [f"--reference={options.reference}"] if options.reference else []
+    tests = trial.tests_by_clause()
+    trials = trial.run(mutants, tests, processes=options.processes, options=rest)
     survivors = 0
     for count, each in enumerate(trials, 1):
         survivors += bool(each.survived)

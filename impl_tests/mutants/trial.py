@@ -63,15 +63,26 @@ def tests_by_clause() -> dict[str, list[str]]:
 
 
 def run(
-    mutants: Iterable[Mutant], tests: Mapping[str, Sequence[str]], *, processes: int
+    mutants: Iterable[Mutant],
+    tests: Mapping[str, Sequence[str]],
+    *,
+    processes: int,
+    options: Sequence[str] = (),
 ) -> Iterator[Trial]:
     """Try every mutant with the tests of the clauses that it breaks; yield trials as they end.
+
+    Args:
+        mutants: What to try.
+        tests: The node ids of every clause's tests.
+        processes: How many to try at a time.
+        options: More of pytest's.
 
     Raises:
         RuntimeError: A mutant cannot be imported: it would fail every test and prove nothing.
     """
     jobs = [
-        forks.Job(each, functools.partial(_try, each, _chosen(each, tests))) for each in mutants
+        forks.Job(each, functools.partial(_try, each, [*_chosen(each, tests), *options]))
+        for each in mutants
     ]
     for done in forks.run(jobs, processes=processes):
         yield Trial(done.job.subject, done.result, done.log, done.seconds)
@@ -81,13 +92,13 @@ def _chosen(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted({node for name in mutant.breaks for node in tests.get(name, ())})
 
 
-def _try(mutant: Mutant, tests: Sequence[str], home: Path) -> dict[str, str]:
+def _try(mutant: Mutant, arguments: Sequence[str], home: Path) -> dict[str, str]:
     mutant.write(home)
     sys.path.insert(0, str(home))
     importlib.import_module(mutant.package)
     path = home / "verdicts.jsonl"
     options = ["--target", mutant.package, "--verdicts", str(path), "--hypothesis-profile=mutants"]
-    status = _pytest([*tests, *options])
+    status = _pytest([*arguments, *options])
     if status not in _RAN:
         raise RuntimeError(f"the suite did not run on {mutant.name}: pytest exited with {status}")
     return by_clause(read(path))

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["EXTRA", "main", "missing_modules"]
+__all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
 #: What the extra ``suite`` brings; torch is the user's own choice.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "sklearn")
@@ -24,7 +24,12 @@ Finding = tuple[str, bool, str]
 
 def missing_modules() -> list[str]:
     """What cannot be imported of `MODULES`."""
-    return [name for name in MODULES if importlib.util.find_spec(name) is None]
+    return missing(MODULES)
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """What cannot be imported."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def main() -> int:

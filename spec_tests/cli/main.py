@@ -22,7 +22,8 @@ exit status of run:
   4  wrong options, no such target, no such accelerator; or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target does not offer all
-doctor: 1 if something is missing; clauses: 1 if none has that name; report, draft: 4 without file
+doctor: 1 if something is missing; clauses: 1 if none has that name; draft: 4 without file;
+report: 1 if something is missing, 4 if a file is broken or no file of verdicts
 """
 
 
@@ -59,10 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="judge a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
-    report = commands.add_parser("report", help="print the table of saved verdicts")
+    _add_report(commands.add_parser("report", help="make pages of runs"))
     draft = commands.add_parser("draft", help="print a register of what failed, to start from")
-    for command in (report, draft):
-        command.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
+    draft.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
     commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
     return parser
 
@@ -81,9 +81,23 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PLACE",
         help="where it has a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
     )
+    parser.add_argument(
+        "--reference",
+        choices=["torch.nn.parallel", "none"],
+        help="none: judge by laws, oracles and pinned texts alone; torch.nn.parallel is not used",
+    )
     parser.add_argument("--divergences", metavar="FILE", help="the target's known differences")
     parser.add_argument("--verdicts", metavar="FILE", help="write every test's verdict there")
     parser.add_argument("-v", "--verbose", action="store_true", help="what pytest itself prints")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print the table of saved verdicts, and make pages of all runs."
+    parser.add_argument("file", type=Path, nargs="*", help="what `run --verdicts FILE` wrote")
+    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="published runs: reports")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="the pages: reports/site or site"
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -105,28 +119,19 @@ def _clauses(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from spec_tests.harness import verdicts
+    from spec_tests.cli import report
 
-    def table(tests: list[dict[str, str]]) -> str:
-        return "\n".join(verdicts.table(verdicts.by_clause(tests)))
-
-    return _of_file(options.file, table)
+    return report.report(options)
 
 
 def _draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
-
-    return _of_file(options.file, draft)
-
-
-def _of_file(file: Path, text: Callable[[list[dict[str, str]]], str]) -> int:
-    """Print something about saved verdicts."""
     from spec_tests.harness import verdicts
 
-    if not file.is_file():
-        print(f"{file}: no such file", file=sys.stderr)
+    if not options.file.is_file():
+        print(f"{options.file}: no such file", file=sys.stderr)
         return 4
-    print(text(verdicts.read(file)))
+    print(draft(verdicts.read(options.file)))
     return 0
 
 

@@ -47,6 +47,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 def _passed_on(options: argparse.Namespace) -> list[str]:
     values = {
         "--target": options.target,
+        "--reference": options.reference,
         "--accelerator": options.accelerator,
         "--device-ids": options.device_ids,
         "--divergences": options.divergences,

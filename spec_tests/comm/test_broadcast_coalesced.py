@@ -39,15 +39,15 @@ def _copies(call, target, topology):
 
 @clause("comm.broadcast-coalesced.copies")
 @given(call=coalesced_calls())
-def test_every_device_gets_every_tensor_in_order(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_every_device_gets_every_tensor_in_order(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast-coalesced.copies")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_many_tensors_of_few_shapes_arrive_in_order(target, reference, topology, buffer_size):
+def test_many_tensors_of_few_shapes_arrive_in_order(target, answers, topology, buffer_size):
     call = _broadcast([*MANY, SPARSE, *MANY[::-1]], buffer_size=buffer_size)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast-coalesced.first-is-the-input")
@@ -106,9 +106,9 @@ def test_dense_copies_are_row_major(target, topology, call):
 @clause("comm.broadcast-coalesced.empty-tensors")
 @pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_empty_tensors_keep_their_shape(target, reference, topology, shape, buffer_size):
+def test_empty_tensors_keep_their_shape(target, answers, topology, shape, buffer_size):
     call = _broadcast([dense(), dense(shape), dense()], buffer_size=buffer_size)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast-coalesced.no-tensors")

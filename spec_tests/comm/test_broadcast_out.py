@@ -28,9 +28,9 @@ def _broadcast(*out):
 
 @clause("comm.broadcast.out-filled")
 @given(call=broadcast_out_calls())
-def test_the_outputs_are_filled_and_returned(target, reference, topology, call):
+def test_the_outputs_are_filled_and_returned(target, answers, topology, call):
     topology.require_copies()
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.out-filled")
@@ -44,17 +44,17 @@ def test_the_outputs_come_in_a_new_list(target, topology):
 
 @clause("comm.broadcast.out-differentiable")
 @given(call=broadcast_out_calls(grads=(True,)))
-def test_the_outputs_carry_the_gradient_of_the_input(target, reference, topology, call):
+def test_the_outputs_carry_the_gradient_of_the_input(target, answers, topology, call):
     topology.require_copies()
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.out-sparse")
 @pytest.mark.parametrize("coalesced", [False, True], ids=["uncoalesced", "coalesced"])
-def test_a_sparse_output_takes_over_a_sparse_input(target, reference, topology, coalesced):
+def test_a_sparse_output_takes_over_a_sparse_input(target, answers, topology, coalesced):
     source = SparseSpec(rows=(0, 0, 1), coalesced=coalesced)
     call = PublicCall("comm.broadcast", {"tensor": source, "out": [SPARSE]})
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.out-versions")

@@ -22,6 +22,11 @@ TO_DESTINATION = {
     "reduce_add_coalesced": {"inputs": [[dense(slot=1)], [dense(slot=2)]]},
     "gather": {"tensors": [dense(slot=1), dense(slot=2)]},
 }
+TO_FIRST = {
+    "reduce_add": {"inputs": [dense(), dense(slot=1)]},
+    "reduce_add_coalesced": {"inputs": [[dense()], [dense(slot=1)]]},
+    "gather": {"tensors": [dense(), dense(slot=1)]},
+}
 CPU = "Expected a non cpu device, but got: cpu"
 NO_INDEX = "Expected a torch.device with a specified index or an integer, but got:{}"
 
@@ -33,9 +38,9 @@ def _signature(function):
 
 @clause("comm.signatures")
 @pytest.mark.parametrize("name", [*TO_DEVICES, *TO_DESTINATION])
-def test_each_function_has_the_documented_parameters(target, reference, name):
-    functions = [getattr(part.comm, name) for part in (target, reference)]
-    assert _signature(functions[0]) == _signature(functions[1])
+def test_each_function_has_the_documented_parameters(target, answers, name):
+    found, *expected = [_signature(getattr(part.comm, name)) for part in (target, *answers)]
+    assert expected == [found] * len(answers)
 
 
 @clause("comm.devices.spellings")
@@ -58,6 +63,31 @@ def test_a_destination_may_be_an_ordinal_a_text_or_a_device(target, topology, na
     result = call.run(target, call.inputs(topology))
     found = result[0] if isinstance(result, tuple) else result
     assert found.device == topology.device(2)
+
+
+@clause("comm.devices.whichever-is-current")
+@pytest.mark.parametrize("current", [1, 2], ids="slot={}".format)
+@pytest.mark.parametrize("name", TO_DEVICES)
+def test_an_ordinal_means_its_device_whichever_is_current(target, topology, name, current):
+    devices = [At(0, "ordinal"), At(1, "ordinal")]
+    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": devices})
+    inputs = call.inputs(topology)
+    with torch.accelerator.device_index(topology.device(current).index):
+        rows = call.run(target, inputs)
+    found = [row[0] if isinstance(row, list) else row for row in rows]
+    assert [tensor.device for tensor in found] == topology.take(2)
+
+
+@clause("comm.devices.whichever-is-current")
+@pytest.mark.parametrize("current", [1, 2], ids="slot={}".format)
+@pytest.mark.parametrize("name", TO_FIRST)
+def test_a_destination_is_its_device_whichever_is_current(target, topology, name, current):
+    call = PublicCall(f"comm.{name}", {**TO_FIRST[name], "destination": At(0, "ordinal")})
+    inputs = call.inputs(topology)
+    with torch.accelerator.device_index(topology.device(current).index):
+        result = call.run(target, inputs)
+    found = result[0] if isinstance(result, tuple) else result
+    assert found.device == topology.device(0)
 
 
 @clause("comm.devices.refuses-cpu")

@@ -32,14 +32,14 @@ def _scatter(*out, **rest):
 
 @clause("comm.scatter.out-filled")
 @given(call=scatter_out_calls())
-def test_the_outputs_are_filled_in_order_and_returned(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_outputs_are_filled_in_order_and_returned(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.scatter.out-differentiable")
 @given(call=scatter_out_calls(grads=(True,)))
-def test_the_outputs_carry_the_gradient_of_the_input(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_outputs_carry_the_gradient_of_the_input(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("comm.scatter.out-versions")
@@ -121,7 +121,7 @@ def test_outputs_that_do_not_hold_the_input_are_refused(target, topology):
 
 
 @clause("comm.scatter.out-refuses-leaves")
-def test_an_output_that_is_a_leaf_of_the_graph_is_refused(target, reference, topology):
+def test_an_output_that_is_a_leaf_of_the_graph_is_refused(target, topology):
     call = _scatter(dense((4, 2), requires_grad=True))
     text = "a leaf Variable that requires grad is being used in an in-place operation."
     refused(call, target, topology, RuntimeError, text)

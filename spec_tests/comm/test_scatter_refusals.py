@@ -92,6 +92,6 @@ def test_neither_devices_nor_outputs_is_refused(target, topology):
 
 
 @clause("comm.scatter.negative-ordinal-on-the-cpu")
-def test_minus_one_stands_for_the_cpu_where_the_tensor_is_there(target, reference, topology):
+def test_minus_one_stands_for_the_cpu_where_the_tensor_is_there(target, answers, topology):
     call = _scatter(dense((4, 2), slot=None), devices=[-1, -1])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)

@@ -19,49 +19,49 @@ TWO = (At(0), At(1))
 @clause("data_parallel.no-arguments")
 @given(devices=device_lists(), functional=st.booleans())
 def test_without_arguments_the_module_runs_once_on_the_first_device(
-    target, reference, topology, devices, functional
+    target, answers, topology, devices, functional
 ):
     call = DataParallelCall(New(Called), (), {}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.no-tensors")
 @given(devices=device_lists(), kwargs=st.sampled_from([{}, {"flag": True}]))
 def test_without_tensors_the_module_runs_on_every_device(
-    target, reference, topology, devices, kwargs
+    target, answers, topology, devices, kwargs
 ):
     call = DataParallelCall(New(Called), (1, "text"), kwargs, devices)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.keywords-alone")
 @given(devices=device_lists(), functional=st.booleans())
-def test_keyword_arguments_suffice(target, reference, topology, devices, functional):
+def test_keyword_arguments_suffice(target, answers, topology, devices, functional):
     call = DataParallelCall(New(Weighted), (), {"x": X}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.inputs")
 @pytest.mark.parametrize("inputs", [None, (), X, [X, X], {"x": X}, (X, X), "text"], ids=repr)
 @pytest.mark.parametrize("keywords", [{}, {"y": X}], ids="module_kwargs={}".format)
 def test_inputs_that_are_no_tuple_are_the_one_argument(
-    target, reference, topology, inputs, keywords
+    target, answers, topology, inputs, keywords
 ):
     call = DataParallelCall(New(Called), inputs, keywords, TWO, functional=True)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.inputs-from-the-cpu")
 @given(devices=device_lists(), functional=st.booleans())
-def test_inputs_may_come_from_the_cpu(target, reference, topology, devices, functional):
+def test_inputs_may_come_from_the_cpu(target, answers, topology, devices, functional):
     x = TensorSpec((4, 2), slot=None)
     call = DataParallelCall(New(Weighted), (x,), {"y": [x]}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.no-rows")
 @given(devices=device_lists(), functional=st.booleans())
-def test_a_batch_may_be_empty(target, reference, topology, devices, functional):
+def test_a_batch_may_be_empty(target, answers, topology, devices, functional):
     x = TensorSpec((0, 2), requires_grad=True)
     call = DataParallelCall(New(Weighted), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)

@@ -21,32 +21,32 @@ from spec_tests.strategies.tensors import TensorSpec
     functional=st.booleans(),
 )
 def test_an_error_tells_its_replica_and_device(
-    target, reference, topology, devices, rows, limit, functional
+    target, answers, topology, devices, rows, limit, functional
 ):
     call = DataParallelCall(
         New(Refusing, (limit,)), (TensorSpec((rows, 1)),), {}, devices, functional=functional
     )
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=st.booleans())
 def test_scalars_are_joined_to_a_vector_with_a_warning(
-    target, reference, topology, devices, rows, functional
+    target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2), requires_grad=True)
     call = DataParallelCall(New(Total), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), functional=st.booleans())
 def test_scalars_are_not_joined_along_another_dimension(
-    target, reference, topology, devices, functional
+    target, answers, topology, devices, functional
 ):
     x = TensorSpec((2, 4))
     call = DataParallelCall(New(Total), (x,), {}, devices, dim=1, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.imbalance")
@@ -56,8 +56,8 @@ def test_scalars_are_not_joined_along_another_dimension(
     count=st.integers(1, 4),
 )
 def test_cuda_devices_of_unequal_size_are_warned_of(
-    target, reference, topology, memory, processors, count
+    target, answers, topology, memory, processors, count
 ):
     devices = tuple(At(slot) for slot in range(count))
     call = ImbalanceCall(devices, tuple(memory), tuple(processors))
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)

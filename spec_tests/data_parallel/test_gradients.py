@@ -53,12 +53,10 @@ def test_second_derivatives_are_right(target, topology, way, slots):
 @clause("data_parallel.complex")
 @given(devices=device_lists(), rows=st.integers(1, 5), functional=st.booleans())
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32], ids=str)
-def test_complex_modules_stay_complex(
-    target, reference, topology, dtype, devices, rows, functional
-):
+def test_complex_modules_stay_complex(target, answers, topology, dtype, devices, rows, functional):
     x = TensorSpec((rows, 2), dtype, requires_grad=True)
     call = DataParallelCall(New(Complex), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.gradient-penalty")

@@ -39,14 +39,14 @@ class Identity(nn.Module):
 
 @clause("data_parallel.outputs")
 @given(call=network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
-def test_any_network_gives_the_outputs_of_the_reference(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_any_network_gives_the_outputs_of_the_reference(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.gradients")
 @given(call=network_calls(grads=(True,)))
-def test_any_network_gives_the_gradients_of_the_reference(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_any_network_gives_the_gradients_of_the_reference(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.transparent")
@@ -58,8 +58,8 @@ def test_a_wrapped_network_computes_what_the_network_computes(target, topology, 
 
 @clause("data_parallel.arguments")
 @given(call=nested_calls())
-def test_nested_positional_and_keyword_arguments_are_split(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_nested_positional_and_keyword_arguments_are_split(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.split-dimension")
@@ -67,17 +67,15 @@ def test_nested_positional_and_keyword_arguments_are_split(target, reference, to
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
     devices=st.lists(st.builds(At, st.integers(0, 3)), min_size=2, max_size=4),
 )
-def test_arguments_are_split_and_outputs_joined_along_dim(
-    target, reference, topology, dim, devices
-):
+def test_arguments_are_split_and_outputs_joined_along_dim(target, answers, topology, dim, devices):
     call = DataParallelCall(New(Weighted), (TensorSpec((3, 4, 5)),), {}, devices, None, dim)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.constants")
 @given(call=nested_calls(factors=(0.5, 3)))
-def test_other_arguments_reach_every_replica(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_other_arguments_reach_every_replica(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.constants")
@@ -94,8 +92,8 @@ def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
 @clause("data_parallel.script-modules")
 @effort.part(4)
 @given(call=script_calls())
-def test_script_modules_compute_what_the_reference_makes_them(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_script_modules_compute_what_the_reference_makes_them(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.sparse-gradients")

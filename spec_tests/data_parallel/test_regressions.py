@@ -64,26 +64,26 @@ def test_a_call_keeps_nothing_alive(target, topology):
 
 @clause("data_parallel.no-arguments")
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
-def test_a_module_without_inputs_runs(target, reference, topology, slots):
+def test_a_module_without_inputs_runs(target, answers, topology, slots):
     """PyTorch 1.6 (#44873): a call without inputs crashed: no device was left to run on."""
     call = DataParallelCall(New(Called), (), {}, [At(slot) for slot in slots])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.keywords-alone")
-def test_keywords_alone_are_scattered(target, reference, topology):
+def test_keywords_alone_are_scattered(target, answers, topology):
     """PyTorch 0.1 (#1169): a call by keywords alone had nothing to scatter, and failed."""
     call = DataParallelCall(New(Weighted), (), {"x": TensorSpec((4, 2))}, [At(0), At(1)])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.order")
 @pytest.mark.parametrize("slots", [(1, 0), (2, 3), (3, 1, 2)], ids=str)
-def test_keywords_follow_the_order_of_the_devices(target, reference, topology, slots):
+def test_keywords_follow_the_order_of_the_devices(target, answers, topology, slots):
     """PyTorch 0.2 (#2610): device i of the list and ordinal i were taken for the same."""
     x = TensorSpec((6, 2))
     call = DataParallelCall(New(Weighted), (x,), {"y": x}, [At(slot) for slot in slots])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
@@ -122,8 +122,8 @@ def test_a_penalty_reaches_the_weights_of_a_convolution(target, topology, penalt
 
 @clause("data_parallel.complex")
 @given(devices=device_lists(min_size=2))
-def test_complex_inputs_stay_complex(target, reference, topology, devices):
+def test_complex_inputs_stay_complex(target, answers, topology, devices):
     """PyTorch 2.10 (#135462): complex tensors reached the replicas as pairs of real numbers."""
     x = TensorSpec((4, 2), torch.complex64, requires_grad=True)
     call = DataParallelCall(New(Weighted), (x,), {}, devices)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)

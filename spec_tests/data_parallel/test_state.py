@@ -34,8 +34,8 @@ def wrapped_linear(target, topology):
     output=st.none() | any_device(),
     dim=st.sampled_from([0, 1]),
 )
-def test_the_arguments_are_kept_as_attributes(target, reference, topology, devices, output, dim):
-    checks.agree(AttributesCall(devices, output, dim), target, reference, topology)
+def test_the_arguments_are_kept_as_attributes(target, answers, topology, devices, output, dim):
+    checks.agree(AttributesCall(devices, output, dim), target, answers, topology)
 
 
 @clause("data_parallel.state.keys")
@@ -92,11 +92,11 @@ def test_changes_of_the_module_hold_for_the_next_call(target, topology):
 @clause("data_parallel.state.buffers")
 @given(devices=unlike_devices(), rows=st.integers(1, 6), functional=st.booleans())
 def test_only_the_first_replica_changes_buffers_and_only_in_place(
-    target, reference, topology, devices, rows, functional
+    target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2))
     call = DataParallelCall(New(Remembering), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.state.lost-attributes")
@@ -110,8 +110,8 @@ def test_attributes_that_replicas_set_are_lost(target, topology):
 
 @clause("data_parallel.state.batch-norm")
 @given(call=network_calls(kinds=("batch_norm", "counter")))
-def test_statistics_are_those_of_the_first_chunk(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_statistics_are_those_of_the_first_chunk(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.state.copies")

@@ -29,10 +29,10 @@ def overridden(target, topology, **steps):
     grad=st.booleans(),
 )
 def test_each_step_is_given_what_the_one_before_returned(
-    target, reference, topology, devices, rows, dim, grad
+    target, answers, topology, devices, rows, dim, grad
 ):
     call = StepsCall(tuple(devices), rows, dim, grad)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.steps.scatter")
@@ -83,12 +83,12 @@ def test_forward_returns_what_an_overriding_gather_returns(target, topology):
 @clause("data_parallel.steps.detached")
 @given(functional=st.booleans(), grad=st.booleans())
 def test_only_the_class_replicates_detached_and_only_without_grad_mode(
-    target, reference, topology, functional, grad
+    target, answers, topology, functional, grad
 ):
     devices = [At(0), At(1)]
     x = TensorSpec((2, 2))
     call = DataParallelCall(New(OwnParameter), (x,), {}, devices, functional=functional, grad=grad)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.profiler")

@@ -6,6 +6,7 @@ from torch import nn
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
+from spec_tests.harness.portrait import portrait
 
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
@@ -34,17 +35,17 @@ def step(target, topology, count, rows):
     }
     output = target.data_parallel.DataParallel(module, devices)(**batch)
     output["loss"].sum().backward()
-    return [*output.values(), *(each.grad for each in module.parameters())]
+    found = [*output.values(), *(each.grad for each in module.parameters())]
+    return portrait(found, {}, strides=False)
 
 
 @clause("data_parallel.per-device-argument")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
 def test_a_step_of_the_trainer_ends_for_a_batch_of_any_size(
-    target, reference, topology, count, rows
+    target, answers, topology, count, rows
 ):
     found = step(target, topology, count, rows)
-    expected = step(reference, topology, count, rows)
-    checks.same(len(found), len(expected))
-    for mine, theirs in zip(found, expected, strict=True):
-        checks.same(mine, theirs, (count, rows), tolerance=checks.LAYER)
+    for answer in answers:
+        expected = step(answer, topology, count, rows)
+        checks.same(found, expected, (count, rows), tolerance=checks.LAYER)

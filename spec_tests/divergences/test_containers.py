@@ -37,10 +37,10 @@ mappings = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
 @given(spec=batches(PARTS), slots=device_slots())
 @example(spec=Batch(ROWS), slots=(0, 1))
 @example(spec=Frozen(ROWS, [Batch(ROWS)]), slots=(0, 1))
-def test_the_fields_of_a_dataclass_are_split(target, reference, topology, spec, slots):
+def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slots):
     batch, devices = made(spec, topology), topology.take(slots)
     found = target.scatter_gather.scatter([batch, None], devices)
-    expected = reference.scatter_gather.scatter([plain(batch), None], devices)
+    expected = oracle.scatter_gather.scatter([plain(batch), None], devices)
     checks.same(portrait(plain(found), {}), portrait(expected, {}), spec)
     checks.same([classes(each) for each, _ in found], [classes(batch)] * len(found), spec)
 

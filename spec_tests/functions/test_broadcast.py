@@ -21,8 +21,8 @@ def _broadcast(*tensors):
 
 @clause("functions.broadcast.copies")
 @given(call=broadcast_applies())
-def test_every_device_gets_every_tensor_device_by_device(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_every_device_gets_every_tensor_device_by_device(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.broadcast.gradients-summed")

@@ -10,15 +10,30 @@ from spec_tests.harness.streams import streams_of
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
+def _rows(pinned, requires_grad):
+    rows = torch.tensor(ROWS)
+    rows = rows.pin_memory() if pinned else rows
+    return rows.requires_grad_(requires_grad)
+
+
 @clause("functions.scatter.cpu-input-is-ready")
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
-def test_a_chunk_from_the_cpu_is_ready_and_may_be_freed(target, topology, pinned, requires_grad):
-    # PyTorch 1.0: readers on the current stream overtook the copy (#16966); without record_stream
-    # the side stream reuses memory that the current one still reads (#18465).
-    rows = torch.tensor(ROWS)
-    rows = rows.pin_memory() if pinned else rows
-    rows.requires_grad_(requires_grad)
+def test_a_chunk_from_the_cpu_is_ready(target, topology, pinned, requires_grad):
+    # PyTorch 1.0: readers on the current stream overtook the copy (#16966).
+    rows = _rows(pinned, requires_grad)
+    chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
+    found = used(*chunks)
+    topology.synchronize()
+    assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
+
+
+@clause("functions.scatter.cpu-input-may-be-freed")
+@pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
+def test_a_chunk_from_the_cpu_may_be_freed_at_once(target, topology, pinned, requires_grad):
+    # Without record_stream the side stream reuses what the current one still reads (#18465).
+    rows = _rows(pinned, requires_grad)
     # The chunks are freed when the work that reads them has been queued.
     found = used(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]

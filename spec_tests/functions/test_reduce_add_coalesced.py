@@ -26,8 +26,8 @@ def _reduce(*tensors, to=FIRST, count=1):
 
 @clause("functions.reduce-add-coalesced.sums")
 @given(call=reduce_applies())
-def test_each_position_is_summed_on_the_destination(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_each_position_is_summed_on_the_destination(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.reduce-add-coalesced.sparse")

@@ -23,21 +23,21 @@ def _scatter(tensor, devices=TWO, sizes=None, dim=0):
 
 @clause("functions.scatter.chunks")
 @given(call=scatter_applies())
-def test_chunks_are_consecutive_slices(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_chunks_are_consecutive_slices(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.chunks")
 @given(call=cpu_scatter_applies())
-def test_a_tensor_on_the_cpu_is_scattered_alike(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_tensor_on_the_cpu_is_scattered_alike(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.chunks")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, reference, topology, slot):
+def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, answers, topology, slot):
     call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("functions.scatter.gradient-joined")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec_tests.harness.options import mapping_of, target_of
+from spec_tests.harness.options import REFERENCE, mapping_of, target_of
 from spec_tests.harness.topology import Topology
 
 __all__ = ["about", "command"]
@@ -31,6 +31,7 @@ def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "format": FORMAT,
         "target": target,
         "version": _version(target.partition(".")[0]),
+        "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "accelerator": topology.accelerator,
@@ -49,7 +50,7 @@ def command(config: pytest.Config) -> str:
     """What repeats the run; ``--clause`` added, what repeats one failure."""
     given = [
         f"--{name}={config.getoption(f'--{name}')}"
-        for name in ("accelerator", "device-ids", "divergences")
+        for name in ("accelerator", "device-ids", "reference", "divergences")
         if config.getoption(f"--{name}") is not None
     ]
     given += [f"--target-map={each}" for each in mapping_of(config)]

@@ -1,5 +1,6 @@
 """Assertions whose messages need no knowledge of the suite."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -21,30 +22,31 @@ LAYER = 1e-4
 def agree(
     call: Call,
     target: Target,
-    reference: Target,
+    answers: Target | Sequence[Target],
     topology: Topology,
     *,
     tolerance: float = EXACT,
     gradients: bool = True,
     strides: bool = True,
 ) -> None:
-    """Fail unless ``call`` comes to the same on both: results, errors, warnings, gradients.
+    """Fail unless ``call`` comes to the same on all sides: results, errors, warnings, gradients.
 
     Args:
         call: What to call; made once on each side, with fresh inputs.
         target: The implementation under test.
-        reference: torch.nn.parallel.
+        answers: What to compare with: the oracle, torch.nn.parallel, or both.
         topology: The devices.
         tolerance: Largest difference of values, relative and absolute.
         gradients: Whether to differentiate the result, too.
         strides: Whether the results' strides must agree.
     """
     __tracebackhide__ = True
-    expected = observe(call, reference, topology, gradients=gradients, strides=strides)
     actual = observe(call, target, topology, gradients=gradients, strides=strides)
-    found = _first_difference(actual, expected, tolerance)
-    if found is not None:
-        raise AssertionError(_message(call, topology, found))
+    for answer in [answers] if isinstance(answers, Target) else answers:
+        expected = observe(call, answer, topology, gradients=gradients, strides=strides)
+        found = _first_difference(actual, expected, tolerance)
+        if found is not None:
+            raise AssertionError(_message(call, topology, answer, found))
 
 
 def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
@@ -59,11 +61,10 @@ def _plain(value: Any) -> Any:
     return TensorPortrait(value.detach().cpu(), {}) if isinstance(value, Tensor) else value
 
 
-def _message(call: Call, topology: Topology, found: str) -> str:
+def _message(call: Call, topology: Topology, answer: Target, found: str) -> str:
     devices = ", ".join(f"{device}" for device in topology.devices)
     return (
-        f"target and torch.nn.parallel disagree on\n  {call!r}\n"
-        f"with devices = [{devices}]:\n  {found}"
+        f"target and {answer.name} disagree on\n  {call!r}\nwith devices = [{devices}]:\n  {found}"
     )
 
 

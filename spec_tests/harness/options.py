@@ -11,12 +11,19 @@ PLUGIN = "spec_tests.harness.plugin"
 #: A hang is a failure, unless the user says how long to wait. Seconds.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
+REFERENCE = "torch.nn.parallel"
+NO_REFERENCE = "none"
 
 
 def target_of(config: pytest.Config) -> str:
     """The name of the package under test."""
     name: str = config.getoption("--target") or DEFAULT_TARGET
     return name
+
+
+def has_reference(config: pytest.Config) -> bool:
+    """Whether the target is compared with torch.nn.parallel, too."""
+    return bool(config.getoption("--reference") != NO_REFERENCE)
 
 
 def mapping_of(config: pytest.Config) -> list[str]:
@@ -29,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     add_device_options(parser)
     add_race_options(parser)
+    add_target_options(parser)
     add_suite_options(parser)
 
 
@@ -63,7 +71,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add ``--races`` and ``--no-races``."""
+    """Add what the simulated devices can do beside their work."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -77,10 +85,25 @@ def add_race_options(parser: pytest.Parser) -> None:
         dest="races",
         help="let races pass",
     )
+    group.addoption(
+        "--late-copies",
+        default=None,
+        type=int,
+        metavar="SEED",
+        help="make copies that the host does not wait for as late as they may be made, on sim "
+        "only: who does not wait reads NaN; 0 for all copies, another seed for three in four",
+    )
+    group.addoption(
+        "--fault",
+        default=None,
+        metavar="NAME",
+        help="let the simulated devices misbehave as real ones have, all through the run: "
+        "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
+    )
 
 
-def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options of the conformance suite."""
+def add_target_options(parser: pytest.Parser) -> None:
+    """Add the options that say what is judged, and by what."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--target",
@@ -98,11 +121,12 @@ def add_suite_options(parser: pytest.Parser) -> None:
         "TOML file of such pairs; repeatable",
     )
     group.addoption(
-        "--clause",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
+        "--reference",
+        default=None,
+        choices=[REFERENCE, NO_REFERENCE],
+        help="what the target is compared with beside the laws, oracles and pinned texts of the "
+        "suite; with none torch.nn.parallel is not used, and tests that only compare with it are "
+        f"not run (default: {REFERENCE})",
     )
     group.addoption(
         "--divergences",
@@ -110,6 +134,18 @@ def add_suite_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="TOML register of the target's known differences; strict: an unexpected pass fails "
         "(default: spec_tests/divergences/TARGET.toml if it exists)",
+    )
+
+
+def add_suite_options(parser: pytest.Parser) -> None:
+    """Add the options of a run of the conformance suite."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--clause",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
     )
     group.addoption(
         "--verdicts",
@@ -122,7 +158,7 @@ def add_suite_options(parser: pytest.Parser) -> None:
         default=0.0,
         type=float,
         metavar="MS",
-        help="let the inputs of every call that is compared with the reference arrive so many "
+        help="let the inputs of every call that is compared with a right answer arrive so many "
         "milliseconds late, while other streams than the default ones are current",
     )
     group.addoption(

@@ -7,9 +7,9 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import reference as reference_package
-from spec_tests.harness import late, machine
+from spec_tests.harness import faulty, late, machine
 from spec_tests.harness.about import about
-from spec_tests.harness.options import target_of
+from spec_tests.harness.options import NO_REFERENCE, REFERENCE, has_reference, target_of
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology, make_topology, not_run
 from spec_tests.harness.verdicts import Verdicts
@@ -68,6 +68,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     topology = topology_of(config)
     return [
         f"target: {target_of(config)}",
+        f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"torch: {torch.__version__}",
     ]
@@ -84,6 +85,7 @@ def topology_of(config: pytest.Config) -> Topology:
     if _TOPOLOGY not in config.stash:
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
+        faulty.misbehave(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
 
@@ -104,6 +106,22 @@ def sim(topology: Topology) -> None:
 
 
 @pytest.fixture(scope="session")
-def reference(topology: Topology) -> Target:
+def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """torch.nn.parallel itself, runnable on the topology's devices."""
-    return Target("torch.nn.parallel")
+    if not has_reference(request.config):
+        not_run("asks torch.nn.parallel, and --reference is none")
+    return Target(REFERENCE)
+
+
+@pytest.fixture(scope="session")
+def oracle(topology: Topology) -> Target:
+    """The suite's own right answers."""
+    return Target("spec_tests.oracle")
+
+
+@pytest.fixture(scope="session")
+def answers(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
+    """All that a call is compared with: the reference, unless there is none, and the oracle."""
+    if not has_reference(request.config):
+        return (oracle,)
+    return request.getfixturevalue("reference"), oracle

@@ -1,4 +1,7 @@
-"""Every test under the simulator's detector of races: one that it finds fails the test."""
+"""Every test under the simulator's detector of races: one that it finds fails the test.
+
+With ``--late-copies`` copies are late, too, so that a test can fail by the value that it reads.
+"""
 
 from collections.abc import Generator, Sequence
 
@@ -16,23 +19,29 @@ _SHOWN = 5
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that passes although accesses race in it."""
-    if not _is_wanted(item.config):
+    are_failures = _are_failures(item.config)
+    late = item.config.getoption("late_copies") if _is_simulated() else None
+    if not are_failures and late is None:
         return (yield)
-    with simulator.races() as found:
+    with simulator.races(late=late) as found:
         result = yield
-    if found:
+    if found and are_failures:
         pytest.fail(_text(found), pytrace=False)
     return result
 
 
-def _is_wanted(config: pytest.Config) -> bool:
+def _are_failures(config: pytest.Config) -> bool:
     wanted = config.getoption("races")
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is not None and accelerator.type == "sim":
+    if _is_simulated():
         return wanted is not False
     if wanted:
         raise pytest.UsageError("--races: only the simulated accelerator sees races")
     return False
+
+
+def _is_simulated() -> bool:
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator is not None and accelerator.type == "sim"
 
 
 def _text(found: Sequence[simulator.Race]) -> str:

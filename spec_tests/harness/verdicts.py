@@ -6,9 +6,10 @@ passes if one passes; else it was not run.
 
 A file of verdicts has one JSON object a line. The first holds ``run``: what `about` says of it.
 Each other one holds a ``test``, its ``verdict``, the ``clause`` if the test names one, the
-``reason`` if it did not pass and, where implementations differ, the ``difference``, the
-``failure`` as a register would name it, and the smallest ``call`` that shows it. A line is written
-as soon as the test has ended, so that a run that is cut off can be resumed.
+``reason`` if it did not pass, ``by`` if nothing but agreement with torch.nn.parallel says what is
+right and, where implementations differ, the ``difference``, the ``failure`` as a register would
+name it, and the smallest ``call`` that shows it. A line is written as soon as the test has ended,
+so that a run that is cut off can be resumed.
 """
 
 import json
@@ -22,6 +23,8 @@ import pytest
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: Those of a test that failed.
 RED = ("fail", "not-offered")
+#: How a test knows what is right, if it asks torch.nn.parallel and nothing else.
+BY, AGREEMENT = "by", "agreement"
 #: How many characters of a failure are kept.
 _LONGEST = 1500
 
@@ -92,6 +95,8 @@ class Verdicts:
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
+        if any(key == BY for key, _ in report.user_properties):
+            found[BY] = AGREEMENT
         if verdict != "pass":
             found |= {"reason": reason_of(report), **shown_by(report)}
         for about in [{"clause": name} for name in clauses_of(report)] or [{}]:
@@ -121,8 +126,12 @@ class Verdicts:
         terminalreporter.section("clauses")
         for line in table(found):
             terminalreporter.write_line(line)
+        terminalreporter.write_line(judged_alone(by_agreement_alone(self._tests)))
         if self._path is not None:
-            terminalreporter.write_line(f"verdicts of every test: {self._path}")
+            terminalreporter.write_line(f"every test: {self._path}")
+        file = self._path or "FILE"
+        before = "" if self._path else "--verdicts FILE, then "
+        terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""
@@ -146,6 +155,23 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
         if name is not None:  # tests of the suite itself name none
             found[name] = graver(found.get(name), verdict)
     return dict(sorted(found.items()))
+
+
+def by_agreement_alone(tests: Iterable[dict[str, str]]) -> list[str]:
+    """The clauses of which no test knows what is right without torch.nn.parallel."""
+    known: dict[str, bool] = {}
+    for test in tests:
+        name = test.get("clause")
+        if name is not None:
+            known[name] = known.get(name, False) or test.get(BY) != AGREEMENT
+    return sorted(name for name, is_known in known.items() if not is_known)
+
+
+def judged_alone(names: list[str]) -> str:
+    """How many clauses those are, and which."""
+    which = f": {', '.join(names)}" if names else ""
+    count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
+    return f"{count} judged by agreement alone{which}"
 
 
 def graver(one: str | None, other: str) -> str:

@@ -11,6 +11,7 @@ FLOORS = (
     ("simulator",),
     ("reference",),
     ("harness",),
+    ("oracle",),
     ("strategies",),
     (*CHAPTERS, "divergences", "cpp_front_end"),
     ("site",),

@@ -10,6 +10,7 @@ import pytest
 
 from spec_tests.cli import doctor
 from spec_tests.cli import progress as printing
+from spec_tests.cli import report as reporting
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness import clauses, register, verdicts
@@ -72,8 +73,13 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     found = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
     assert found == {"comm.scatter.slices": "pass"}
-    assert command("report", "all.jsonl").stdout.splitlines() == verdicts.table(found)
-    assert "\n".join(verdicts.table(found)) in done.stdout
+    table = "\n".join(verdicts.table(found))
+    assert table in done.stdout
+    assert "as pages: parallel-conformance report all.jsonl" in done.stdout
+    reported = command("report", "all.jsonl").stdout
+    assert reported.startswith(table)
+    assert reported.splitlines()[-1].endswith("site/index.html")
+    assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
 
 
 def test_a_draft_of_what_failed_makes_it_known(command, tmp_path):
@@ -116,7 +122,7 @@ def test_exit_statuses_are_those_of_the_page(command, arguments, status):
     assert done.returncode == status, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonesuch"], ["run"], ["report"], ["doctor", "--"]])
+@pytest.mark.parametrize("arguments", [[], ["nonesuch"], ["run"], ["doctor", "--"]])
 def test_wrong_arguments_end_with_usage(arguments):
     if arguments == ["doctor", "--"]:
         arguments = [*arguments, "-n", "2"]
@@ -133,9 +139,29 @@ def test_clauses_are_printed_by_name(capsys):
     assert main(["clauses", "comm.scatt"]) == 1
 
 
-def test_a_report_needs_a_file(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "none")]) == 4
-    assert "no such file" in capsys.readouterr().err
+def test_a_report_needs_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 4
+    assert "there is no run to show" in capsys.readouterr().err
+    assert main(["report", "none"]) == 4
+    assert "none cannot be read" in capsys.readouterr().err
+
+
+def test_a_foreign_file_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("page.html").write_text("<html>")
+    assert main(["report", "page.html"]) == 4
+    assert capsys.readouterr().err.splitlines() == [
+        "page.html, line 1 is no JSON: Expecting value: line 1 column 1 (char 0)"
+    ]
+    assert not Path("site").exists()
+
+
+def test_a_report_names_what_is_missing_and_its_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(reporting, "MODULES", ("nonesuch",))
+    assert main(["report"]) == 1
+    remedy = "remedy: pip install 'torch-parallel-spec[report]'"
+    assert capsys.readouterr().err == f"missing: nonesuch\n{remedy}\n"
 
 
 def test_the_doctor_finds_nothing_missing_here(capsys):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from spec_tests.harness.verdicts import read
+
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()
 pytest_plugins = ["pytester"]
@@ -76,6 +78,40 @@ def test_an_unknown_clause_is_refused(suite):
 def test_a_clause_without_a_test_is_refused(suite):
     body = "@clause('a.one')\ndef test_x(): pass"
     suite(body).stderr.fnmatch_lines("*clauses without a test: a.two*")
+
+
+AGREEMENT = """
+@clause("a.one")
+def test_one(target): pass
+@clause("a.two")
+def test_two({sides}): pass
+"""
+
+
+@pytest.mark.parametrize("sides", ["target, reference", "reference"])
+def test_a_clause_judged_by_agreement_alone_is_refused(suite, sides):
+    result = suite(AGREEMENT.format(sides=sides))
+    result.stderr.fnmatch_lines("*clauses judged by agreement alone: a.two")
+
+
+def test_clauses_judged_by_agreement_alone_are_counted(suite):
+    tests = ("-k", "test_")  # a selection is not refused
+    result = suite(AGREEMENT.format(sides="target, reference"), *tests)
+    result.stdout.fnmatch_lines("1 clause is judged by agreement alone: a.two")
+    result = suite(AGREEMENT.format(sides="target, answers"), *tests)
+    twice = ["0 clauses are judged by agreement alone"] * 2  # before the tests and after them
+    result.stdout.fnmatch_lines(twice)
+
+
+def test_what_asks_the_reference_is_not_run_without(suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = BOTH.format(one="True", two="pass").replace("two(target)", "two(target, reference)")
+    body += "@clause('a.two')\ndef test_three(target, answers): assert len(answers) == 1\n"
+    result = suite(body, "--reference=none", "--verdicts", str(path))
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines("reference: none")
+    assert [each.get("by") for each in read(path)] == [None, "agreement", None]
+    assert read(path)[1]["reason"] == "asks torch.nn.parallel, and --reference is none"
 
 
 def test_verdicts_are_counted_by_clause(suite):

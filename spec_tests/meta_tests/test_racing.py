@@ -60,6 +60,20 @@ def test_races_pass_where_they_are_let(run):
     run("--no-races").assert_outcomes(passed=1)
 
 
+def test_late_copies_show_in_values(run, pytester):
+    pytester.makepyfile(TEST.replace("    x + 1", "    assert (x + 1).tolist() == [2] * 4"))
+    run("--no-races").assert_outcomes(passed=1)
+    found = run("--no-races", "--late-copies=0")
+    found.assert_outcomes(failed=1)
+    found.stdout.fnmatch_lines("*nan*")
+
+
+def test_late_copies_do_nothing_without_the_simulator(run, pytester):
+    pytester.makeconftest(CONFTEST.replace("simulator.enable(4)", ""))
+    pytester.makepyfile("def test_it(): pass")
+    run("--late-copies=0").assert_outcomes(passed=1)
+
+
 def test_the_innermost_block_has_the_race():
     with simulator.races() as outer:
         with simulator.races() as inner:

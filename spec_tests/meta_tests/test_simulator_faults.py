@@ -5,6 +5,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.harness.machine import first_broken_copy, require_devices
+from spec_tests.reference import STAND_INS
 
 pytestmark = pytest.mark.usefixtures("sim")
 
@@ -75,6 +76,31 @@ def test_a_device_that_was_left_current_is_so_no_more():
     assert torch.accelerator.current_device_index() == 0
     torch.ones(3, device="sim:2").to("sim:1")
     assert torch.accelerator.current_device_index() == 0
+
+
+def test_the_innermost_fault_is_on():
+    with simulator.fault("no-memory", device=1):
+        with simulator.fault("no-memory", device=2):
+            assert torch.ones(3, device="sim:1").tolist() == [1, 1, 1]
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+            torch.ones(3, device="sim:1")
+    assert torch.ones(3, device="sim:1").tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", simulator.PRIMITIVES)
+def test_primitives_are_missing_but_for_the_reference(name, reference):
+    assert hasattr(torch._C, name)
+    with simulator.fault("missing-primitives"):
+        assert not hasattr(torch._C, name)
+        with pytest.raises(AttributeError, match=f"module 'torch._C' has no attribute '{name}'"):
+            getattr(torch._C, name)
+        chunks = reference.comm.scatter(torch.ones(2), ["sim:0", "sim:1"])
+    assert [chunk.tolist() for chunk in chunks] == [[1], [1]]
+    assert hasattr(torch._C, name)
+
+
+def test_the_missing_primitives_are_those_that_the_reference_stands_in_for():
+    assert set(simulator.PRIMITIVES) == set(STAND_INS)
 
 
 def test_an_unknown_fault_is_refused():

@@ -63,50 +63,50 @@ def fail_while_handling(target, topology, handled):
 
 @clause("parallel_apply.errors.rewrapped")
 @given(call=failing_calls(builtins()))
-def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.lowest-index")
 @given(call=failing_calls(builtins(), min_failing=2))
-def test_of_several_errors_that_of_the_first_module_is_raised(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_of_several_errors_that_of_the_first_module_is_raised(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.one-module")
 @given(call=failing_calls(builtins(), max_modules=1))
-def test_the_error_of_a_single_module_is_rewrapped_too(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_error_of_a_single_module_is_rewrapped_too(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.class-name")
 @given(call=failing_calls(builtins([Outer.InnerError])))
-def test_the_text_gives_the_plain_name_of_the_class(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_text_gives_the_plain_name_of_the_class(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.key-error")
 @given(call=failing_calls(builtins([KeyError])))
-def test_the_text_of_a_key_error_has_real_newlines(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_text_of_a_key_error_has_real_newlines(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.stop-iteration")
 @given(call=failing_calls(builtins([StopIteration])))
-def test_a_stop_iteration_stays_one(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_stop_iteration_stays_one(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.message-keyword")
 @given(call=failing_calls(generated(constructors=("message",), messages=CLASS_MESSAGE)))
-def test_a_class_with_a_message_attribute_is_rebuilt_by_keyword(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_class_with_a_message_attribute_is_rebuilt_by_keyword(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.text-alone")
 @given(call=failing_calls(generated(constructors=("inherited",), messages=NO_MESSAGE)))
-def test_a_class_is_rebuilt_from_the_text_alone(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_class_is_rebuilt_from_the_text_alone(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.refusing-constructor")
@@ -116,8 +116,8 @@ def test_a_class_is_rebuilt_from_the_text_alone(target, reference, topology, cal
         | generated(constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE)
     )
 )
-def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.exiting-constructor")
@@ -129,8 +129,8 @@ def test_a_constructor_that_ends_the_program_does_so(target, topology, call):
 
 @clause("parallel_apply.errors.chained")
 @given(call=chaining_calls())
-def test_the_text_tells_causes_and_contexts(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_the_text_tells_causes_and_contexts(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.traceback")

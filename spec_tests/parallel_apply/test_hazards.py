@@ -76,11 +76,11 @@ def test_data_parallel_inside_data_parallel_computes_the_same(target, topology, 
 @clause("parallel_apply.hazards.wrapped-twice")
 @pytest.mark.parametrize("functional", [False, True], ids="functional={}".format)
 def test_data_parallel_inside_data_parallel_fails_on_unlike_devices(
-    target, reference, topology, functional
+    target, answers, topology, functional
 ):
     topology.require(distinct=2)
     call = NestedCall(functional)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.hazards.several-callers")

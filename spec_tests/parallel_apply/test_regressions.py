@@ -62,7 +62,7 @@ def test_a_key_error_is_readable(target, topology):
 
 @clause("parallel_apply.arguments")
 @pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
-def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, value):
+def test_inputs_that_are_no_tensors_are_passed_on(target, answers, topology, value):
     """PyTorch 0.1 (#1809, #1857): inputs had to be variables, or tuples or lists of them."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
@@ -72,7 +72,7 @@ def test_inputs_that_are_no_tensors_are_passed_on(target, reference, topology, v
             "devices": ordinals(topology, (0, 1)),
         },
     )
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.arguments")

@@ -16,9 +16,13 @@ _READER = "_get_device_index"
 
 
 def accept_this_accelerator() -> None:
-    """Make parallel_apply take this accelerator's devices where it would take CUDA's."""
-    module = sys.modules["torch.nn.parallel.parallel_apply"]
-    setattr(module, _READER, reader(getattr(module, _READER)))
+    """Make parallel_apply take this accelerator's devices where it would take CUDA's.
+
+    A PyTorch without torch.nn.parallel has nothing to change.
+    """
+    module = sys.modules.get("torch.nn.parallel.parallel_apply")
+    if module is not None:
+        setattr(module, _READER, reader(getattr(module, _READER)))
 
 
 def reader(of_cuda: Callable[..., int]) -> Callable[..., int]:

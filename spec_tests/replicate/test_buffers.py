@@ -16,14 +16,14 @@ COUNTER = ModuleSpec((Layer("counter"),))
 
 @clause("replicate.buffers.copies")
 @given(call=replicate_calls(kinds=BUFFERED, called=True))
-def test_buffers_arrive_as_buffers(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_buffers_arrive_as_buffers(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.dtypes")
 @given(call=zoo_calls("assorted"))
-def test_buffers_of_every_dtype_arrive(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_buffers_of_every_dtype_arrive(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.buffers.first-is-the-modules")
@@ -49,8 +49,8 @@ def test_updates_of_the_first_replica_only_last(target, topology, runs, detach):
 
 @clause("replicate.buffers.requiring-grad")
 @given(call=replicate_calls(kinds=("grad_buffer", "tanh"), called=True))
-def test_buffers_that_require_a_gradient_get_one(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_buffers_that_require_a_gradient_get_one(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.persistence")

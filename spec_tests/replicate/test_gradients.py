@@ -38,8 +38,8 @@ def test_the_module_gets_the_sum_of_the_gradients(target, topology, spec, slots)
 
 @clause("replicate.gradients.agree")
 @given(call=replicate_calls(kinds=PRECISE, called=True))
-def test_every_leaf_gets_the_reference_gradient(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_every_leaf_gets_the_reference_gradient(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.gradients.twice")

@@ -37,20 +37,20 @@ def test_former_parameters_name_the_copies(target, topology, spec, slots, detach
 
 @clause("replicate.parameters.copies")
 @given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_are_parts_of_the_graph(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_copies_are_parts_of_the_graph(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.row-major")
 @given(call=replicate_calls(kinds=("channels_last", "linear")))
-def test_copies_elsewhere_are_row_major(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_copies_elsewhere_are_row_major(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.detached")
 @given(call=replicate_calls(kinds=("linear", "none_entries", "batch_norm"), detach=(True,)))
-def test_detached_copies_are_leaves_without_gradient(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_detached_copies_are_leaves_without_gradient(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.detached-first")
@@ -90,8 +90,8 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 @clause("replicate.parameters.large")
 @FEW
 @given(call=zoo_calls("large"))
-def test_parameters_larger_than_a_transfer_arrive(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_parameters_larger_than_a_transfer_arrive(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.parameters.refuse-in-place")

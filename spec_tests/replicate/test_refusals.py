@@ -5,12 +5,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.harness.refusals import refused
+from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import OnTheCpu
 from spec_tests.strategies.zoo import Specimen
+
+ELSEWHERE = "All tensors must be on devices[0]: {{ordinals[{}]}}"
+#: Whether without history, and how it is refused.
+ON_THE_CPU = [
+    (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
+    (True, RuntimeError, ELSEWHERE.format(0)),
+]
+
+
+def _replicate(network, devices, detach):
+    arguments = {"network": network, "devices": devices, "detach": detach}
+    return PublicCall("replicate.replicate", arguments)
 
 
 class Lazy(nn.LazyLinear):
@@ -44,28 +56,25 @@ def test_parameters_without_a_shape_are_refused(target, topology, make, detach, 
 
 @clause("replicate.refused.elsewhere")
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
-def test_a_module_on_another_device_is_refused(target, reference, topology, spec, detach):
+def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
     topology.require(distinct=2)
-    arguments = {"network": spec, "devices": topology.take([1, 0]), "detach": detach}
-    call = PublicCall("replicate.replicate", arguments)
-    checks.agree(call, target, reference, topology)
+    call = _replicate(spec, [At(1), At(0)], detach)
+    refused(call, target, topology, RuntimeError, ELSEWHERE.format(1))
 
 
 @clause("replicate.refused.on-the-cpu")
-@given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
-def test_a_module_on_the_cpu_is_refused(target, reference, topology, spec, detach):
-    arguments = {"network": OnTheCpu(spec), "devices": topology.take(2), "detach": detach}
-    call = PublicCall("replicate.replicate", arguments)
-    checks.agree(call, target, reference, topology)
+@pytest.mark.parametrize(("detach", "error", "text"), ON_THE_CPU)
+@given(spec=module_specs(kinds=("linear", "batch_norm")))
+def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, spec):
+    call = _replicate(OnTheCpu(spec), [At(0), At(1)], detach)
+    refused(call, target, topology, error, text)
 
 
 @clause("replicate.refused.negative-device")
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
-def test_a_negative_ordinal_is_refused(target, reference, topology, spec, detach):
-    devices = [topology.device(0), -1]
-    arguments = {"network": spec, "devices": devices, "detach": detach}
-    call = PublicCall("replicate.replicate", arguments)
-    checks.agree(call, target, reference, topology)
+def test_a_negative_ordinal_is_refused(target, topology, spec, detach):
+    text = "Expected non-negative device index, but got -1"
+    refused(_replicate(spec, [At(0), -1], detach), target, topology, RuntimeError, text)
 
 
 @clause("replicate.zero-grad")

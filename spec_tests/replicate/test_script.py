@@ -20,22 +20,22 @@ def _itself(module):
 @clause("replicate.script.scripted")
 @FEW
 @given(call=script_calls("scripted"))
-def test_scripted_modules_are_replicated(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_scripted_modules_are_replicated(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.traced")
 @FEW
 @given(call=script_calls("traced"))
-def test_traced_modules_are_replicated(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_traced_modules_are_replicated(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.below-python")
 @FEW
 @given(call=script_calls("below_python"))
-def test_python_modules_may_have_script_children(target, reference, topology, call):
-    checks.agree(call, target, reference, topology, tolerance=checks.LAYER)
+def test_python_modules_may_have_script_children(target, answers, topology, call):
+    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.python-child")

@@ -35,14 +35,14 @@ WRAPPINGS = {
 
 @clause("scatter_gather.scatter.tensor")
 @given(call=bare_scatter_calls())
-def test_a_tensor_is_split_along_dim(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_tensor_is_split_along_dim(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.nested")
 @given(call=scatter_calls())
-def test_every_tensor_in_nested_containers_is_split(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_every_tensor_in_nested_containers_is_split(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.chunk-rule")
@@ -69,8 +69,8 @@ def test_there_are_as_many_results_as_chunks(target, topology, rows, count):
 
 @clause("scatter_gather.scatter.without-tensors")
 @given(call=replicated_calls())
-def test_without_tensors_every_device_gets_all(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_without_tensors_every_device_gets_all(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.result-class")
@@ -124,7 +124,7 @@ def test_a_tensor_for_no_device_is_refused(target, topology, wrap, slot):
 @pytest.mark.parametrize("order", ["batch first", "batch last", "several"])
 @given(count=st.integers(2, 4), data=st.data())
 def test_rows_of_devices_without_work_are_left_out(
-    target, reference, topology, order, dim, count, data
+    target, answers, topology, order, dim, count, data
 ):
     rows = data.draw(st.integers(1, 2 * count))
     batch, each = (_grown(extent, dim) for extent in (rows, count))
@@ -132,7 +132,7 @@ def test_rows_of_devices_without_work_are_left_out(
     given_inputs = inputs.get(order, [each, batch, (each, batch)])
     arguments = {"inputs": given_inputs, "target_gpus": [At(slot) for slot in range(count)]}
     call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 def _grown(extent, dim):
@@ -142,17 +142,17 @@ def _grown(extent, dim):
 
 @clause("scatter_gather.scatter.surplus-devices")
 @given(rows=st.integers(1, 3), surplus=st.integers(1, 3))
-def test_devices_without_a_chunk_need_not_exist(target, reference, topology, rows, surplus):
+def test_devices_without_a_chunk_need_not_exist(target, answers, topology, rows, surplus):
     tensor = torch.arange(rows, device=topology.device(0))
     devices = [*topology.take(rows), *[99] * surplus]
     call = PublicCall("scatter_gather.scatter", {"inputs": [tensor], "target_gpus": devices})
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.dim-out-of-range")
 @given(call=refused_scatter_calls())
-def test_a_dimension_that_a_tensor_lacks_is_refused(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_a_dimension_that_a_tensor_lacks_is_refused(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.inputs-unchanged")

@@ -14,26 +14,26 @@ from spec_tests.strategies.tensors import device_slots
 
 @clause("scatter_gather.scatter.lists-and-tuples")
 @given(call=scatter_calls(kinds=("list", "tuple")))
-def test_lists_stay_lists_and_tuples_tuples(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_lists_stay_lists_and_tuples_tuples(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.named-tuples")
 @given(call=scatter_calls(kinds=("Pair", "Typed")))
-def test_named_tuples_keep_their_class(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_named_tuples_keep_their_class(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.mappings")
 @given(call=scatter_calls(kinds=("dict", "OrderedDict", "Table")))
-def test_mappings_keep_class_keys_and_order(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_mappings_keep_class_keys_and_order(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")
 @given(call=scatter_calls(kinds=("Rows", "Columns", "max")))
-def test_subclasses_of_list_and_tuple_become_plain(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_subclasses_of_list_and_tuple_become_plain(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")

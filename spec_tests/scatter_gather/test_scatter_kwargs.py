@@ -16,8 +16,8 @@ from spec_tests.strategies.scatter_gather import (
 
 @clause("scatter_gather.scatter_kwargs.both")
 @given(call=scatter_kwargs_calls())
-def test_positional_and_keyword_arguments_are_split_alike(target, reference, topology, call):
-    checks.agree(call, target, reference, topology)
+def test_positional_and_keyword_arguments_are_split_alike(target, answers, topology, call):
+    checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter_kwargs.result-class")
@@ -45,8 +45,8 @@ def test_missing_positional_arguments_are_empty_tuples(target, topology, call):
 @clause("scatter_gather.scatter_kwargs.nothing")
 @pytest.mark.parametrize("kwargs", [{}, None], ids="kwargs={}".format)
 @given(devices=device_lists())
-def test_no_argument_at_all_gives_two_empty_tuples(target, reference, topology, kwargs, devices):
+def test_no_argument_at_all_gives_two_empty_tuples(target, answers, topology, kwargs, devices):
     arguments = {"inputs": (), "kwargs": kwargs, "target_gpus": devices}
     call = PublicCall("scatter_gather.scatter_kwargs", arguments)
-    checks.agree(call, target, reference, topology)
+    checks.agree(call, target, answers, topology)
     checks.same(call.run(target, call.inputs(topology)), ((), ()), call)

@@ -22,9 +22,9 @@ from torch.utils.backend_registration import (
 from . import device_module, native
 from .detector import Access, Race, races
 from .exit import wait_for_autograd_threads
-from .faults import FAULTS, fault
+from .faults import FAULTS, PRIMITIVES, fault
 
-__all__ = ["FAULTS", "Access", "Race", "enable", "fault", "races"]
+__all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
 
 _MOST_DEVICES = 64
 

@@ -39,7 +39,7 @@ def what_is_sent_from_ordinary_memory_is_waited_for_too(right: bool) -> Tensor:
     return sent
 
 
-@program("pinned")
+@program("async")
 def the_host_waits_for_a_copy_that_blocks(right: bool) -> Tensor:
     side, data = stream(0), pinned()
     with side:
@@ -48,7 +48,7 @@ def the_host_waits_for_a_copy_that_blocks(right: bool) -> Tensor:
     return sent
 
 
-@program("async")
+@program("streams")
 def a_copy_to_the_host_is_ordered_by_its_own_stream_only(right: bool) -> Tensor:
     side, sent = stream(0), empty(0)
     side.wait_stream(current(0))
@@ -120,7 +120,7 @@ def the_source_of_a_peer_copy_is_not_overwritten_meanwhile(right: bool) -> Tenso
     return received
 
 
-@program("pinned")
+@program("sync-behaviour")
 def pinned_memory_is_full_when_the_copy_has_been_waited_for(right: bool) -> Tensor:
     data, side = send(0), stream(0)
     side.wait_stream(current(0))
@@ -132,7 +132,7 @@ def pinned_memory_is_full_when_the_copy_has_been_waited_for(right: bool) -> Tens
     return back.to(device(0), non_blocking=True)
 
 
-@program("pinned")
+@program("sync-behaviour")
 def pinned_memory_is_kept_until_it_has_been_sent(right: bool) -> Tensor:
     buffer, side = pinned(), stream(0)
     zeros = torch.zeros(4).pin_memory().to(device(0))
@@ -147,7 +147,7 @@ def pinned_memory_is_kept_until_it_has_been_sent(right: bool) -> Tensor:
     return sent
 
 
-@program("async")
+@program("streams")
 def a_number_is_read_where_it_was_made(right: bool) -> Tensor:
     side = stream(0)
     with side:
@@ -166,3 +166,15 @@ def the_host_waits_for_an_operator_that_tells_it_a_size(right: bool) -> Tensor:
         sent.nonzero() if right else sent.abs()
     sent.record_stream(current(0))
     return sent
+
+
+@program("sync-behaviour")
+def ordinary_memory_is_not_waited_for_either(right: bool) -> Tensor:
+    data, side, back = send(0), stream(0), torch.empty(4)
+    side.wait_stream(current(0))
+    with side:
+        back.copy_(data, non_blocking=not right)
+    data.record_stream(side)
+    data.zero_()
+    side.synchronize()
+    return back

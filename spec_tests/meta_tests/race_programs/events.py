@@ -28,7 +28,7 @@ def an_event_holds_what_was_queued_before_it(right: bool) -> Tensor:
     return sent
 
 
-@program("events")
+@program("stream-calls")
 def an_event_holds_up_the_stream_that_waits(right: bool) -> Tensor:
     sent, side = _sent_beside()
     event = side.record_event()
@@ -36,7 +36,7 @@ def an_event_holds_up_the_stream_that_waits(right: bool) -> Tensor:
     return sent
 
 
-@program("stream-calls")
+@program("events")
 def an_event_that_was_never_recorded_holds_up_nothing(right: bool) -> Tensor:
     sent, side = _sent_beside()
     event = torch.Event(device(0))
@@ -46,7 +46,7 @@ def an_event_that_was_never_recorded_holds_up_nothing(right: bool) -> Tensor:
     return sent
 
 
-@program("stream-calls")
+@program("events")
 def a_wait_sees_the_last_record_before_it(right: bool) -> Tensor:
     side = stream(0)
     event = side.record_event()
@@ -83,7 +83,7 @@ def waiting_is_transitive(right: bool) -> Tensor:
     return sent
 
 
-@program("events")
+@program("stream-calls")
 def an_event_of_one_device_holds_up_another(right: bool) -> Tensor:
     sent, side = _sent_beside()
     far = stream(1)
@@ -115,7 +115,7 @@ def the_host_waits_for_a_stream(right: bool) -> Tensor:
     return sent
 
 
-@program("async")
+@program("synchronize")
 def the_host_waits_for_a_device(right: bool) -> Tensor:
     sent, _ = _sent_beside()
     torch.accelerator.synchronize(device(0 if right else 1))
@@ -143,7 +143,7 @@ def new_streams_do_not_wait_for_the_default_stream(right: bool) -> Tensor:
     return result
 
 
-@program("stream-calls")
+@program("wait_stream")
 def a_stream_waits_for_its_argument_not_the_other_way_round(right: bool) -> Tensor:
     sent, side = _sent_beside()
     if right:
@@ -153,7 +153,7 @@ def a_stream_waits_for_its_argument_not_the_other_way_round(right: bool) -> Tens
     return sent
 
 
-@program("stream-calls")
+@program("wait_stream")
 def a_wait_holds_for_what_was_queued_before_it(right: bool) -> Tensor:
     side = stream(0)
     if not right:
@@ -162,5 +162,17 @@ def a_wait_holds_for_what_was_queued_before_it(right: bool) -> Tensor:
         sent = send(0)
     if right:
         current(0).wait_stream(side)
+    sent.record_stream(current(0))
+    return sent
+
+
+@program("streams")
+def a_block_brings_back_the_stream_around_it(right: bool) -> Tensor:
+    one, other = stream(0), stream(0)
+    with one:
+        with other:
+            pass
+        sent = send(0)
+    current(0).wait_stream(one if right else other)
     sent.record_stream(current(0))
     return sent

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .rows import current, device, grad_of, program, send, stream
+from .rows import current, device, empty, grad_of, pinned, program, send, stream
 
 
 def _leaf() -> Tensor:
@@ -61,4 +61,34 @@ def gradients_cross_devices_in_order(right: bool) -> Tensor:
         current(1).wait_stream(side)
     weights.record_stream(current(1))
     torch.autograd.backward((leaf.to(device(1)) * weights).sum())
+    return grad_of(leaf)
+
+
+@program("backward", late=False)
+def a_hook_s_side_stream_waits_for_the_gradient(right: bool) -> Tensor:
+    leaf, weights, result, side = _leaf(), send(0), empty(0), stream(0)
+    side.wait_stream(current(0))
+
+    def keep(grad: Tensor) -> None:
+        if right:
+            side.wait_stream(current(0))
+        with side:
+            result.copy_(grad)
+        grad.record_stream(side)
+
+    leaf.register_hook(keep)
+    torch.autograd.backward((leaf * weights).sum())
+    side.synchronize()
+    return result
+
+
+@program("backward", late=False)
+def what_backward_needs_is_not_overwritten_beside_it(right: bool) -> Tensor:
+    leaf, weights, side = _leaf(), send(0), stream(0)
+    result = (leaf * weights).sum()
+    side.wait_stream(current(0))
+    with current(0) if right else side:
+        weights.data.copy_(pinned(), non_blocking=True)
+    weights.record_stream(side)
+    torch.autograd.backward(result)
     return grad_of(leaf)

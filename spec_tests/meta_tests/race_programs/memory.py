@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .rows import current, device, empty, program, send, stream
+from .rows import current, device, empty, in_a_thread, pinned, program, send, stream
 
 
 @program("record_stream")
@@ -88,7 +88,7 @@ def the_source_of_a_peer_copy_may_go_where_its_stream_copies(right: bool) -> Ten
     return received
 
 
-@program("record_stream")
+@program("views")
 def memory_that_is_recorded_for_one_view_is_recorded_for_all(right: bool) -> Tensor:
     data, side = send(0), stream(0)
     side.wait_stream(current(0))
@@ -124,6 +124,56 @@ def a_batch_that_is_fetched_ahead_is_recorded_where_it_is_used(right: bool) -> T
             batch.record_stream(current(0))
         del batch
     return result
+
+
+@program("streams", late=False)
+def fresh_memory_waits_for_what_its_stream_was_given(right: bool) -> Tensor:
+    # It may be that of the tensor that has gone, to which the numbers are still on their way.
+    gone = send(0)
+    del gone
+    result, side = empty(0), stream(0)
+    if right:
+        side.wait_stream(current(0))
+    with side:
+        result.copy_(pinned(), non_blocking=True)
+    result.record_stream(side)
+    return _read_on(side, result)
+
+
+@program("record_stream")
+def memory_goes_back_to_its_stream_whichever_is_current(right: bool) -> Tensor:
+    side, result = stream(0), empty(0)
+    with side if right else current(0):
+        data = send(0)
+    side.wait_stream(current(0))
+    with side:
+        result.copy_(data)
+        del data
+    return _read_on(side, result)
+
+
+@program("record_stream")
+def memory_that_another_thread_drops_is_recorded_too(right: bool) -> Tensor:
+    kept, side, result = [send(0)], stream(0), empty(0)
+    side.wait_stream(current(0))
+    with side:
+        result.copy_(kept[0])
+    if right:
+        kept[0].record_stream(side)
+    in_a_thread(kept.clear)
+    return _read_on(side, result)
+
+
+@program("record_stream")
+def memory_whose_tensor_gets_another_goes_back(right: bool) -> Tensor:
+    data, side, result = send(0), stream(0), empty(0)
+    side.wait_stream(current(0))
+    with side:
+        result.copy_(data)
+    if right:
+        data.record_stream(side)
+    data.data = empty(0)
+    return _read_on(side, result)
 
 
 def _read_on(side: torch.Stream, result: Tensor) -> Tensor:

@@ -87,6 +87,57 @@ def the_last_of_two_writers_waits_for_the_first(right: bool) -> Tensor:
     return result
 
 
+@program("model", late=False)
+def parts_of_complex_numbers_are_filled_on_two_streams(right: bool) -> Tensor:
+    numbers = empty(0, 4, 2)
+    one, other, both = stream(0), stream(0), torch.view_as_complex(numbers)
+    for side in (one, other):
+        side.wait_stream(current(0))
+    with one:
+        both.real.copy_(pinned(), non_blocking=True)
+    with other:
+        (both.imag if right else both.real).copy_(pinned(), non_blocking=True)
+    return _joined(both.real, one, other)
+
+
+@program("model", late=False)
+def every_second_number_is_filled_on_two_streams(right: bool) -> Tensor:
+    one, other, numbers = stream(0), stream(0), empty(0, 8)
+    for side in (one, other):
+        side.wait_stream(current(0))
+    with one:
+        numbers[::2].copy_(pinned(), non_blocking=True)
+    with other:
+        rest = numbers[1::2] if right else numbers[::3]
+        rest.copy_(torch.zeros(4).pin_memory()[: len(rest)], non_blocking=True)
+    return _joined(numbers[::2], one, other)
+
+
+@program("model")
+def an_operator_on_many_tensors_waits_for_the_readers_of_all(right: bool) -> Tensor:
+    tensors, result, side = [send(0), send(0)], empty(0), stream(0)
+    side.wait_stream(current(0))
+    with side:
+        result.copy_(tensors[1])
+    tensors[1].record_stream(side)
+    if right:
+        current(0).wait_stream(side)
+    torch._foreach_zero_(tensors)
+    return _joined(result, side)
+
+
+@program("model")
+def an_operator_that_fills_a_tensor_waits_for_its_writer(right: bool) -> Tensor:
+    data, result, side = send(0), empty(0), stream(0)
+    side.wait_stream(current(0))
+    with side:
+        result.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
+    if right:
+        current(0).wait_stream(side)
+    torch.add(data, 0, out=result)
+    return _joined(result, side)
+
+
 def _joined(result: Tensor, *streams: torch.Stream) -> Tensor:
     for side in streams:
         current(0).wait_stream(side)

@@ -1,5 +1,6 @@
 """What a row of the table is, and what the programs are made of."""
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ __all__ = [
     "empty",
     "grad_of",
     "host",
+    "in_a_thread",
     "pinned",
     "program",
     "send",
@@ -24,22 +26,27 @@ __all__ = [
 #: What every right program returns, in whatever order the devices take up their work.
 NUMBERS = [1.0, 2.0, 3.0, 4.0]
 
-_API = "https://docs.nvidia.com/cuda/cuda-runtime-api/"
+_CUDA = "https://docs.nvidia.com/cuda/"
+_API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
-#: Pages that state the rules.
+_GITHUB = "https://github.com/pytorch/pytorch/"
+#: Pages that state the rules; where no page of the documentation does, PyTorch's own words.
 SOURCES = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",
     "async": _TORCH + "notes/cuda.html#asynchronous-execution",
-    "pinned": _TORCH + "notes/cuda.html#use-pinned-memory-buffers",
     "record_stream": _TORCH + "generated/torch.Tensor.record_stream.html",
+    "wait_stream": _TORCH + "generated/torch.cuda.Stream_class.html",
+    "synchronize": _TORCH + "generated/torch.cuda.synchronize.html",
     "nonzero": _TORCH + "generated/torch.nonzero.html",
+    "views": _GITHUB + "pull/27371",
+    "peers": _GITHUB + "blob/main/aten/src/ATen/native/cuda/Copy.cu",
+    "thread-streams": _GITHUB + "blob/main/c10/cuda/CUDAStream.cpp",
     "sync-behaviour": _API + "api-sync-behavior.html",
     "default-stream": _API + "stream-sync-behavior.html",
     "events": _API + "group__CUDART__EVENT.html",
     "stream-calls": _API + "group__CUDART__STREAM.html",
-    "peers": _API + "group__CUDART__PEER.html",
-    "model": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#streams",
+    "model": _CUDA + "cuda-c-programming-guide/index.html#streams",
 }
 
 
@@ -109,3 +116,10 @@ def grad_of(leaf: Tensor) -> Tensor:
 def empty(index: int, *size: int) -> Tensor:
     """Allocate memory on device ``index``, four numbers unless told otherwise."""
     return torch.empty(size or 4, device=device(index))
+
+
+def in_a_thread(work: Callable[[], object]) -> None:
+    """Let another thread do the work, and wait for the thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()

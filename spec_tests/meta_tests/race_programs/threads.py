@@ -1,17 +1,12 @@
 """Work that several threads give to the devices."""
 
+import queue
 import threading
-from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
-from .rows import current, empty, program, send, stream
-
-
-def _in_a_thread(work: Callable[[], object]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+from .rows import current, empty, in_a_thread, program, send, stream
 
 
 @program("streams")
@@ -22,7 +17,7 @@ def the_end_of_a_thread_is_not_the_end_of_its_stream_s_work(right: bool) -> Tens
         with side:
             results.append(send(0))
 
-    _in_a_thread(work)
+    in_a_thread(work)
     if right:
         current(0).wait_stream(side)
     results[0].record_stream(current(0))
@@ -39,12 +34,12 @@ def a_thread_that_waits_for_its_stream_waits_for_all(right: bool) -> Tensor:
         if right:
             side.synchronize()
 
-    _in_a_thread(work)
+    in_a_thread(work)
     results[0].record_stream(current(0))
     return results[0]
 
 
-@program("streams")
+@program("thread-streams")
 def a_new_thread_begins_on_the_default_streams(right: bool) -> Tensor:
     side, results = stream(0), []
     with side:
@@ -55,12 +50,12 @@ def a_new_thread_begins_on_the_default_streams(right: bool) -> Tensor:
             results.append(empty(0).copy_(sent, non_blocking=True))
             current(0).synchronize()
 
-    _in_a_thread(work)
+    in_a_thread(work)
     sent.record_stream(current(0))
     return results[0]
 
 
-@program("streams")
+@program("model")
 def two_threads_on_one_stream_are_in_order(right: bool) -> Tensor:
     one, other, sent = stream(0), stream(0), []
 
@@ -73,8 +68,8 @@ def two_threads_on_one_stream_are_in_order(right: bool) -> Tensor:
             sent.append(empty(0).copy_(sent[0]))
             current(0).synchronize()
 
-    _in_a_thread(fill)
-    _in_a_thread(read)
+    in_a_thread(fill)
+    in_a_thread(read)
     sent[0].record_stream(other)
     return sent[1]
 
@@ -90,7 +85,26 @@ def a_thread_may_wait_for_an_event_of_another(right: bool) -> Tensor:
             sent.append(send(0))
             events.append(side.record_event())
 
-    _in_a_thread(fill)
+    in_a_thread(fill)
     current(0).wait_event(events[0])
     sent[0].record_stream(current(0))
     return sent[0]
+
+
+@program("stream-calls")
+def what_comes_through_a_queue_is_waited_for_by_its_event(right: bool) -> Tensor:
+    box, side = queue.Queue[Any](), stream(0)
+
+    def produce() -> None:
+        with side:
+            sent = send(0)
+            box.put((sent, side.record_event()))
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    sent, event = box.get()
+    if right:
+        current(0).wait_event(event)
+    thread.join()
+    sent.record_stream(current(0))
+    return sent

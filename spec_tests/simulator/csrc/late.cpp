@@ -76,7 +76,8 @@ bool is_chosen() {
 }
 
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && !tensor.is_nested() && !tensor.is_conj() && !tensor.is_neg();
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() && tensor.numel() > 0 &&
+      !tensor.is_conj() && !tensor.is_neg();
 }
 
 }  // namespace
@@ -100,11 +101,13 @@ bool hold(
   // Ordinary memory of the host is staged: what is written there later is not sent.
   auto source = lasting_view(from);
   source = source.defined() ? source : from.detach().clone();
+  auto target = lasting_view(to);
+  target = target.defined() ? target : to.detach();
   const std::lock_guard<std::mutex> lock(mutex);
   if (!is_chosen()) {
     return false;
   }
-  held.push_back({std::move(source), lasting_view(to), stream, time, std::move(clock)});
+  held.push_back({std::move(source), std::move(target), stream, time, std::move(clock)});
   count = held.size();
   return true;
 }

@@ -338,10 +338,9 @@ bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
       join(issue_to(receiver).clock, clock);
     }
   }
-  // 3. The host goes on at once if asked to, unless it is to receive into ordinary memory: what
-  //    it sends from there is staged, and need not have arrived.
-  const bool into_ordinary = !to_device && shadow_of(to.storage()) == nullptr;
-  if ((!non_blocking || into_ordinary) && !(from_device && to_device)) {
+  // 3. The host goes on at once if asked to. CUDA may wait for ordinary memory of the host all the
+  //    same, but no program can count on it.
+  if (!non_blocking && !(from_device && to_device)) {
     step.host_waits();
     return false;
   }
@@ -357,9 +356,15 @@ void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes) {
 void name_maker(const c10::Storage& storage, const char* op) {
   auto* shadow = is_on() ? shadow_of(storage) : nullptr;
   if (shadow != nullptr) {
-    auto maker = deed(op, shadow->device, shadow->home);
+    shadow->made = deed(op, shadow->device, shadow->home);
+    // The memory may be any that its stream has used before: who uses it elsewhere is to wait for
+    // what that stream was given until now.
     const Lock lock(mutex);
-    shadow->made = std::move(maker);
+    const auto place = place_of(shadow->device, shadow->home);
+    const auto time = issue_to(place).clock[place];
+    if (time > 0 && shadow->nbytes > 0) {
+      note(*shadow, {{0, shadow->nbytes, nullptr}, place, time, true, shadow->made});
+    }
   }
 }
 

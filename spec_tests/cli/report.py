@@ -1,0 +1,43 @@
+"""Saved verdicts as a table in the terminal, and with all published runs as pages."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from spec_tests.cli import doctor
+from spec_tests.harness import verdicts
+
+__all__ = ["report"]
+
+#: What the extra ``report`` brings.
+MODULES = ("jinja2", "jsonschema", "matplotlib")
+EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
+REFUSED = 4
+
+
+def report(options: argparse.Namespace) -> int:
+    """Print the table of each file, make the site, and return the exit status."""
+    missing = doctor.missing(MODULES)
+    if missing:
+        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
+        return 1
+    from spec_tests.site import checked
+
+    try:
+        for path in options.file:
+            _, tests = checked.verdicts(path)
+            print("\n".join(verdicts.table(verdicts.by_clause(tests))))
+        print(_made(options))
+    except checked.RefusedError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+def _made(options: argparse.Namespace) -> str:
+    from spec_tests.site import make
+
+    here = Path(make.FOLDER)
+    folder = options.reports or (here if any(here.glob("*/environment.json")) else None)
+    home = options.to or (folder / "site" if folder else Path("site"))
+    return make.make(folder, options.file, home)

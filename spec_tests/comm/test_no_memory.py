@@ -1,0 +1,34 @@
+"""comm on devices one of which has no memory left."""
+
+import pytest
+import torch
+
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.faulty import without_memory
+from spec_tests.harness.streams import current_places
+from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.comm import dense
+
+DEVICES = [At(0), At(2), At(1)]
+SMALL, LARGE = dense(), dense((2**18, 4))
+CALLS = {
+    "scatter": {"tensor": SMALL, "devices": DEVICES},
+    "broadcast": {"tensor": SMALL, "devices": DEVICES},
+    "broadcast_coalesced": {"tensors": [SMALL, LARGE, SMALL], "devices": DEVICES},
+    "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": At(2)},
+    "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": At(2)},
+    "gather": {"tensors": [SMALL, dense(slot=1)], "destination": At(2)},
+}
+
+
+@clause("comm.no-memory")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_device_without_memory_is_told_and_left_alone(target, topology, name):
+    topology.require(distinct=3)
+    call = PublicCall(f"comm.{name}", CALLS[name])
+    inputs, before = call.inputs(topology), current_places(topology)
+    for _ in range(2):
+        with without_memory(topology, 2), pytest.raises(torch.OutOfMemoryError):
+            call.run(target, inputs)
+        assert current_places(topology) == before
+        call.run(target, inputs)  # Memory is there again.

@@ -1,0 +1,81 @@
+"""Right answers without torch.nn.parallel: what is false of both sides fails."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from spec_tests.harness import checks
+from spec_tests.meta_tests.both_wrong import wrong
+from spec_tests.meta_tests.without_reference import TEXT
+from spec_tests.strategies.calls import ApplyCall, At, PublicCall
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.modules import Layer, ModuleSpec
+from spec_tests.strategies.parallel_apply import EchoCall
+from spec_tests.strategies.replicate import ReplicateCall
+
+ROOT = Path(__file__).resolve().parents[2]
+TWO = [At(0), At(1)]
+X, Y = dense(), dense(slot=1)
+#: A function and a call that shows whether it is right, several a chapter.
+CALLS = {
+    "comm.scatter": PublicCall("comm.scatter", {"tensor": X, "devices": TWO}),
+    "comm.reduce_add": PublicCall("comm.reduce_add", {"inputs": [X, Y], "destination": At(0)}),
+    "functions.Broadcast": ApplyCall("Broadcast", (TWO,), (X, dense((2,)))),
+    "scatter_gather.gather": PublicCall(
+        "scatter_gather.gather", {"outputs": [(X,), (dense((2, 3), 1),)], "target_device": At(0)}
+    ),
+    "replicate.replicate": ReplicateCall(ModuleSpec((Layer("linear"),)), (0, 1)),
+    "parallel_apply.parallel_apply": EchoCall((1, 2), None, (0, 1), (0, 1)),
+    "data_parallel.data_parallel": DataParallelCall(New(nn.Tanh), (X,), {}, TWO, functional=True),
+}
+#: A clause of each chapter, to be judged where torch.nn.parallel is no more.
+SOME = (
+    "comm.scatter.slices",
+    "functions.gather.joined",
+    "scatter_gather.scatter.nested",
+    "replicate.structure",
+    "parallel_apply.errors.lowest-index",
+    "data_parallel.devices",
+    "divergences.SG-8",
+)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_wrong_of_both_sides_fails(oracle, reference, topology, name):
+    both = wrong(name)
+    checks.agree(CALLS[name], reference, [oracle, reference], topology)
+    checks.agree(CALLS[name], both, both, topology)
+    with pytest.raises(AssertionError, match=r"target and spec_tests\.oracle disagree"):
+        checks.agree(CALLS[name], both, [oracle, both], topology)
+
+
+def run_without_torch_nn_parallel(names, *options):
+    command = [sys.executable, "-m", "spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
+    command += [f"--clause={name}" for name in names] + list(options)
+    command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.meta_tests.without_reference"]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_reference_torch_nn_parallel_is_not_used():
+    done = run_without_torch_nn_parallel(SOME, "--reference=none")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "reference: none" in done.stdout
+    assert "0 clauses are judged by agreement alone" in done.stdout
+
+
+def test_with_the_reference_it_is():
+    done = run_without_torch_nn_parallel(SOME[:1])
+    assert done.returncode == 1
+    assert TEXT in done.stdout

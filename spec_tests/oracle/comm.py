@@ -1,0 +1,134 @@
+"""Splitting, copying, summing and joining, a tensor at a time.
+
+Letters used in this file: ``k`` the number of devices.
+"""
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.oracle._places import place
+
+Place = torch.device | int | str | None
+OF_THE_CPU = (
+    "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
+    'instead, e.g., "cpu".'
+)
+
+
+def scatter(
+    tensor: Tensor,
+    devices: Sequence[Place] | None = None,
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: object = None,
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, ...]:
+    """The next slices of ``tensor`` for each of the ``k`` devices, or written into ``out``."""
+    if out is not None:
+        chunks = slices(tensor, [each.shape[dim] for each in out], dim)
+        return tuple(each.copy_(chunk) for each, chunk in zip(out, chunks, strict=True))
+    devices = list(devices or [])
+    if chunk_sizes is None:
+        chunk_sizes = even_chunks(tensor.size(dim), len(devices))
+    # A device for which no chunk is left is not looked at.
+    pairs = zip(slices(tensor, chunk_sizes, dim), devices, strict=False)
+    return tuple(chunk.to(place(device)) for chunk, device in pairs)
+
+
+def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """Consecutive slices of these extents along ``dim``."""
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    return [tensor.narrow(dim, *span) for span in zip(starts, sizes, strict=True)]
+
+
+def broadcast(
+    tensor: Tensor, devices: Sequence[Place] | None = None, *, out: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """The tensor itself on its own device, a row-major copy on each other, or in ``out``."""
+    if out is not None:
+        return [each.copy_(tensor) for each in out]
+    places = map(place, devices or [])
+    return [tensor if device == tensor.device else copied(tensor, device) for device in places]
+
+
+def copied(tensor: Tensor, device: torch.device) -> Tensor:
+    """A new tensor, row-major if it is dense."""
+    if tensor.layout is not torch.strided:
+        return tensor.to(device, copy=True)
+    return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
+
+
+def broadcast_coalesced(
+    tensors: Sequence[Tensor], devices: Sequence[Place], buffer_size: int = 10 * 2**20
+) -> list[list[Tensor]]:
+    """The tensors themselves on the first device, copies without history on the others."""
+    others = [place(device) for device in devices[1:]]
+    return [
+        list(tensors),
+        *[[copied(each.detach(), device) for each in tensors] for device in others],
+    ]
+
+
+def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
+    """The last input on the destination, and the others added to it in their order."""
+    device = place(destination)
+    root = max(index for index, each in enumerate(inputs) if each.device == device)
+    others = [each.to(device) for index, each in enumerate(inputs) if index != root]
+    if not others:
+        return inputs[root]
+    total = inputs[root] + others[0]
+    for each in others[1:]:
+        total += each
+    return total
+
+
+def reduce_add_coalesced(
+    inputs: Sequence[Sequence[Tensor]], destination: Place = None, buffer_size: int = 10 * 2**20
+) -> tuple[Tensor, ...]:
+    """The sum of each position, row-major and without history."""
+    columns = [[each.detach() for each in column] for column in zip(*inputs, strict=True)]
+    return tuple(reduce_add(column, destination).contiguous() for column in columns)
+
+
+def gather(
+    tensors: Sequence[Tensor],
+    dim: int = 0,
+    destination: Place = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The chunks joined in the dtype of the first on the destination, or in ``out``."""
+    if out is not None:
+        return out.copy_(joined(tensors, dim, out.device, out.dtype))
+    return joined(tensors, dim, destination_of(destination), tensors[0].dtype)
+
+
+def destination_of(named: Place) -> torch.device:
+    """Where to join; -1 is deprecated."""
+    if named == -1:
+        warnings.warn(OF_THE_CPU, FutureWarning, stacklevel=2)
+    return place(named)
+
+
+def joined(
+    tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """The chunks one after the other; channels-last if all are."""
+    chunks = [each.to(device, dtype) for each in tensors]
+    return torch.cat(chunks, dim).contiguous(memory_format=_format(tensors))
+
+
+def _format(tensors: Sequence[Tensor]) -> torch.memory_format:
+    for kind, dims in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
+        if all(each.dim() == dims and _is_only(each, kind) for each in tensors):
+            return kind
+    return torch.contiguous_format
+
+
+def _is_only(tensor: Tensor, kind: torch.memory_format) -> bool:
+    return tensor.is_contiguous(memory_format=kind) and not tensor.is_contiguous()

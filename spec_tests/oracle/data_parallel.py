@@ -1,0 +1,125 @@
+"""The four steps one after the other."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from spec_tests.oracle._places import all_places, place
+from spec_tests.oracle.comm import Place
+from spec_tests.oracle.parallel_apply import parallel_apply
+from spec_tests.oracle.replicate import replicate
+from spec_tests.oracle.scatter_gather import gather, scatter_kwargs
+
+#: Of the least to the greatest memory or number of processors: below it devices are unequal.
+EQUAL = 0.75
+OF_HOME = (
+    "module must have its parameters and buffers on device {} (device_ids[0]) "
+    "but found one of them on device: {}"
+)
+OF_UNEQUAL = """
+    There is an imbalance between your GPUs. You may want to exclude GPU {} which
+    has less than 75% of the memory or cores of GPU {}. You can do so by setting
+    the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
+    environment variable."""
+
+
+class DataParallel(nn.Module):
+    """A module whose calls are split over devices.
+
+    Args:
+        module: The module.
+        device_ids: The devices; None for all.
+        output_device: Where the outputs are joined; None for the first device.
+        dim: The dimension that is split.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device_ids: Sequence[Place] | None = None,
+        output_device: Place = None,
+        dim: int = 0,
+    ) -> None:
+        super().__init__()
+        places = all_places() if device_ids is None else [place(each) for each in device_ids]
+        self.module = module
+        self.device_ids = [_ordinal(each) for each in places]
+        self.output_device = _ordinal(places[0] if output_device is None else place(output_device))
+        self.dim = dim
+        self.src_device_obj = places[0]
+        _warn_of_unequal(places)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The outputs for the whole batch."""
+        args, named = self.scatter(inputs, kwargs, self.device_ids)
+        args, named = (args, named) if args else (((),), ({},))
+        check_home(self.module, self.src_device_obj)
+        if len(self.device_ids) == 1:
+            return self.module(*args[0], **named[0])
+        replicas = self.replicate(self.module, self.device_ids[: len(args)])
+        outputs = self.parallel_apply(replicas, args, named)
+        return self.gather(outputs, self.output_device)
+
+    def scatter(self, inputs: Any, kwargs: Any, devices: Sequence[Place]) -> Any:
+        """The arguments of each replica."""
+        return scatter_kwargs(inputs, kwargs, devices, self.dim)
+
+    def replicate(self, module: nn.Module, devices: Sequence[Place]) -> list[nn.Module]:
+        """The replicas, without history outside grad mode."""
+        return replicate(module, devices, not torch.is_grad_enabled())
+
+    def parallel_apply(self, replicas: Sequence[nn.Module], args: Any, named: Any) -> list[Any]:
+        """What each replica returns."""
+        return parallel_apply(replicas, args, named, self.device_ids[: len(replicas)])
+
+    def gather(self, outputs: Any, output: Place) -> Any:
+        """The outputs joined."""
+        return gather(outputs, output, self.dim)
+
+
+def data_parallel(
+    module: nn.Module,
+    inputs: Any,
+    device_ids: Sequence[Place] | None = None,
+    output_device: Place = None,
+    dim: int = 0,
+    module_kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """The outputs for the whole batch; the replicas keep their history."""
+    inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+    devices = all_places() if device_ids is None else list(device_ids)
+    args, named = scatter_kwargs(inputs, module_kwargs, devices, dim)
+    args, named = (args, named) if args else (((),), ({},))
+    check_home(module, place(devices[0]))
+    if len(devices) == 1:
+        return module(*args[0], **named[0])
+    devices = devices[: len(args)]
+    outputs = parallel_apply(replicate(module, devices), args, named, devices)
+    return gather(outputs, devices[0] if output_device is None else output_device, dim)
+
+
+def check_home(module: nn.Module, home: torch.device) -> None:
+    """Refuse a module that is not, with all that it holds, on the first device."""
+    for each in [*module.parameters(), *module.buffers()]:
+        if each.device != home:
+            raise RuntimeError(OF_HOME.format(home, each.device))
+
+
+def _ordinal(device: torch.device) -> int:
+    return -1 if device.index is None else device.index
+
+
+def _warn_of_unequal(places: Sequence[torch.device]) -> None:
+    if places[0].type != "cuda":
+        return
+    properties = [torch.get_device_module(each).get_device_properties(each) for each in places]
+    for name in ("total_memory", "multi_processor_count"):
+        values = [getattr(each, name) for each in properties]
+        least, most = min(values), max(values)
+        if least / most < EQUAL:
+            named = [places[values.index(each)].index for each in (least, most)]
+            warnings.warn(OF_UNEQUAL.format(*named), stacklevel=3)
+            return

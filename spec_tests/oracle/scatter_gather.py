@@ -1,0 +1,105 @@
+"""Nested values split and joined, leaf by leaf."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.oracle import comm
+from spec_tests.oracle.functions import Gather, Scatter
+
+
+def scatter(inputs: Any, target_gpus: Sequence[comm.Place], dim: int = 0) -> Any:
+    """What each device gets: its chunk of every tensor, all else as it is.
+
+    Where a batch makes fewer chunks than there are devices, the devices left over get nothing.
+    """
+    found = [_part(inputs, target_gpus, dim, index) for index in range(len(target_gpus))]
+    found = found[: min(_counts(inputs, len(target_gpus), dim), default=len(target_gpus))]
+    return tuple(found) if isinstance(inputs, Tensor) else found
+
+
+def _counts(value: Any, devices: int, dim: int) -> list[int]:
+    """How many chunks every tensor makes."""
+    if isinstance(value, Tensor):
+        return [len(even_chunks(value.size(dim), devices))]
+    return [count for each in _members(value) for count in _counts(each, devices, dim)]
+
+
+def _part(value: Any, devices: Sequence[comm.Place], dim: int, index: int) -> Any:
+    if isinstance(value, Tensor):
+        chunks = Scatter.apply(devices, None, dim, value)
+        return chunks[index] if index < len(chunks) else None
+    members = [_part(each, devices, dim, index) for each in _members(value)]
+    return _rebuilt(value, members) if members else value
+
+
+def _members(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, (tuple, list)) else []
+
+
+def _rebuilt(value: Any, members: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return type(value)(zip(value, members, strict=True))
+    if hasattr(value, "_fields"):
+        return type(value)(*members)
+    return members if isinstance(value, list) else tuple(members)
+
+
+def scatter_kwargs(
+    inputs: Any, kwargs: Mapping[str, Any] | None, target_gpus: Sequence[comm.Place], dim: int = 0
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Both kinds of arguments, as many of one as of the other."""
+    positional = scatter(inputs, target_gpus, dim) if inputs else []
+    named = scatter(kwargs, target_gpus, dim) if kwargs else []
+    count = max(len(positional), len(named))
+    return (
+        (*positional, *[()] * (count - len(positional))),
+        (*named, *[{} for _ in range(count - len(named))]),
+    )
+
+
+def gather(outputs: Sequence[Any], target_device: comm.Place, dim: int = 0) -> Any:
+    """What all replicas returned, joined into one value of the class of the first."""
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        return _joined(outputs, target_device, dim)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return _joined_keys(outputs, target_device, dim)
+    members = [gather(each, target_device, dim) for each in zip(*outputs, strict=True)]
+    return type(first)(*members) if hasattr(first, "_fields") else type(first)(members)
+
+
+def _joined_keys(outputs: Sequence[Any], target: comm.Place, dim: int) -> Any:
+    first = outputs[0]
+    if {len(each) for each in outputs} != {len(first)}:
+        raise ValueError("All dicts must have the same number of keys")
+    return type(first)(
+        [(key, gather([each[key] for each in outputs], target, dim)) for key in first]
+    )
+
+
+def _joined(outputs: Sequence[Tensor], target: comm.Place, dim: int) -> Tensor:
+    first = outputs[0]
+    if first.dim() == 0 and dim != 0:
+        first.size(dim)  # refuses
+    for index, each in enumerate(outputs):
+        if each.dim() != first.dim():
+            raise RuntimeError(
+                "Expected all input tensors to have the same number of dimensions, but tensor at "
+                f"index {index} has {each.dim()} dimensions, (expected {first.dim()})"
+            )
+        expected = [*first.shape]
+        if expected:
+            expected[dim] = each.shape[dim]
+        if list(each.shape) != expected:
+            raise RuntimeError(
+                f"Input tensor at index {index} has invalid shape {list(each.shape)}, "
+                f"but expected {expected}"
+            )
+    return Gather.apply(target, dim, *outputs)

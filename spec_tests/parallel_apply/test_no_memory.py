@@ -1,0 +1,33 @@
+"""parallel_apply on devices one of which has no memory left."""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.faulty import without_memory
+from spec_tests.harness.streams import current_places
+
+
+class Adding(nn.Module):
+    """Needs memory for its result."""
+
+    def forward(self, x):
+        """One more."""
+        return x + 1
+
+
+@clause("parallel_apply.errors.no-memory")
+@pytest.mark.parametrize("slot", range(3), ids="slot={}".format)
+def test_a_device_without_memory_is_named(target, topology, slot):
+    topology.require(distinct=3)
+    inputs = [torch.ones(3, device=device) for device in topology.take(3)]
+    ordinals, before = [device.index for device in topology.take(3)], current_places(topology)
+    run = target.parallel_apply.parallel_apply
+    named = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
+    for _ in range(2):
+        with without_memory(topology, slot), pytest.raises(torch.OutOfMemoryError, match=named):
+            run([Adding()] * 3, inputs, devices=ordinals)
+        assert current_places(topology) == before
+        results = run([Adding()] * 3, inputs, devices=ordinals)
+        assert [each.tolist() for each in results] == [[2.0] * 3] * 3

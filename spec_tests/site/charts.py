@@ -1,0 +1,189 @@
+"""Pictures of benchmarks as SVG that takes its colours from the page around it.
+
+matplotlib draws in colours of its own; they are replaced by ``currentColor`` and by variables of
+the style sheet, so that one picture serves light, dark and paper. Beside its colour, every
+library has its own marker.
+"""
+
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from spec_tests.site.runs import Bench
+from spec_tests.site.speed import Curve, Peak, Row
+from spec_tests.site.words import slug
+
+__all__ = ["curve_chart", "memory_chart", "ratio_chart", "trend_chart"]
+
+_INK = "#010203"
+_GRID = "#010204"
+_FLOOR = "#010205"
+_COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
+_OTHER = "#010209"
+_MARKERS = {"reference": "s", "impl": "o", "module": "^"}
+_NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
+#: What stands in the style sheet in place of each.
+_IN_PAGE = {
+    _INK: "currentColor",
+    _GRID: "var(--grid)",
+    _FLOOR: "var(--floor)",
+    _OTHER: "var(--other)",
+    **{colour: f"var(--{name})" for name, colour in _COLOURS.items()},
+}
+_SETTINGS: Any = {  # releases of matplotlib type its keys differently
+    "svg.hashsalt": "torch-parallel-spec",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _INK,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+}
+#: What a ratio's axis names of the range that is drawn.
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_Figure = tuple[Figure, Axes]
+
+
+def ratio_chart(rows: Sequence[Row]) -> Markup:
+    """Each row's ratio with quartiles, its floor as a bar, and a line where both are equal."""
+    shown = [row for row in rows if _drawable(row.low, row.value, row.high)]
+    with _figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
+        for place, row in enumerate(reversed(shown)):
+            axes.plot([row.low, row.high], [place, place], color=_COLOURS["impl"], linewidth=2)
+            axes.plot([row.value], [place], "o", color=_COLOURS["impl"])
+            if row.floor is not None:
+                axes.plot([row.floor], [place], "|", color=_FLOOR, markersize=13, mew=2)
+        axes.axvline(1, color=_INK, linewidth=1, linestyle="--")
+        axes.set_xscale("log")
+        ends = [each for row in shown for each in (row.low, row.high, row.floor or 1)]
+        low, high = min(ends, default=1), max(ends, default=1)
+        _plain_ticks(axes, [each for each in _TICKS if low <= each <= high])
+        axes.set_yticks(range(len(shown)), [_plain(row.group) for row in reversed(shown)])
+        axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
+        axes.set_xlabel("torch.nn.parallel / impl")
+        return _svg(figure, "ratios")
+
+
+def curve_chart(curve: Curve) -> Markup:
+    """Time by size on logarithmic axes, a line for each library."""
+    with _figure(4.6, 3.2) as (figure, axes):
+        for library, points in curve.points.items():
+            sizes = [point.size for point in points]
+            colour = _COLOURS.get(library, _OTHER)
+            axes.fill_between(
+                sizes,
+                [point.low * 1000 for point in points],
+                [point.high * 1000 for point in points],
+                color=colour,
+                alpha=0.2,
+                linewidth=0,
+            )
+            axes.plot(
+                sizes,
+                [point.value * 1000 for point in points],
+                marker=_MARKERS.get(library, "d"),
+                color=colour,
+                label=_name(library),
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _plain_ticks(axes, sorted({p.size for each in curve.points.values() for p in each}))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlabel(curve.unit)
+        axes.set_ylabel("ms")
+        axes.legend()
+        return _svg(figure, f"curve-{curve.name}-{curve.unit}")
+
+
+def memory_chart(peak: Peak) -> Markup:
+    """Peak memory, a bar for each library."""
+    with _figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
+        libraries = list(reversed(list(peak.peaks)))
+        for place, library in enumerate(libraries):
+            size = peak.peaks[library] / 2**20
+            axes.barh([place], [size], 0.6, color=_COLOURS.get(library, _OTHER))
+        axes.set_yticks(range(len(libraries)), list(map(_name, libraries)))
+        axes.set_xlabel("MiB")
+        return _svg(figure, f"memory-{peak.group}")
+
+
+def trend_chart(group: str, history: Sequence[tuple[Bench, Row]]) -> Markup:
+    """The ratio of one row over the publications, with quartiles and the floor."""
+    shown = [pair for pair in history if _drawable(pair[1].low, pair[1].value, pair[1].high)]
+    with _figure(3.4, 1.9) as (figure, axes):
+        for place, (_, row) in enumerate(shown):
+            axes.plot([place, place], [row.low, row.high], color=_COLOURS["impl"], linewidth=2)
+        axes.plot([row.value for _, row in shown], "o-", color=_COLOURS["impl"])
+        if shown and shown[-1][1].floor is not None:
+            axes.axhline(shown[-1][1].floor, color=_FLOOR, linestyle="--")
+        days = [_plain(str(bench.about["date"])[5:10]) for bench, _ in shown]
+        axes.set_xticks(range(len(days)), days)
+        axes.set_ylim(0, 1.1 * max([row.high for _, row in shown], default=1))
+        return _svg(figure, f"trend-{group}")
+
+
+def _drawable(*values: float) -> bool:
+    return all(math.isfinite(value) and value > 0 for value in values)
+
+
+@contextmanager
+def _figure(width: float, height: float) -> Iterator[_Figure]:
+    """A figure, in inches."""
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def _plain_ticks(axes: Axes, values: Sequence[float]) -> None:
+    axes.minorticks_off()
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+
+
+def _name(library: str) -> str:
+    return _NAMES.get(library, _plain(library, 24))
+
+
+def _plain(text: str, most: int = 56) -> str:
+    """``text`` without what no XML may hold, and no longer than a picture can show."""
+    text = _CONTROL.sub("\ufffd", text)
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
+def _svg(figure: Figure, name: str) -> Markup:
+    """The picture for the middle of a page: its ids are its own, its colours the page's."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
+    text = file.getvalue()
+    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    own = slug(name)
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}-", text)
+    for drawn, placed in _IN_PAGE.items():
+        text = text.replace(drawn, placed)
+    # What stands around it says in words what it shows, and gives the numbers.
+    return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
+
+
+_NO_METADATA: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))

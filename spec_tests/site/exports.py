@@ -1,0 +1,95 @@
+"""The data beside the pages: CSV for tables, JSON lines for other sites, and badges."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from spec_tests.harness.verdicts import VERDICTS
+from spec_tests.site.matrix import Matrix
+from spec_tests.site.runs import Bench, Run
+
+__all__ = ["badge", "bench_csv", "matrix_csv", "run_csv", "run_jsonl"]
+
+_TEST = ("clause", "test", "verdict", "reason", "difference", "call")
+#: What spreadsheets take for the beginning of a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: The order of what a badge says.
+_SAID = ("pass", "fail", "not-offered", "known", "not-run")
+#: The gravest verdict of a run decides the colour.
+_COLOUR = {
+    "fail": "red",
+    "not-offered": "orange",
+    "known": "yellow",
+    "pass": "brightgreen",
+    "not-run": "lightgrey",
+}
+
+
+def matrix_csv(matrix: Matrix) -> str:
+    """A row for each clause, a column for each run."""
+    head = ["clause", "says", "basis", "source", *(run.label for run in matrix.columns)]
+    return _csv(
+        head,
+        (
+            [each.id, each.says, each.basis, each.source]
+            + [run.verdicts.get(each.id, "") for run in matrix.columns]
+            for each in matrix.clauses.values()
+        ),
+    )
+
+
+def run_csv(run: Run) -> str:
+    """A row for each test."""
+    return _csv(_TEST, ([test.get(key, "") for key in _TEST] for test in run.tests))
+
+
+def bench_csv(bench: Bench) -> str:
+    """A row for each library of each group of each run; seconds, bytes."""
+    head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
+    return _csv(
+        head,
+        (
+            [place, each["group"], each["extra_info"]["library"]]
+            + [each["stats"][key] for key in ("q1", "median", "q3")]
+            + [each["extra_info"].get("peak_bytes", "")]
+            for place, run in enumerate(bench.data["runs"], 1)
+            for each in run["benchmarks"]
+        ),
+    )
+
+
+def run_jsonl(run: Run) -> str:
+    """The run as a file of verdicts that says what was run, whoever wrote it."""
+    about = {"format": 1, "accelerator": run.hardware.partition("-")[0], **run.about}
+    lines = [{"run": about}, *map(dict, run.tests)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def badge(run: Run) -> str:
+    """What shields.io's endpoint reads."""
+    counts = Counter(run.verdicts.values())
+    words = [f"{counts[verdict]} {verdict}" for verdict in _SAID if counts[verdict]]
+    gravest = min(counts, key=VERDICTS.index, default="not-run")
+    return json.dumps(
+        {
+            "schemaVersion": 1,
+            "label": "torch.nn.parallel clauses",
+            "message": ", ".join(words),
+            "color": _COLOUR[gravest],
+        }
+    )
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(map(_plain, head))
+    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    return file.getvalue()
+
+
+def _plain(cell: object) -> object:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

@@ -1,0 +1,157 @@
+"""What published benchmarks show: ratios, times by size, memory, and how they change."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from spec_tests.site.ratios import Ratio, ratios
+from spec_tests.site.runs import Bench
+
+__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows", "trends"]
+
+#: What a row's name says of its size: ``blocks=100``.
+_SIZE = re.compile(r"\b(modules|blocks|devices)=(\d+)\b")
+_UNIT = {"modules": "modules", "blocks": "blocks of four modules", "devices": "devices"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group of benchmarks over all runs that were published together.
+
+    Args:
+        group: What is compared.
+        value: The median of the runs' ratios.
+        low: The least of their lower quartiles.
+        high: The greatest of their upper quartiles.
+        floor: The least ratio that passes; None where none is set.
+        each: The ratio of each run.
+        times: Seconds by library, the median of the runs' medians; empty for memory.
+    """
+
+    group: str
+    value: float
+    low: float
+    high: float
+    floor: float | None
+    each: Sequence[float]
+    times: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Seconds at one size, with quartiles."""
+
+    size: int
+    low: float
+    value: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Time by size, for each library that was timed at two sizes at least."""
+
+    name: str
+    unit: str
+    points: Mapping[str, Sequence[Point]]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peak memory of one group, bytes by library."""
+
+    group: str
+    peaks: Mapping[str, float]
+
+
+def rows(bench: Bench, floors: Mapping[str, float]) -> list[Row]:
+    """The ratios of published benchmarks, in the order in which they were run."""
+    found: dict[str, list[Ratio]] = {}
+    for run in bench.data["runs"]:
+        for ratio in ratios(run, floors):
+            found.setdefault(ratio.group, []).append(ratio)
+    times = _times(bench)
+    return [_row(each, times.get(group, {})) for group, each in found.items()]
+
+
+def _row(found: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
+    return Row(
+        found[0].group,
+        median(each.value for each in found),
+        min(each.low for each in found),
+        max(each.high for each in found),
+        found[0].floor,
+        tuple(each.value for each in found),
+        {library: point.value for library, point in times.items()},
+    )
+
+
+def _times(bench: Bench) -> dict[str, dict[str, Point]]:
+    """By group and library."""
+    found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
+    for each in _benchmarks(bench):
+        libraries = found.setdefault(each["group"], {})
+        libraries.setdefault(each["extra_info"]["library"], []).append(each["stats"])
+    return {
+        group: {library: _point(stats) for library, stats in libraries.items()}
+        for group, libraries in found.items()
+    }
+
+
+def _benchmarks(bench: Bench) -> Iterator[Mapping[str, Any]]:
+    for run in bench.data["runs"]:
+        yield from run["benchmarks"]
+
+
+def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
+    low, high = min(each["q1"] for each in stats), max(each["q3"] for each in stats)
+    return Point(size, low, median(each["median"] for each in stats), high)
+
+
+def curves(bench: Bench) -> list[Curve]:
+    """Groups whose names differ by one size only, as time by size."""
+    found: dict[tuple[str, str], dict[str, list[Point]]] = {}
+    for group, libraries in _times(bench).items():
+        for match in _SIZE.finditer(group):
+            name = " ".join((group[: match.start()] + group[match.end() :]).split())
+            points = found.setdefault((name, match[1]), {})
+            for library, point in libraries.items():
+                sized = Point(int(match[2]), point.low, point.value, point.high)
+                points.setdefault(library, []).append(sized)
+    return [_curve(name, unit, points) for (name, unit), points in found.items() if _long(points)]
+
+
+def _long(points: Mapping[str, Sequence[Point]]) -> bool:
+    return any(len({point.size for point in each}) > 1 for each in points.values())
+
+
+def _curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve:
+    ordered = {key: sorted(each, key=lambda point: point.size) for key, each in points.items()}
+    return Curve(name, _UNIT[unit], {key: each for key, each in ordered.items() if len(each) > 1})
+
+
+def peaks(bench: Bench) -> list[Peak]:
+    """Peak memory, the median of the runs."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for each in _benchmarks(bench):
+        if "peak_bytes" in each["extra_info"]:
+            libraries = found.setdefault(each["group"], {})
+            peak = each["extra_info"]["peak_bytes"]
+            libraries.setdefault(each["extra_info"]["library"], []).append(peak)
+    return [
+        Peak(group, {library: median(each) for library, each in libraries.items()})
+        for group, libraries in found.items()
+    ]
+
+
+def trends(
+    benches: Sequence[Bench], floors: Mapping[str, float]
+) -> dict[str, list[tuple[Bench, Row]]]:
+    """The row of each group in each publication, oldest first."""
+    found: dict[str, list[tuple[Bench, Row]]] = {}
+    for bench in benches:
+        for row in rows(bench, floors):
+            found.setdefault(row.group, []).append((bench, row))
+    return found
