@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -74,10 +74,18 @@ def _ask(python: Path, program: str) -> str:
 
 
 def pip(
-    python: Path, *what: str, settings: dict[str, str] | None = None, check: bool = True
+    python: Path, *what: str, settings: Mapping[str, str] | None = None, check: bool = True
 ) -> bool:
     """Install, and tell whether that could be done."""
-    command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *what]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        *what,
+    ]
     environment = {**os.environ, **(settings or {})}
     quiet = None if check else subprocess.DEVNULL
     return subprocess.run(command, env=environment, stderr=quiet, check=check).returncode == 0
