@@ -24,7 +24,14 @@ def run(wanted: Implementation, python: Path, saved: Path, *, workers: int) -> i
     if wanted.map is not None:
         options.append(f"--target-map={wanted.map.relative_to(ROOT).as_posix()}")
     parallel = ["-n", str(workers)] if workers > 1 else []
-    command = [python, "-m", "spec_tests.cli.main", "run", wanted.target, *options]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "spec_tests.cli.main",
+        "run",
+        wanted.target,
+        *options,
+    ]
     print(f"{wanted.name}: {wanted.title}", flush=True)
     places = [str(ROOT), *([str(HERE / wanted.path)] if wanted.path else [])]
     # Derandomised: what is on record must be seen in every run.
