@@ -2,7 +2,6 @@
 
 import queue
 import threading
-from typing import Any
 
 import torch
 from torch import Tensor
