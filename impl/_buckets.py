@@ -48,6 +48,7 @@ def plan_buckets(
         kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
         bucket = filling.setdefault(kind, [])
         total = filled.get(kind, 0) + size
+        # Too much, and `size` is not all of it: there is something to close.
         if size < total > buffer_size:
             closed.append(bucket)
             bucket = filling[kind] = []

@@ -53,22 +53,19 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
     return dim
 
 
-def check_gather_inputs(
-    tensors: Sequence[Tensor], dim: int, *, quoted: bool = False, anywhere: bool = False
-) -> int:
+def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, anywhere: bool = False) -> int:
     """Refuse inputs that do not fit, or off the accelerator; count ``dim`` from the front.
 
     Args:
         tensors: The inputs.
         dim: The dimension to join along.
-        quoted: Whether the reference puts the device of a refused input in quotes.
         anywhere: Whether inputs may be on any device.
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dims = tensors[0].dim()
     dim = wrap_dim(dim, dims)
-    accelerated = _accelerated(tensors, "input", quoted=quoted)
+    accelerated = _accelerated(tensors, "input")
     for index, tensor in enumerate(tensors) if anywhere else accelerated:
         if tensor.dim() != dims:
             raise RuntimeError(
@@ -110,18 +107,15 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
         )
 
 
-def _accelerated(
-    tensors: Sequence[Tensor], role: str, *, quoted: bool = True
-) -> Iterator[tuple[int, Tensor]]:
+def _accelerated(tensors: Sequence[Tensor], role: str) -> Iterator[tuple[int, Tensor]]:
     """Number ``tensors``; refuse, when it is its turn, one that is not on the accelerator."""
     kind = accelerator_type()
     for index, tensor in enumerate(tensors):
         if not is_of_type(tensor.device, kind):
             name = "output tensor" if role == "output" else "tensor"
-            device = f"'{tensor.device}'" if quoted else f"{tensor.device}"
             raise RuntimeError(
                 f"Expected all {role} tensors to be {(kind or 'accelerator').upper()} tensors, "
-                f"but {name} at index {index} has device {device}"
+                f"but {name} at index {index} has device '{tensor.device}'"
             )
         yield index, tensor
 

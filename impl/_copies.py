@@ -109,6 +109,7 @@ def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         rows = [[tensor.detach() for tensor in bucket]] if own is not None else []
         rows += copy_bucket(bucket, others)
     if own is not None:
+        # The source's own row came first; it belongs where its device is listed.
         rows.insert(own, rows.pop(0))
     return rows
 
@@ -163,8 +164,10 @@ class CopiedBucket(Function):
         Autograd runs a node on the device of its first output: the source's, where the
         gradients are added, so that they always arrive in the same order.
         """
+        # A copy that is not used has no gradient, where autograd would make zeros.
         ctx.set_materialize_grads(False)
         ctx.device = bucket[0].device
+        # Their number is enough: the node must not keep the tensors.
         ctx.bucket = range(len(bucket))
         keep_streams(ctx, [ctx.device, *others])
         views = [tensor[...] for tensor in bucket] if with_views else []
@@ -182,6 +185,8 @@ def _sum_rows(
     rows: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
     columns = list(zip(*rows, strict=True))
+    # Where every replica has a dense gradient, the bucket's sums are made together. A sum of which
+    # one is sparse, or missing since its replica did not use the tensor, is made by itself.
     dense = {index: column for index, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
     if len(rows) > 1 and dense:

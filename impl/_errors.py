@@ -56,6 +56,7 @@ def _failure(error: BaseException) -> Failure:
     with suppress(Exception):
         for each in _chain(error):
             _clear_frames(each)
+    # The traceback begins with the frame of `attempt`, which is none of the replica's.
     return Failure(error.with_traceback(trace and trace.tb_next))
 
 
@@ -131,6 +132,7 @@ def _rebuilt(error: Exception, text: str) -> Exception:
     for construct in _constructors(error):
         with suppress(Exception):
             candidate = construct(argument)
+            # A constructor may give anything: another class, or one and the same object always.
             if isinstance(candidate, type(error)) and candidate is not error:
                 if not _shows(candidate, text):
                     candidate.args = (argument,)

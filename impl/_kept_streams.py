@@ -31,6 +31,7 @@ _Backward = Callable[..., Any]
 
 def keep_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
     """Note in ``ctx`` the current streams of ``devices``."""
+    # A dictionary, not a list: a device may come twice.
     ctx.streams = current_streams({each.index: None for each in devices if _has_current(each)})
 
 
@@ -53,6 +54,7 @@ def on_kept_streams(backward: _Backward) -> _Backward:
         before = current_streams(stream.device_index for stream in ctx.streams)
         if before == ctx.streams:
             return backward(ctx, *grads)
+        # The thread goes on to other nodes, so it gets its own streams back.
         set_current_streams(ctx.streams)
         try:
             return backward(ctx, *grads)

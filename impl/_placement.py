@@ -115,7 +115,7 @@ def _device_id(device: DeviceLike | None) -> DeviceId:
     if isinstance(device, int):
         return device
     found = as_device_or_current(device)
-    return found if found == CPU else found.index
+    return found if is_cpu(found) else found.index
 
 
 def _are_cpu_only(device_ids: Sequence[DeviceLike] | None) -> bool:

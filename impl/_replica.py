@@ -26,6 +26,8 @@ _HOOKS = tuple(
 )
 
 #: Gives a module its ``__dict__``, in place of the one that its class's ``__new__`` has left.
+#: Whole, since filling the one that is there takes longer; past ``nn.Module.__setattr__``, which
+#: is meant for single attributes.
 _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 
@@ -75,12 +77,14 @@ def build(modules: Sequence[nn.Module], twins: Twins) -> None:
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
     indices = range(len(twins.unsettled))
+    # 1. All twins are made, without `__init__`, whose arguments nobody knows.
     for module in modules:
         if module in written:
             kind = type(module)
             twins.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
             twins.modules[module] = [_made_by_hook(module) for _ in indices]
+    # 2. They get what belongs to them: children and owners of methods are there by now.
     for module in modules:
         (_write if module in written else _assign)(module, twins)
 
@@ -117,6 +121,7 @@ def _write(module: nn.Module, twins: Twins) -> None:
     for index, twin in enumerate(twins.modules[module]):
         state = template.copy()
         _set_dict(twin, state)
+        # Its own dictionaries: a hook that a replica registers must not reach the module.
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
@@ -124,6 +129,7 @@ def _write(module: nn.Module, twins: Twins) -> None:
         # Most modules lack some kind of member, and `{}` is quicker than a loop over nothing.
         state["_modules"] = {name: it[index] for name, it in children} if children else {}
         state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
+        # Parameters must be leaves. Copies with history are none, so they are mere attributes.
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
         for name, it in parameters:
@@ -205,6 +211,7 @@ def _made_by_hook(module: nn.Module) -> Any:
     twin._former_parameters = FormerParameters()
     state = twin.__dict__
     state.pop("_compiled_call_impl", None)
+    # As in `_write`: dictionaries of hooks that the module has, too, become the twin's own.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()

@@ -90,6 +90,7 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
 
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    # The first sum is new, so the other addends may be added in place; they are the caller's.
     total = torch.add(send(tensors[0], device), send(tensors[1], device))
     for other in tensors[2:]:
         total.add_(send(other, device))
@@ -146,6 +147,7 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
 
 
 def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
+    # The last one that is there, as in the reference: the sum's rounding shows the order.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
             return [tensors[root], *tensors[:root], *tensors[root + 1 :]]

@@ -46,7 +46,8 @@ def use_fresh_locals() -> Iterator[Callable[[], None]]:
         try:
             _drop(entries)
         finally:
-            entries.update(kept)  # One call of C's: an interrupt between two could lose some.
+            # In one call, which an interrupt cannot divide: between two, entries could get lost.
+            entries.update(kept)
             _forget_the_dead(entries, kept)
 
 
@@ -65,6 +66,7 @@ def count_locals() -> float:
 
 
 def _keys_of_others(entries: dict[Any, Any]) -> list[Any]:
+    # The dictionary is there for every extension in C; what is not of a `threading.local` stays.
     return [key for key, entry in entries.items() if type(entry) is not _Entry]
 
 
@@ -96,7 +98,8 @@ def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
         return lambda *_: None
 
 
-# The address and not the object: the reference is borrowed, and ctypes would give it back.
+# An address, not an object: the function only lends the dictionary, and ctypes would release it,
+# as it does with every object that a function in C returns.
 _address = _function("PyThreadState_GetDict", ctypes.c_void_p)
 _at_address = _function("Py_NewRef", ctypes.py_object, ctypes.c_void_p)
 
@@ -137,6 +140,7 @@ def _key_of(local: threading.local) -> object:
 
 
 def _count_references() -> float:
+    # Each object that holds something of this thread refers to the thread's one key.
     return sys.getrefcount(_probe.key)
 
 

@@ -18,6 +18,7 @@ from ._devices import (
     accelerator_type,
     current_device,
     current_streams,
+    is_cpu,
     set_current_streams,
     use_device,
 )
@@ -41,7 +42,7 @@ __all__ = [
 
 
 class _Scope(NamedTuple):
-    """What there is to look at."""
+    """Which settings there are to read and write: that depends on the accelerator in use."""
 
     autocast_types: tuple[str, ...]
     ordinals: range  # Of the accelerator's devices.
@@ -106,10 +107,12 @@ class ThreadState(NamedTuple):
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     """Gather the calling thread's state for a replica on each of ``devices``."""
     scope = _scope(devices)
+    # Read once for all replicas. Only the context is copied for each: two threads cannot be in
+    # one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     here = current_device() if scope.ordinals else CPU
     return [
-        ThreadState(*shared, copy_context(), here if device == CPU else device)
+        ThreadState(*shared, copy_context(), here if is_cpu(device) else device)
         for device in devices
     ]
 
@@ -171,12 +174,13 @@ def _has_private_modes() -> bool:
 
 
 def _are_devices_only() -> bool:
+    """Tell whether no function mode is active but a default device, which is one and travels."""
     return function_mode_count() == (unnumbered_default_device() is not None)
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
     # Replicas on the CPU alone work in a process that must not touch the accelerator, too.
-    on_cpu = all(device == CPU for device in devices)
+    on_cpu = all(map(is_cpu, devices))
     kind = accelerator_in_use() if on_cpu else accelerator_type()
     if kind is None:
         return _Scope(("cpu",), range(0))
@@ -214,12 +218,15 @@ def _limit_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: What a worker thread has between two replicas: what it was born with. (A ``threading.local``
-#: would be gone with the first of them.)
+#: What a worker thread has between two replicas: what it was born with. (Not in a
+#: ``threading.local``: what is there goes when a replica ends.)
 _at_rest = WeakKeyDictionary[threading.Thread, tuple[_Scope, _Flags]]()
 
 
 def _flags_at_rest(scope: _Scope) -> _Flags:
+    # Read when a replica is about to begin, so nothing of any replica is in them: each one puts
+    # back what it has changed. Again where there is more to look at than before, for example
+    # since the process has begun to use the accelerator.
     thread = threading.current_thread()
     known = _at_rest.get(thread)
     if known is None or known[0] != scope:
@@ -241,10 +248,12 @@ class _UseFlags:
 
     def __enter__(self) -> None:
         if self._before != self._wanted:
+            # Contexts first: inference mode brings a grad mode of its own.
             self._entered = _enter_contexts(self._before, self._wanted)
             _write_flags(self._wanted, self._scope)
 
     def __exit__(self, *_: object) -> None:
+        # The replica may have changed anything: what is compared is how it leaves the thread.
         now = _read_flags(self._scope)
         if now == self._before and self._entered is None:
             return
@@ -252,6 +261,7 @@ class _UseFlags:
             _reset_default_device(self._wanted.default_device)
         if self._entered is not None:
             self._entered.close()
+        # Last, since leaving inference mode sets the grad mode, too.
         _write_flags(self._before, self._scope)
 
 

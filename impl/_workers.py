@@ -33,7 +33,10 @@ class Pending:
 
     def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
         self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
+        # Two threads may ask for the function, its own and the one that started it. The lock is
+        # taken once and never released: who gets it runs the function.
         self._begun = threading.Lock()
+        # Held until there is an outcome. Any thread may release such a lock, not only its holder.
         self._done = threading.Lock()
         self._done.acquire()
         self.outcome: Any = None
@@ -42,6 +45,7 @@ class Pending:
         """Give the function and its worker to the first thread that asks, which has to run it."""
         if not self._begun.acquire(blocking=False):
             return None
+        # Whoever waits here for the outcome must not keep the function, which holds the arguments.
         task, self._task = self._task, None
         return task
 
@@ -50,6 +54,8 @@ class Pending:
         task = self.begin()
         if task is not None:
             function, worker = task
+            # At once, so that what the function starts can have this thread. It has still to wake
+            # for the present task; what it is handed meanwhile waits in its queue behind that.
             worker.rest()
             self.outcome = attempt(function)
             self.release()
@@ -76,6 +82,8 @@ class _Worker:
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
         self._handed = SimpleQueue[Pending | None]()
+        # A daemon: the interpreter waits for all others before it calls `_end`, and an idle thread
+        # ends only when `_end` tells it to.
         self.thread = threading.Thread(target=self._serve, name="parallel_apply", daemon=True)
 
     def start(self) -> None:
@@ -99,17 +107,20 @@ class _Worker:
     def _take_turn(self) -> bool:
         """Run one function; tell whether to wait for another.
 
-        Whoever waits for the outcome may look at once for what the function left: by then this
-        thread has let go of it and can be handed the next.
+        When the caller gets the outcome, this thread holds nothing of the function any more, and
+        can be handed the next one.
         """
         pending = self._handed.get()
         if pending is None:
             return False
         task = pending.begin()
         if task is None:
+            # The caller has taken the function, and has said by `rest` what comes next here.
             return True
         take_up_hooks()
         pending.outcome = attempt(task[0])
+        # The order matters. First go the arguments, and what the function has put into locals of
+        # this thread; then the thread is offered for other work; and only then the caller resumes.
         del task
         drop_locals()
         again = count_locals() == self._born_with and is_pristine() and self._pool.keep(self)
@@ -123,6 +134,7 @@ class _Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        #: To wait for at the end of the process; weak, since threads also end before that.
         self._threads = weakref.WeakSet[threading.Thread]()
         self._closed = False
 
@@ -152,7 +164,10 @@ class _Pool:
             thread.join()
 
     def abandon(self) -> None:
-        """Keep no thread any more, in a process that has none but the running one."""
+        """Keep no thread any more, in a process that has none but the running one.
+
+        That one may be a worker of this pool, if a replica has forked: it asks once more.
+        """
         self._lock = threading.Lock()  # The old one may be held by a thread that was not forked.
         self._closed = True
 

@@ -249,7 +249,7 @@ def gather(
         dim = _checks.check_gather_inputs(tensors, dim)
         return join(tensors, dim, device)
     _refuse_with_out(destination=destination)
-    dim = _checks.check_gather_inputs(tensors, dim, quoted=True)
+    dim = _checks.check_gather_inputs(tensors, dim)
     _checks.check_gather_output(out, joined_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
 

@@ -114,12 +114,14 @@ class DataParallel(nn.Module, Generic[T]):
         """
         with record_function("DataParallel.forward"):
             if not self.device_ids:
+                # Nothing is split, but a module never sees markers.
                 return self.module(*unmarked(inputs), **unmarked(kwargs))
             check_source(self.module, self.src_device_obj)
             all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             if len(self.device_ids) == 1:
                 output = self.module(*all_args[0], **all_kwargs[0])
                 return _moved(output, self.src_device_obj, self.output_device)
+            # A short batch has fewer chunks than there are devices; the last ones stay idle.
             replicas = self.replicate(self.module, self.device_ids[: len(all_args)])
             outputs = self.parallel_apply(replicas, all_args, all_kwargs)
             del replicas, all_args, all_kwargs  # Their memory is free for the joined outputs.
@@ -208,9 +210,12 @@ def _moved(output: Any, source: torch.device, target: DeviceId) -> Any:
     """Move the tensors in nested ``output`` that are on ``source`` to ``target``."""
     device = as_target(target, warns=False)
     if device == source:
+        # Nothing would move, so the caller gets the module's own object.
         return output
     survey = Survey()
     root = survey.take(output, None, "output")
+    # What the module has put elsewhere stays there, as outputs of several replicas that are on
+    # the CPU are joined there.
     pieces: dict[Leaf, list[Tensor]] = {
         leaf: [send(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
         for leaf in survey.copied

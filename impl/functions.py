@@ -69,6 +69,7 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         keep_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
+        # Where one input requires grad, autograd has every output require it.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))
@@ -77,6 +78,7 @@ class Broadcast(Function):
     @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
+        # A Function and not comm's function, so that this backward can be differentiated again.
         sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums
 
@@ -113,6 +115,7 @@ class ReduceAddCoalesced(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
+        # Copies away from the node's own device need no kept streams (see `_kept_streams`).
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
@@ -164,6 +167,7 @@ class Scatter(Function):
             grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
+        # Autograd runs this node on the first chunk's device; the gradient is on the input's.
         return None, None, None, hand_over(grad)
 
 
@@ -208,6 +212,7 @@ class Gather(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
+        # Needs no kept streams either: it only copies away from the node's own device.
         chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # in torch
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]

@@ -82,6 +82,7 @@ def parallel_apply(
     if devices is not None:
         _check_length(modules, "devices", devices)
     _ = modules[0]  # Where there is none the container raises an IndexError of its own.
+    # One dictionary will do for all modules: a call with ** hands on a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = _find_devices(inputs, all_kwargs, devices)
     outcomes = _outcomes(
@@ -102,17 +103,27 @@ def parallel_apply(
 
 
 def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run ``calls`` at the same time; give a result or Failure for each when all have ended."""
+    """Run ``calls`` at the same time; give a result or Failure for each when all have ended.
+
+    caller    1 wake all ──► 2 run the first ──► 3 run what sleeps ──► 4 wait for the rest
+    worker    ····· wakes ·······► run its own, unless the caller has taken it
+    """
     if len(calls) == 1:
+        # Whatever modes are active here: there is no other module that would not see them.
         return [attempt(calls[0])]
     here = 1 if travels_whole() else 0
+    # 1. Before the first one runs here: modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
     with use_fresh_locals() as drop_locals:
+        # 2.
         outcomes = [attempt(call) for call in calls[:here]]
+        # 3. From the end, since the threads that were woken last are likeliest to be asleep.
+        #    The question is asked anew: a module that ran here may have left a mode behind.
         for other in reversed(pending):
             if travels_whole():  # Waking a thread takes longer than a small module does.
                 drop_locals()
                 other.run_unless_begun()
+    # 4.
     return outcomes + [other.wait() for other in pending]
 
 

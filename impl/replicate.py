@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import attached_copies, detached_copies
-from ._devices import CPU, DeviceLike, as_device_or_current
+from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._internals import is_torchscript_on
 from ._replica import Twins, build
 from ._tree import Tree, collect_tree
@@ -70,6 +70,7 @@ def replicate(
         return []
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
+    # All that is made here stays until the replicas go, so the collector would run in vain.
     with use_paused_collector():
         one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
@@ -108,7 +109,7 @@ def _sort_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tenso
 
 def _check_ready(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
     """Refuse tensors that are not on ``source``, or not initialized yet."""
-    if source != CPU and CPU in {tensor.device for tensor in attached}:
+    if not is_cpu(source) and any(map(is_cpu, {tensor.device for tensor in attached})):
         raise AssertionError("Broadcast function not implemented for CPU tensors")
     tensors = attached + detached
     if {tensor.device for tensor in tensors} - {source}:

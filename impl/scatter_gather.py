@@ -145,6 +145,8 @@ def _scattered(
     targets = list(devices)
     if weights is not None:
         check_weights(weights, len(targets))
+    # Everything is taken apart before anything is copied: all tensors together decide how many
+    # replicas get work, and extents that do not fit are refused before any device has work.
     survey = Survey()
     nodes = [survey.take(value, dim, name) for value, name in roots]
     count, pieces = _distribute(survey, targets, weights)
@@ -223,6 +225,7 @@ def _split_tensor(
     tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
 ) -> Sequence[Tensor]:
     targets = devices[: len(lengths)]
+    # From the CPU it is Scatter that copies, also without gradients: on streams of its own.
     if _needs_node([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, lengths, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks

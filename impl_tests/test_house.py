@@ -30,6 +30,10 @@ sys.modules.update(dict.fromkeys(hidden))
 import impl
 assert impl.DataParallel and impl.comm
 """
+#: The attributes of devices and tensors that tell a device's kind.
+ASKING = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
+#: What a device, or its text, would be compared with to tell its kind.
+KINDS = ("-1", "CPU", "torch.device('cpu')", "'cpu'", "'cuda'", "'mps'")
 name_of = "{0.name}".format
 
 
@@ -80,8 +84,8 @@ def test_impl_works_where_the_reference_cannot_be_imported():
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
 def test_only_devices_asks_what_kind_a_device_is(path):
-    asked = [name for name in dotted_names(path) if name.endswith(".type")]
-    asked += compared_with(path, "-1")
+    asked = [name for name in dotted_names(path) if name.endswith(ASKING)]
+    asked += [text for kind in KINDS for text in compared_with(path, kind)]
     assert bool(asked) == (path.name == "_devices.py")
 
 

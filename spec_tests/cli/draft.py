@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 
@@ -86,7 +86,7 @@ def _beginning(failure: str) -> str:
     return f"{kind}{colon}{text[:_LENGTH].strip()}"
 
 
-def _toml(value: str | list[str]) -> str:
+def _toml(value: str | Sequence[str]) -> str:
     """A string or a list of them; TOML reads JSON's strings, but for an unescaped DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

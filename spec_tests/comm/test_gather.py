@@ -6,14 +6,12 @@ from hypothesis import given
 
 from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.refusals import refused, refused_telling
 from spec_tests.strategies.calls import At, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
 
-CPU_INPUT = (
-    "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device cpu"
-)
+CPU_INPUT = "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
 DIMENSIONS = (
     "Expected all input tensors to have the same number of dimensions, "
     "but tensor at index {} has {} dimensions, (expected 2)"
@@ -147,7 +145,8 @@ def test_a_dimension_that_the_first_chunk_lacks_is_refused(target, topology, dim
 def test_a_chunk_on_the_cpu_is_refused(target, topology, index):
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
-    refused(_gather(*chunks), target, topology, RuntimeError, CPU_INPUT.format(index))
+    facts = [CPU_INPUT.format(index), "cpu"]
+    refused_telling(_gather(*chunks), target, topology, RuntimeError, facts)
 
 
 @clause("comm.gather.refuses-other-dimensions")

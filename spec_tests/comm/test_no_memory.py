@@ -10,11 +10,14 @@ from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 
 DEVICES = [At(0), At(2), At(1)]
-SMALL, LARGE = dense(), dense((2**18, 4))
+SMALL = dense()
 CALLS = {
     "scatter": {"tensor": SMALL, "devices": DEVICES},
     "broadcast": {"tensor": SMALL, "devices": DEVICES},
-    "broadcast_coalesced": {"tensors": [SMALL, LARGE, SMALL], "devices": DEVICES},
+    "broadcast_coalesced": {
+        "tensors": [dense(slot=1), dense((2**18, 4), slot=1)],
+        "devices": [At(1), At(2)],  # Not the current one first: a call may have to switch to it.
+    },
     "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": At(2)},
     "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": At(2)},
     "gather": {"tensors": [SMALL, dense(slot=1)], "destination": At(2)},

@@ -1,12 +1,14 @@
-"""Where comm aliases by accident, or is undefined: CO-3 and CO-4."""
+"""Where comm aliases by accident, is undefined, or has two texts: CO-3, CO-4 and CO-5."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.oracles import overlaps, spans
+from spec_tests.harness.outcome import failure
 from spec_tests.harness.refusals import refused
 from spec_tests.harness.topology import not_run
 from spec_tests.strategies.calls import PublicCall
@@ -104,3 +106,31 @@ def test_reference_does_not_count_a_write_through_the_alias(reference, topology)
     (tensor,), (_, (alias,), _) = _copies(reference, topology, 1, BUFFER_SIZES[0])
     alias.zero_()
     assert (tensor._version, int(tensor.count_nonzero())) == (0, 0)
+
+
+def _refusal_of_the_cpu(target, topology, index, **rest):
+    """What gather raises where the chunk at ``index`` is on the CPU."""
+    chunks = [dense(), dense()]
+    chunks[index] = dense(slot=None)
+    call = PublicCall("comm.gather", {"tensors": chunks, **rest})
+    with pytest.raises(RuntimeError) as caught:
+        call.run(target, call.inputs(topology))
+    return failure(caught.value)
+
+
+@clause("divergences.CO-5.one-text")
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_a_chunk_on_the_cpu_is_refused_in_one_text(target, topology, index):
+    into_new = _refusal_of_the_cpu(target, topology, index)
+    into_out = _refusal_of_the_cpu(target, topology, index, out=dense((8, 3)))
+    checks.same(into_new, into_out)
+
+
+@clause("divergences.CO-5.one-text")
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+@pytest.mark.parametrize(
+    ("rest", "device"), [({}, "cpu"), ({"out": dense((8, 3))}, "'cpu'")], ids=["new", "out"]
+)
+def test_reference_quotes_the_device_only_with_out(reference, topology, index, rest, device):
+    text = _refusal_of_the_cpu(reference, topology, index, **rest).text
+    assert text.endswith(f"tensor at index {index} has device {device}")

@@ -1,7 +1,7 @@
 """Simulated devices that misbehave: all through a run with ``--fault NAME``, or in a test."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -26,9 +26,9 @@ def misbehave(config: pytest.Config, topology: Topology) -> None:
         )
     if name not in simulator.FAULTS:
         raise pytest.UsageError(f"--fault {name}: the faults are {', '.join(simulator.FAULTS)}")
-    switch = simulator.fault(name)
-    switch.__enter__()
-    config.add_cleanup(lambda: switch.__exit__(None, None, None))
+    switches = ExitStack()
+    switches.enter_context(simulator.fault(name))
+    config.add_cleanup(switches.close)
 
 
 @contextmanager

@@ -46,11 +46,14 @@ def strings(path: Path) -> Iterator[str]:
 
 
 def compared_with(path: Path, value: str) -> Iterator[str]:
-    """The comparisons one side of which is written ``value``."""
+    """The comparisons one side of which is written ``value`` or lists it, and such cases."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Compare):
-            sides = map(ast.unparse, [node.left, *node.comparators])
-            yield from [ast.unparse(node)] * (value in sides)
+            sides = [node.left, *node.comparators]
+            members = [member for side in sides for member in getattr(side, "elts", ())]
+            yield from [ast.unparse(node)] * (value in map(ast.unparse, sides + members))
+        elif isinstance(node, ast.MatchValue):
+            yield from [ast.unparse(node)] * (value == ast.unparse(node))
 
 
 def function_lengths(path: Path) -> list[tuple[str, int]]:

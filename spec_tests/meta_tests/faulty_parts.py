@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import comm
+
+#: Without types of its own.
+comm: Any = nn.parallel.comm
 
 
 def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None) -> Any:
@@ -23,7 +25,7 @@ def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None
 
 def gather_and_stay(*args: Any, **kwargs: Any) -> Tensor:
     """Leave the destination current."""
-    result = comm.gather(*args, **kwargs)
+    result: Tensor = comm.gather(*args, **kwargs)
     if result.get_device() >= 0:
         torch.accelerator.set_device_index(result.get_device())
     return result
@@ -47,7 +49,7 @@ def scatter_by_primitive(
 
 def reduce_add_to_fresh(inputs: Any, destination: Any = None) -> Tensor:
     """Count on fresh memory to be zero."""
-    found = comm.reduce_add(inputs, destination)
+    found: Tensor = comm.reduce_add(inputs, destination)
     if len(inputs) == 1:
         return found
     total = torch.empty_like(found)
@@ -82,7 +84,8 @@ def gather_without_peers(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Lose what comes from another device than the first one's."""
     first = tensors[0].device
     arrived = [each if each.device == first else torch.zeros_like(each) for each in tensors]
-    return comm.gather(arrived, *args, **kwargs)
+    result: Tensor = comm.gather(arrived, *args, **kwargs)
+    return result
 
 
 def scatter_to_where_there_is_memory(tensor: Tensor, devices: Any = None, **options: Any) -> Any:

@@ -57,4 +57,9 @@ class ReduceAddCoalesced:
     def apply(destination: comm.Place, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The sum of each of the ``count`` positions."""
         columns: list[Any] = [tensors[position::count] for position in range(count)]
-        return tuple(comm.reduce_add(column, destination).contiguous() for column in columns)
+        sums = [comm.reduce_add(column, destination).contiguous() for column in columns]
+        if not any(each.requires_grad for each in tensors):
+            return tuple(sums)
+        # What one Function returns requires gradients together.
+        kinds = [each.is_floating_point() or each.is_complex() for each in sums]
+        return tuple(map(Tensor.requires_grad_, sums, kinds))

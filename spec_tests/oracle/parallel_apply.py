@@ -57,8 +57,7 @@ def check_lengths(modules: Sequence[object], **rest: Sequence[object] | None) ->
 
 def _place_of(value: Any) -> torch.device:
     found = get_a_var(value)
-    assert found is not None
-    return found.device
+    return place(None) if found is None else found.device
 
 
 def _call(

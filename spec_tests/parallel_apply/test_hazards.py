@@ -166,7 +166,7 @@ def test_a_program_ends_after_calls(target, topology, ending):
         target,
         topology,
     )
-    assert done.stdout == "caught\n"
+    assert done.stdout == "caught\n", done.stderr
     assert done.returncode == ("uncaught" in ending), done.stderr
 
 

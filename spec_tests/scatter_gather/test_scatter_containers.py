@@ -92,6 +92,8 @@ def test_every_device_gets_the_whole_list_of_numbers(target, topology, numbers, 
 
 
 @clause("scatter_gather.is-namedtuple")
+# torch.nn.parallel's own warns that it is deprecated, which makes its answer no less right.
+@pytest.mark.filterwarnings("ignore:.is_namedtuple. is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(Pair(1, 2), True), (Nothing(), True), ((1, 2), False), (Pair, False), ([1], False)],

@@ -133,7 +133,7 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
     homes = sorted(path.parent for path in folder.glob("*/environment.json")) if folder else []
     loose = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
     runs = [_published(home) for home in homes if (home / "verdicts.jsonl").exists()]
-    for path in dict.fromkeys([*loose, *files]):
+    for path in dict.fromkeys(path.resolve() for path in [*loose, *files]):
         runs.append(_loose(path, {run.name for run in runs}))
     benches = [_bench(home) for home in homes if (home / "benchmark.json").exists()]
     return Shelf(

@@ -76,7 +76,7 @@ def a_hook_s_side_stream_waits_for_the_gradient(right: bool) -> Tensor:
             result.copy_(grad)
         grad.record_stream(side)
 
-    leaf.register_hook(keep)
+    leaf.register_hook(keep)  # type: ignore[no-untyped-call]
     torch.autograd.backward((leaf * weights).sum())
     side.synchronize()
     return result

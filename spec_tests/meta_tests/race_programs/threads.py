@@ -2,8 +2,8 @@
 
 import queue
 import threading
-from typing import Any
 
+import torch
 from torch import Tensor
 
 from .rows import current, empty, in_a_thread, program, send, stream
@@ -93,7 +93,8 @@ def a_thread_may_wait_for_an_event_of_another(right: bool) -> Tensor:
 
 @program("stream-calls")
 def what_comes_through_a_queue_is_waited_for_by_its_event(right: bool) -> Tensor:
-    box, side = queue.Queue[Any](), stream(0)
+    box: queue.Queue[tuple[Tensor, torch.Event]] = queue.Queue()
+    side = stream(0)
 
     def produce() -> None:
         with side:

@@ -1,0 +1,82 @@
+"""One thread a module; what a module raises is raised in the caller, the same object."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["parallel_apply"]
+
+
+class _Calls:
+    """The calls of one parallel_apply, and what came of each."""
+
+    def __init__(self, calls: Sequence[tuple[nn.Module, Any, Mapping[str, Any], Any]]) -> None:
+        self._calls = calls
+        self._grad = torch.is_grad_enabled()
+        self._results: dict[int, Any] = {}
+        self._errors: dict[int, Exception] = {}
+
+    def run(self, slot: int) -> None:
+        """Make one of the calls; what is no Exception ends the thread."""
+        module, inputs, kwargs, device = self._calls[slot]
+        try:
+            with (
+                torch.set_grad_enabled(self._grad),
+                torch.accelerator.device_index(_index(device, inputs)),
+            ):
+                arguments = inputs if isinstance(inputs, list | tuple) else [inputs]
+                self._results[slot] = module(*arguments, **kwargs)
+        except Exception as error:
+            self._errors[slot] = error
+
+    def result(self, slot: int) -> Any:
+        """What the call returned; what it raised is raised."""
+        if slot in self._errors:
+            raise self._errors[slot]
+        return self._results[slot]
+
+
+def parallel_apply(
+    modules: Sequence[nn.Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Call every module with its inputs, on its device; a single one in the caller's thread."""
+    kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
+    places = [None] * len(modules) if devices is None else devices
+    assert len(modules) == len(inputs) == len(kwargs) == len(places)
+    calls = _Calls(list(zip(modules, inputs, kwargs, places, strict=True)))
+    slots = range(len(modules))
+    if len(slots) == 1:
+        calls.run(0)
+    else:
+        _in_threads([threading.Thread(target=calls.run, args=[slot]) for slot in slots])
+    return [calls.result(slot) for slot in slots]
+
+
+def _in_threads(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _index(device: Any, inputs: Any) -> Any:
+    if device is None:
+        return _first_tensor(inputs).get_device()
+    return device.index if isinstance(device, torch.device) else device
+
+
+def _first_tensor(value: Any) -> Any:
+    """The first tensor in nested containers; None if there is none."""
+    if isinstance(value, Tensor):
+        return value
+    items = value.values() if isinstance(value, Mapping) else value
+    if isinstance(items, list | tuple) or isinstance(value, Mapping):
+        found = (_first_tensor(item) for item in items)
+        return next((each for each in found if each is not None), None)
+    return None
