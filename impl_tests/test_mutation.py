@@ -46,6 +46,7 @@ DROPPED = {
     "an if": ("if a: b", ["if True: b", "if False: b"]),
     "a conditional expression": ("a if b else c", ["a if True else c", "a if False else c"]),
     "a loop's condition": ("while a: b", ["while True: b", "while False: b"]),
+    "a loop without end": ("while True: b", ["while False: b"]),
     "a filter": ("[a for a in b if c]", ["[a for a in b if True]", "[a for a in b if False]"]),
 }
 

@@ -124,8 +124,8 @@ def _conditions(node: ast.AST) -> Iterator[_Edit]:
     elif isinstance(node, ast.comprehension):
         found = node.ifs
     for test in found:
-        yield _edit(test, test, "True")
-        yield _edit(test, test, "False")
+        for fixed in sorted({"False", "True"} - {ast.unparse(test)}, reverse=True):
+            yield _edit(test, test, fixed)
 
 
 def _without(nodes: Sequence[T], index: int) -> list[T]:
