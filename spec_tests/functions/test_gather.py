@@ -11,7 +11,7 @@ from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.gradients import facts, gathered_gradient
 from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.refusals import refused, unsaid
 from spec_tests.strategies.calls import ApplyCall, At, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
@@ -188,6 +188,5 @@ def test_tensors_that_hold_nothing_are_refused(target, topology, call):
     with pytest.raises(RuntimeError) as caught:
         call.run(target, call.inputs(topology))
     kind = topology.accelerator.upper()
-    assert str(caught.value) == (
-        f"Expected all input tensors to be {kind} tensors, but tensor at index 0 has device meta"
-    )
+    text = f"Expected all input tensors to be {kind} tensors, but tensor at index 0 has device "
+    assert unsaid(str(caught.value), [text, "meta"]) == []

@@ -1,7 +1,8 @@
 """Copies of a module, made entry by entry."""
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +39,8 @@ class _Copy:
 
     def of(self, module: nn.Module) -> nn.Module:
         """The copy of one module and of all below it."""
+        if id(module) in self._made:
+            return self._made[id(module)]  # type: ignore[no-any-return]  # a module
         if isinstance(module, torch.jit.ScriptModule):
             return self._once(module, lambda: Scripted(module, self))
         hook: Callable[[], Any] = module._replicate_for_data_parallel
@@ -96,8 +99,9 @@ class _Copy:
 class Scripted(nn.Module):
     """Stands for a replica of a script module: it has its tensors, and the module computes.
 
-    A module that is scripted cannot be given other tensors, so rows travel to where it is. Of the
-    replicas that of the first device alone changes the module's buffers.
+    A module that is scripted cannot be given other tensors, so rows travel to where it is. The
+    first replica shares the module's buffers; each other one has values of its own, which the
+    module holds while it computes for it.
     """
 
     _turn = threading.Lock()
@@ -115,9 +119,19 @@ class Scripted(nn.Module):
         home = next((each.device for each in source.parameters()), x.device)
         history = torch.is_grad_enabled() and not (copy.detach and x.device != home)
         with self._turn, torch.set_grad_enabled(history):
-            before = [buffer.clone() for buffer in source.buffers()]
+            if copy.first:
+                return source(x.to(home))  # type: ignore[no-any-return]  # a tensor
+            buffers = dict(source.named_buffers())
+            own = {name: functools.reduce(getattr, name.split("."), self) for name in buffers}
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            _write(buffers, own)
             output: Tensor = source(x.to(home)).to(x.device)
-            if x.device != home:
-                for buffer, value in zip(source.buffers(), before, strict=True):
-                    buffer.data.copy_(value)  # .data: backward need not know
+            _write(own, buffers)
+            _write(buffers, before)
         return output
+
+
+def _write(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Set values by name; backward need not know."""
+    for name, tensor in tensors.items():
+        tensor.data.copy_(values[name])
