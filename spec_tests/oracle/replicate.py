@@ -1,6 +1,6 @@
 """Copies of a module, made entry by entry."""
 
-import functools
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -122,13 +122,14 @@ class Scripted(nn.Module):
             if copy.first:
                 return source(x.to(home))  # type: ignore[no-any-return]  # a tensor
             buffers = dict(source.named_buffers())
-            own = {name: functools.reduce(getattr, name.split("."), self) for name in buffers}
+            own: dict[str, Any] = {name: operator.attrgetter(name)(self) for name in buffers}
             before = {name: buffer.clone() for name, buffer in buffers.items()}
             _write(buffers, own)
-            output: Tensor = source(x.to(home)).to(x.device)
-            _write(own, buffers)
-            _write(buffers, before)
-        return output
+            try:
+                return source(x.to(home)).to(x.device)  # type: ignore[no-any-return]  # a tensor
+            finally:
+                _write(own, buffers)
+                _write(buffers, before)
 
 
 def _write(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
