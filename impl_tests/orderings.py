@@ -41,10 +41,13 @@ _IMPL = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
     "impl_tests/test_kept_streams.py",
+    "impl_tests/test_transfers.py",
+    "spec_tests/comm/test_ordering.py",
 )
 _REFERENCE = (
     "spec_tests/meta_tests/test_reference_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
+    "spec_tests/comm/test_ordering.py",
 )
 #: The tests that must fail, by the package that is changed.
 TESTS = {"impl": _IMPL, "spec_tests/reference": _REFERENCE}

@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._transfers import copy_bucket, row_major_copy, send, small_and_large
+from spec_tests.harness.queues import late_copies, queued
 
 LARGE = 2**20
 
@@ -110,3 +111,10 @@ def test_copies_have_no_history(topology):
     bucket = [torch.ones(2, device=topology.device(0), requires_grad=True) for _ in range(2)]
     (row,) = copy_bucket(bucket, [topology.device(1)])
     assert [tensor.requires_grad for tensor in row] == [False, False]
+
+
+@pytest.mark.parametrize("move", [send, row_major_copy])
+def test_a_copy_on_the_cpu_may_be_read_at_once(topology, move):
+    tensor = queued(topology, 0, 3)
+    with late_copies(topology):
+        assert move(tensor, torch.device("cpu")).tolist() == [1, 2, 3]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import on_side_streams, queued, used
+from spec_tests.harness.queues import late_copies, on_side_streams, queued, used
 from spec_tests.strategies.calls import StreamAt
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
@@ -89,6 +89,15 @@ def test_large_tensors_may_be_used_at_once_and_freed(target, topology):
     assert total.sum().item() == 3 * (torch.arange(1.0, LARGE + 1).sum().item())
 
 
+@clause("comm.order.host")
+@pytest.mark.parametrize("has_out", [False, True], ids=["fresh", "out"])
+def test_what_is_joined_on_the_cpu_may_be_read_at_once(target, topology, has_out):
+    chunks = [queued(topology, slot, 3, 2) for slot in range(3)]
+    into = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
+    with late_copies(topology):
+        assert target.comm.gather(chunks, 0, **into).tolist() == ROWS * 3
+
+
 @clause("comm.order.inputs")
 def test_inputs_may_be_changed_once_the_call_returns(target, topology):
     with on_side_streams(topology):
@@ -131,3 +140,13 @@ def test_an_output_is_filled_behind_what_its_stream_did_before(target, topology)
     target.comm.scatter(rows, out=outs, streams=streams)
     topology.synchronize()
     assert [out.tolist() for out in outs] == [[row] for row in ROWS]
+
+
+@clause("comm.scatter.streams-order")
+def test_a_chunk_beyond_the_streams_is_made_on_its_devices_current_one(target, topology):
+    first, other = topology.take(2)
+    streams = [StreamAt(slot).build(topology) for slot in range(2)]
+    chunks = target.comm.scatter(torch.tensor(ROWS), [first, other, first], streams=streams)
+    (found,) = used(chunks[2])
+    topology.synchronize()
+    assert found.tolist() == [ROWS[2]]

@@ -9,7 +9,7 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.harness.topology import Topology, not_run
 
-__all__ = ["in_order", "on_side_streams", "queued", "used"]
+__all__ = ["in_order", "late_copies", "on_side_streams", "queued", "used"]
 
 
 @contextmanager
@@ -39,6 +39,21 @@ def in_order(topology: Topology) -> Iterator[None]:
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator sees races")
     with simulator.races() as found:
+        yield
+    assert not found, found[0]
+
+
+@contextmanager
+def late_copies(topology: Topology) -> Iterator[None]:
+    """Inside, a copy that the host does not wait for is as late as it may be.
+
+    That a host tensor is read too early the simulated accelerator cannot see: it reads otherwise.
+    On other accelerators copies are as late as they happen to be.
+    """
+    if topology.accelerator != "sim":
+        yield
+        return
+    with simulator.races(late=0) as found:
         yield
     assert not found, found[0]
 
