@@ -22,7 +22,8 @@ from torch.autograd import Function
 from impl_tests import forks
 from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import first_line
-from impl_tests.mutation.session import ROOT, Tests, use_impl
+from impl_tests.mutation.session import Tests, use_impl
+from spec_tests.meta_tests.rooms import ROOT
 
 #: A test's ``seconds``, the ``lines`` that it executes by file of impl, and whether it ``failed``.
 Record = dict[str, Any]

@@ -15,17 +15,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-#: The conformance tests of a target, and the tests of impl's private modules.
-CONFORMANCE = (
-    "comm",
-    "functions",
-    "scatter_gather",
-    "replicate",
-    "parallel_apply",
-    "data_parallel",
-    "divergences",
-)
+from spec_tests.meta_tests.rooms import CHAPTERS, ROOT
+
+#: The conformance tests of a target, and the tests of impl's private modules. What runs in
+#: processes of its own is not seen to execute a line, and would be tried for every change.
+CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
 PRIVATE = "impl_tests/test_*.py"
 #: Tests that do not run impl, but change it themselves or read its text.
 _OF_TEXT = ("test_house.py", "test_mutants.py", "test_mutation.py")
