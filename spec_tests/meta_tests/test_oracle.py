@@ -14,7 +14,8 @@ from spec_tests.meta_tests.without_reference import TEXT
 from spec_tests.strategies.calls import ApplyCall, At, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, New
-from spec_tests.strategies.modules import Layer, ModuleSpec
+from spec_tests.strategies.jit_modules import Script, ScriptCall
+from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip
 from spec_tests.strategies.parallel_apply import EchoCall
 from spec_tests.strategies.replicate import ReplicateCall
 
@@ -52,6 +53,25 @@ def test_what_is_wrong_of_both_sides_fails(oracle, reference, topology, name):
     checks.agree(CALLS[name], both, both, topology)
     with pytest.raises(AssertionError, match=r"target and spec_tests\.oracle disagree"):
         checks.agree(CALLS[name], both, [oracle, both], topology)
+
+
+BATCH_NORM = ModuleSpec((Layer("batch_norm"),))
+#: What the oracle has once got wrong.
+FINE_POINTS = {
+    "a module twice": ReplicateCall(
+        ModuleSpec((Skip((Layer("linear_without_bias"), Same(0))),)), (0,), detach=True
+    ),
+    "buffers of a script module": ScriptCall(Script(BATCH_NORM, "below_python"), (0, 1)),
+    # Normalisation refuses the last chunk's only row, and the first chunk has been counted.
+    "a replica that fails": DataParallelCall(
+        Script(BATCH_NORM, "scripted"), (dense((5, 4)),), {}, [At(0), At(1), At(2)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FINE_POINTS)
+def test_the_oracle_agrees_in_fine_points(oracle, reference, topology, name):
+    checks.agree(FINE_POINTS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 
 def run_without_torch_nn_parallel(names, *options):
