@@ -225,7 +225,7 @@ def test_only_here_is_what_one_alone_does_not_keep(shelf):
     found = shelf(
         {ONE: "fail", TWO: "known", THREE: "not-offered"},
         {ONE: "pass", TWO: "fail", THREE: "not-run"},
-        {ONE: "not-run", TWO: "pass"},
+        {ONE: "not-offered", TWO: "pass"},
     )
     matrix = Matrix.of(found, clauses.load())
     only = matrix.only_here(lambda run: run.about["target"])
@@ -234,7 +234,11 @@ def test_only_here_is_what_one_alone_does_not_keep(shelf):
 
 
 def test_all_agree_where_two_at_least_say_the_same(shelf):
-    found = shelf({ONE: "pass", TWO: "fail", THREE: "pass"}, {ONE: "pass", TWO: "pass"})
+    found = shelf(
+        {ONE: "pass", TWO: "fail", THREE: "pass"},
+        {ONE: "pass", TWO: "pass"},
+        {ONE: "not-offered", THREE: "not-offered"},
+    )
     agreed = Matrix.of(found, clauses.load()).agreed()
     assert {verdict: [each.id for each in members] for verdict, members in agreed.items()} == {
         "pass": [ONE]

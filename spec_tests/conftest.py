@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import clauses, failure, register, target_map
+from spec_tests.harness import asked, clauses, failure, refused, register, target_map
 from spec_tests.harness.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.racing import pytest_runtest_call as pytest_runtest_call  # a hook
 from spec_tests.harness.target import PARTS, Target
@@ -18,23 +18,41 @@ HERE = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Load the rest of the suite, which nobody else has where no target is named."""
     config.pluginmanager.import_plugin(PLUGIN)
+    config.pluginmanager.register(refused, refused.__name__)
+    asked.keep(config, clauses.load())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file that holds no test of the clauses asked for."""
+    wanted = asked.clauses(config)
+    if not wanted or collection_path.suffix != ".py" or HERE not in collection_path.parents:
+        return None
+    judges = _is_conformance(collection_path) and asked.written(collection_path, wanted)
+    return None if judges else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse tests and clauses that do not name each other; mark the known divergences."""
+    with refused.handed_on(config, items):
+        _choose(config, items)
+
+
+def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_conformance(item.path)]
     known = clauses.load()
     named: set[str] = set()
     for item in conformance:
         named |= _clauses_of(item, known)
-    whole = _is_whole(config)
+    whole = _is_whole(config) and not asked.clauses(config)
     if whole:
         _refuse("without a test", set(known) - named)
         _refuse("judged by agreement alone", named - _judged(conformance))
     records = register.for_target(target_of(config), config.getoption("--divergences"))
     register.mark(conformance, records, HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong one is refused before the first test
-    _select(config, items, known)
+    wanted = asked.clauses(config)
+    if wanted:
+        _leave_out(config, items, [each for each in items if not wanted & set(clauses.of(each))])
     if config.getoption("--resume"):
         done = {test["test"] for test in read(_verdicts_file(config))}
         _leave_out(config, items, [item for item in items if item.nodeid in done])
@@ -53,6 +71,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Take no crash for a known difference; say in words what failed."""
     report = yield
+    failure.of_skip(item, call, report)
     register.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure.describe(item, call))
@@ -67,19 +86,6 @@ def _refuse(what: str, found: set[str]) -> None:
 def _judged(items: list[pytest.Item]) -> set[str]:
     """The clauses of which a test says what is right without torch.nn.parallel."""
     return {name for item in items if not _asks_the_reference(item) for name in clauses.of(item)}
-
-
-def _select(
-    config: pytest.Config, items: list[pytest.Item], known: dict[str, clauses.Clause]
-) -> None:
-    """Keep the tests of ``--clause`` only; refuse a name that no clause has."""
-    asked = config.getoption("--clause")
-    unknown = [name for name in asked if not any(each.is_below(name) for each in known.values())]
-    if unknown:
-        raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
-    if asked:
-        wanted = {each.id for each in known.values() if any(map(each.is_below, asked))}
-        _leave_out(config, items, [each for each in items if not wanted & set(clauses.of(each))])
 
 
 def _verdicts_file(config: pytest.Config) -> Path:
@@ -109,6 +115,9 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
+    hidden = set(names) - asked.written(item.path, frozenset(names))
+    if hidden:
+        raise pytest.UsageError(f"{item.nodeid}: its file does not write out {min(hidden)}")
     item.user_properties.extend(("clause", name) for name in names)
     if _asks_the_reference(item):
         item.user_properties.append((BY, AGREEMENT))

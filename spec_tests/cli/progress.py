@@ -27,6 +27,12 @@ class Tally:
         """Whether nothing is wrong but that the target does not offer all."""
         return not self._errors and "fail" not in self._found.values()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Begin with what the run that this one resumes has found."""
+        kept = session.config.pluginmanager.get_plugin("verdicts")
+        self._found |= verdicts.by_clause(kept.former if kept else [])
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what could not be collected."""
         if report.failed:
@@ -62,6 +68,7 @@ class Progress(Tally):
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Say what is judged, and where."""
+        super().pytest_sessionstart(session)
         self._terminal = _terminal(session.config)
         for line in pytest_report_header(session.config):
             self._terminal.write_line(line)

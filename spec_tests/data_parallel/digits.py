@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -80,6 +79,9 @@ class ChunkByChunk(nn.Module):
 @cache
 def digits() -> tuple[Tensor, Tensor]:
     """All images, as one channel of numbers up to one, and their labels."""
+    # Here, since it takes a second that whoever collects the suite need not wait for.
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
+
     data = load_digits()
     images = torch.from_numpy(data.images).float().unsqueeze(1) / 16
     return images, torch.from_numpy(data.target)

@@ -1,5 +1,6 @@
 """Where the reference loses what replicas return: SG-6, SG-7 and SG-9."""
 
+import warnings
 from collections.abc import Sequence
 
 import pytest
@@ -15,8 +16,44 @@ from spec_tests.strategies.containers import Opaque, Typed
 STRINGS = clause("divergences.SG-6.strings-are-listed")
 NUMBERS = clause("divergences.SG-7.numbers-are-listed")
 OTHERS = clause("divergences.SG-7.other-values-are-listed")
+FAILING = clause("divergences.SG-7.failing-iterables-are-listed")
 NONE = clause("divergences.SG-9.none-beside-others-is-refused")
 
+
+class Halting:
+    """Iterable, until one of its members lacks something: a cache of two kinds of layers."""
+
+    refusal = "'Layer' object has no attribute 'keys'"
+
+    def __init__(self, members):
+        self.members = list(members)
+
+    def __iter__(self):
+        yield from self.members
+        raise AttributeError(self.refusal)
+
+
+class Refusing:
+    """Iterable, but not built from one iterable."""
+
+    refusal = r"__init__\(\) missing 1 required"
+
+    def __init__(self, member, again):
+        self.members = member, again
+
+    def __iter__(self):
+        return iter(self.members)
+
+
+def halting(device):
+    return Halting([torch.ones(1, device=device)])
+
+
+def refusing(device):
+    return Refusing(*torch.ones(2, 1, device=device))
+
+
+failing = st.sampled_from([halting, refusing])
 texts = st.lists(st.text(max_size=3), min_size=1, max_size=4)
 numbers = st.lists(
     st.integers()
@@ -96,6 +133,46 @@ def test_other_values_come_back_as_a_list(target, topology, values):
 def test_reference_refuses_other_values(reference, topology, count):
     with pytest.raises(TypeError, match="'Opaque' object is not iterable"):
         reference.scatter_gather.gather([Opaque()] * count, topology.device(0))
+
+
+@FAILING
+@given(make=failing, count=st.integers(1, 4), depth=st.integers(0, 2), first=st.booleans())
+@example(make=halting, count=2, depth=0, first=True)
+@example(make=refusing, count=2, depth=0, first=True)
+def test_iterables_that_fail_come_back_as_a_list(target, topology, make, count, depth, first):
+    devices = topology.take(count)
+    values = [make(device) for device in devices]
+    beside = [torch.full((2,), float(slot), device=d) for slot, d in enumerate(devices)]
+    outputs = [_pair(*pair, depth, first) for pair in zip(values, beside, strict=True)]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = target.scatter_gather.gather(outputs, devices[0])
+    listed, joined = _unpaired(found, depth, first)
+    assert [each.category for each in warned] == [UserWarning]
+    assert type(listed) is list
+    checks.same([*map(id, listed)], [*map(id, values)], values)
+    checks.same(joined, torch.cat([each.to(devices[0]) for each in beside]))
+
+
+@FAILING
+@given(make=failing, count=st.integers(1, 4))
+def test_reference_passes_on_the_errors_of_iterables(reference, topology, make, count):
+    values = [make(device) for device in topology.take(count)]
+    with pytest.raises((AttributeError, TypeError), match=values[0].refusal):
+        reference.scatter_gather.gather(values, topology.device(0))
+
+
+def _pair(value, beside, depth, first):
+    for _ in range(depth):
+        value = {"x": value}
+    return (value, beside) if first else (beside, value)
+
+
+def _unpaired(pair, depth, first):
+    value, beside = pair if first else reversed(pair)
+    for _ in range(depth):
+        value = value["x"]
+    return value, beside
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:

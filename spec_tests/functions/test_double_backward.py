@@ -36,19 +36,26 @@ def _reduce(dtype):
     return ApplyCall("ReduceAddCoalesced", (At(0), 2), rows)
 
 
-CALLS = {
-    "scatter": _scatter,
-    "gather": _gather,
-    "broadcast": _broadcast,
-    "reduce-add-coalesced": _reduce,
+#: A Function each, and the clause of its case.
+GRADIENTS = {
+    "functions.scatter.gradient": _scatter,
+    "functions.gather.gradient": _gather,
+    "functions.broadcast.gradient": _broadcast,
+    "functions.reduce-add-coalesced.gradient": _reduce,
+}
+SECOND_GRADIENTS = {
+    "functions.scatter.double-backward": _scatter,
+    "functions.gather.double-backward": _gather,
+    "functions.broadcast.double-backward": _broadcast,
+    "functions.reduce-add-coalesced.double-backward": _reduce,
 }
 
 
-def _each(statement):
+def _each(calls):
     """One case a Function, each with its own clause."""
     cases = [
-        pytest.param(make, marks=clause(f"functions.{name}.{statement}"), id=name)
-        for name, make in CALLS.items()
+        pytest.param(make, marks=clause(name), id=name.split(".")[1])
+        for name, make in calls.items()
     ]
     return pytest.mark.parametrize("make", cases)
 
@@ -58,7 +65,7 @@ def _as_function(call, target, inputs):
 
 
 @DTYPES
-@_each("gradient")
+@_each(GRADIENTS)
 def test_the_gradient_is_the_numerical_one(target, topology, make, dtype):
     call = make(dtype)
     inputs = call.inputs(topology)
@@ -66,7 +73,7 @@ def test_the_gradient_is_the_numerical_one(target, topology, make, dtype):
 
 
 @DTYPES
-@_each("double-backward")
+@_each(SECOND_GRADIENTS)
 def test_the_second_gradient_is_the_numerical_one(target, topology, make, dtype):
     call = make(dtype)
     inputs = call.inputs(topology)
@@ -74,7 +81,7 @@ def test_the_second_gradient_is_the_numerical_one(target, topology, make, dtype)
 
 
 @DTYPES
-@_each("double-backward")
+@_each(SECOND_GRADIENTS)
 def test_every_gradient_has_a_gradient_itself(target, topology, make, dtype):
     # The numerical check passes over gradients that do not require one.
     call = make(dtype)

@@ -6,6 +6,7 @@
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,8 +62,13 @@ def of(item: pytest.Item) -> list[str]:
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
     """All clauses by id, in the order of the file."""
-    tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    return {found.id: found for found in _clauses(tables, prefix="")}
+    return {found.id: found for found in _parsed(source.read_text(encoding="utf-8"))}
+
+
+@cache
+def _parsed(text: str) -> tuple[Clause, ...]:
+    """Give the clauses of a file's text; the file is large, and sessions collect many times."""
+    return tuple(_clauses(tomllib.loads(text), prefix=""))
 
 
 def _clauses(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:

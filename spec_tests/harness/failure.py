@@ -4,9 +4,21 @@ import inspect
 
 import pytest
 
-from spec_tests.harness.target import lacking
+from spec_tests.harness.target import NotOffered, lacking
 
-__all__ = ["describe"]
+__all__ = ["describe", "of_skip"]
+
+
+def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Make a failure, or the expected one, of a skip that says what the target lacks."""
+    if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
+        return
+    report.longrepr = str(call.excinfo.value)
+    expected = item.get_closest_marker("xfail")
+    if expected is None:
+        report.outcome = "failed"
+    else:
+        report.wasxfail = expected.kwargs["reason"]
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:

@@ -133,14 +133,18 @@ def mark(
         home: The folder that the names of tests start from.
         whole: Whether the whole suite was collected: only then is an unknown name an error.
     """
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        for test in record.tests:
+            places.setdefault(test, []).append(place)
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
-        for record in records:
-            for test in record.tests:
-                if _names(test, item, home):
-                    unused.discard((record.id, test))
-                    item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
-                    item.stash.setdefault(_KNOWN, []).append(record)
+        names = _names(item, home)
+        for place in sorted({place for name in names for place in places.get(name, ())}):
+            record = records[place]
+            unused -= {(record.id, name) for name in names}
+            item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
+            item.stash.setdefault(_KNOWN, []).append(record)
     if whole and unused:
         record_id, test = min(unused)
         raise pytest.UsageError(f"divergence {record_id} names no collected test: {test}")
@@ -160,8 +164,9 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     del report.wasxfail
 
 
-def _names(test: str, item: pytest.Item, home: Path) -> bool:
+def _names(item: pytest.Item, home: Path) -> tuple[str, str]:
+    """A test's names in registers: with its parameters, and without."""
     # Where the suite is installed, its node ids begin anywhere.
     _, _, inside = item.nodeid.partition("::")
-    plain = f"{item.path.relative_to(home).as_posix()}::{inside}"
-    return plain == test or plain.split("[", 1)[0] == test
+    name = f"{item.path.relative_to(home).as_posix()}::{inside}"
+    return name, name.split("[", 1)[0]

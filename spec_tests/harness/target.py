@@ -25,8 +25,12 @@ PARTS = {
 }
 
 
-class NotOffered(pytest.fail.Exception):  # type: ignore[misc, name-defined] # typed as Any
-    """A test failed because the target lacks a name."""
+class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
+    """A test failed because the target lacks a name.
+
+    It is of the class of skips, since Hypothesis lets these through at once: of all others it
+    looks for the smallest call that raises them. `failure.of_skip` makes a failure of it.
+    """
 
 
 #: How a program that a test runs in a process of its own ends with it; pytest may indent that.
@@ -65,12 +69,12 @@ class Part:
         if name in self._named:
             return self._named[name]
         if self._module is None and not self._named:
-            raise NotOffered(f"the target has no submodule {self._name}", pytrace=False)
+            raise NotOffered(f"the target has no submodule {self._name}")
         try:
             return getattr(self._module, name)
         except AttributeError:
             text = f"the target does not define {self._name}.{name}"
-            raise NotOffered(text, pytrace=False) from None
+            raise NotOffered(text) from None
 
     def __repr__(self) -> str:
         return self._name
@@ -107,7 +111,7 @@ class Target:
         """A module of the package that is no part."""
         found = _first_module(self.name, (name,))
         if found is None:
-            raise NotOffered(f"the target has no submodule {name}", pytrace=False)
+            raise NotOffered(f"the target has no submodule {name}")
         return found
 
     def _mapped(self, part: str) -> Any:

@@ -75,6 +75,9 @@ class Verdicts:
         jsonl: The file to write; None for none.
         resume: Whether to go on with a file that a run has left.
         about: What says in the file's first line what was run.
+
+    Attributes:
+        former: What the run that this one resumes has found, test by test.
     """
 
     def __init__(
@@ -85,7 +88,8 @@ class Verdicts:
         about: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
-        self._tests = read(self._path) if resume and self._path is not None else []
+        self.former = read(self._path) if resume and self._path is not None else []
+        self._tests = [*self.former]
         self._about = about
         self._file: TextIO | None = None
 
@@ -132,6 +136,12 @@ class Verdicts:
         file = self._path or "FILE"
         before = "" if self._path else "--verdicts FILE, then "
         terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail where the run that this one resumes has failed."""
+        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if passed and any(test["verdict"] in RED for test in self.former):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""

@@ -1,7 +1,6 @@
 """The command parallel-conformance, seen from an empty folder: what it prints, how it ends."""
 
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -26,7 +25,7 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture
-def command(tmp_path):
+def command(tmp_path, warm):
     """Call the command in an empty folder that holds the package ``wrong`` only."""
     package = tmp_path / "wrong"
     package.mkdir()
@@ -34,14 +33,8 @@ def command(tmp_path):
     (package / "comm.py").write_text(WRONG)
 
     def call(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "spec_tests.cli.main", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return warm.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
 
     return call
 
@@ -84,6 +77,8 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
 
 def test_a_draft_of_what_failed_makes_it_known(command, tmp_path):
     assert command("run", "wrong", *FEW, "--verdicts", "all.jsonl").returncode == 1
+    resumed = command("run", "wrong", *FEW, "--verdicts", "all.jsonl", "--", "--resume")
+    assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
     (record,) = register.load(tmp_path / "known.toml")
     assert record.clause == "comm.scatter.slices"

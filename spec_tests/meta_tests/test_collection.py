@@ -1,6 +1,7 @@
 """What the suite refuses at collection, and what it prints, seen from outside."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from spec_tests.harness.verdicts import read
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()
+SUITE = ROOT / "spec_tests"
+REGISTERS = sorted((SUITE / "divergences").glob("*.toml"))
 pytest_plugins = ["pytester"]
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
@@ -28,7 +31,7 @@ register.FOLDER = HERE
 
 
 @pytest.fixture
-def suite(pytester, monkeypatch):
+def suite(pytester, monkeypatch, warm):
     """A suite of two clauses; calling it with a body of tests runs them."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     # pytester moves the home; the simulator is built once, in the real one's cache.
@@ -40,7 +43,8 @@ def suite(pytester, monkeypatch):
         header = "import pytest\nfrom spec_tests.harness.clauses import clause\n"
         pytester.path.joinpath("test_it.py").write_text(header + body)
         arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, *options)
+        arguments += ["-p", "no:cacheprovider", *options]
+        return warm.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
 
     return run
 
@@ -78,6 +82,24 @@ def test_an_unknown_clause_is_refused(suite):
 def test_a_clause_without_a_test_is_refused(suite):
     body = "@clause('a.one')\ndef test_x(): pass"
     suite(body).stderr.fnmatch_lines("*clauses without a test: a.two*")
+
+
+def test_what_workers_refuse_is_told_as_without_them(suite):
+    result = suite("@clause('a.one')\ndef test_x(): pass", "-n", "2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines("ERROR: clauses without a test: a.two")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.parametrize("register", REGISTERS, ids=lambda path: path.stem)
+def test_every_record_names_a_test_that_is_there(register):
+    # A run refuses a stale one, too; but runs of the targets of most registers are rare.
+    records = tomllib.loads(register.read_text(encoding="utf-8"))
+    names = {name for each in records.get("divergence", []) for name in each["tests"]}
+    for name in names | set(records.get("repaired", [])):
+        file, _, test = name.partition("::")
+        source = (SUITE / file).read_text(encoding="utf-8")
+        assert f"def {test.partition('[')[0]}(" in source, name
 
 
 AGREEMENT = """
@@ -190,6 +212,7 @@ def test_a_run_that_is_cut_off_is_resumed(suite, pytester, workers):
     assert [(line["clause"], line["verdict"]) for line in _lines(path)] == [("a.one", "fail")]
     result = suite(BOTH.format(one="True", two="pass"), *options, "--resume")
     result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run has seen it.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
     assert [line["verdict"] for line in _lines(path)] == ["fail", "pass"]
 
@@ -327,6 +350,18 @@ def test_tests_of_other_clauses_are_deselected(suite):
     result.assert_outcomes(passed=1, deselected=1)
     result = suite(BOTH.format(one="True", two="pass"), "--clause", "a.tw")
     result.stderr.fnmatch_lines("*--clause a.tw: no clause has this name*")
+
+
+def test_files_that_name_no_clause_asked_for_are_not_imported(suite, pytester):
+    pytester.makepyfile(test_other="raise RuntimeError('imported')")
+    body = "@clause('a.two')\ndef test_two(target): pass"
+    suite(body, "--clause", "a.two").assert_outcomes(passed=1)
+    suite(body).assert_outcomes(errors=1)
+
+
+def test_a_clause_that_the_file_does_not_write_out_is_refused(suite):
+    body = BOTH.format(one="True", two="pass").replace('"a.two"', '"a." + "two"')
+    suite(body).stderr.fnmatch_lines("*test_two: its file does not write out a.two*")
 
 
 def test_inputs_are_late_by_what_the_option_says(suite):

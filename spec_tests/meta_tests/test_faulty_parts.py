@@ -1,7 +1,6 @@
 """Whole runs on devices that misbehave, and of targets that do: the suite names what is wrong."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
@@ -91,44 +90,44 @@ MACHINES = {
 }
 
 
-def _run(clause, *options):
-    chapter = f"spec_tests/{clause.partition('.')[0]}"
-    command = [sys.executable, "-m", "pytest", chapter, "--accelerator=sim", "-q", "-x"]
-    command += [
-        "-p",
-        "no:cacheprovider",
-        "--hypothesis-profile=few",
-        f"--clause={clause}",
-        *options,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+@pytest.fixture
+def judge(warm):
+    """Run the tests of a clause; return the exit status and what is printed."""
+
+    def run(clause, *options):
+        chapter = f"spec_tests/{clause.partition('.')[0]}"
+        command = ["pytest", chapter, "--accelerator=sim", "-q", "-x", "-p", "no:cacheprovider"]
+        command += ["--hypothesis-profile=few", f"--clause={clause}", *options]
+        done = warm.run(*command, cwd=ROOT, env=os.environ)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_target_with_the_bug_fails_by_name(name):
+def test_a_target_with_the_bug_fails_by_name(judge, name):
     replaced, part, clause, words = BUGS[name]
     mapped = f"--target-map={replaced}={PARTS}:{part}"
-    status, text = _run(clause, mapped, *SWITCH.get(name, []))
+    status, text = judge(clause, mapped, *SWITCH.get(name, []))
     assert status == 1, text
     assert f"fail  {clause}" in text
     assert words in text
 
 
 @pytest.mark.parametrize("name", SWITCH)
-def test_a_target_without_the_bug_passes_all_the_same(name):
-    status, text = _run(BUGS[name][2], *SWITCH[name])
+def test_a_target_without_the_bug_passes_all_the_same(judge, name):
+    status, text = judge(BUGS[name][2], *SWITCH[name])
     assert status == 0, text
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_with_the_fault_ends_the_run_by_name(name):
-    status, text = _run("comm.signatures", f"--fault={name}")
+def test_a_machine_with_the_fault_ends_the_run_by_name(judge, name):
+    status, text = judge("comm.signatures", f"--fault={name}")
     assert status == 3
     assert MACHINES[name] in text
 
 
-def test_the_bug_does_not_show_where_the_primitives_are():
+def test_the_bug_does_not_show_where_the_primitives_are(judge):
     replaced, part, clause, _ = BUGS["missing-primitives"]
-    status, text = _run(clause, f"--target-map={replaced}={PARTS}:{part}")
+    status, text = judge(clause, f"--target-map={replaced}={PARTS}:{part}")
     assert status == 0, text

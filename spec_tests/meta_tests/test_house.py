@@ -6,9 +6,9 @@ from spec_tests.harness.source import function_lengths, imported_modules
 from spec_tests.meta_tests.rooms import HEIGHT, ROOT, against_the_arrows, files_of, room_of
 
 #: Implementations, and the other folders of the repository.
-FOREIGN = ("impl", "impl_tests", "bench", "reports", "others", "mmcv", "torch_geometric")
+FOREIGN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
 SUITE = files_of("spec_tests")
-CODE = files_of("impl", "impl_tests", "spec_tests", "bench", "reports", "others")
+CODE = files_of("impl", "impl_tests", "spec_tests", "bench", "reports")
 MACHINERY = [path for path in CODE if not path.name.startswith(("test_", "bench_"))]
 
 

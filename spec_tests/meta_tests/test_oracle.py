@@ -1,8 +1,6 @@
 """Right answers without torch.nn.parallel: what is false of both sides fails."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,28 +72,21 @@ def test_the_oracle_agrees_in_fine_points(oracle, reference, topology, name):
     checks.agree(FINE_POINTS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 
-def run_without_torch_nn_parallel(names, *options):
-    command = [sys.executable, "-m", "spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
+def run_without_torch_nn_parallel(warm, names, *options):
+    command = ["spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
     command += [f"--clause={name}" for name in names] + list(options)
     command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.meta_tests.without_reference"]
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return warm.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
-def test_without_reference_torch_nn_parallel_is_not_used():
-    done = run_without_torch_nn_parallel(SOME, "--reference=none")
+def test_without_reference_torch_nn_parallel_is_not_used(warm):
+    done = run_without_torch_nn_parallel(warm, SOME, "--reference=none")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "reference: none" in done.stdout
     assert "0 clauses are judged by agreement alone" in done.stdout
 
 
-def test_with_the_reference_it_is():
-    done = run_without_torch_nn_parallel(SOME[:1])
+def test_with_the_reference_it_is(warm):
+    done = run_without_torch_nn_parallel(warm, SOME[:1])
     assert done.returncode == 1
     assert TEXT in done.stdout

@@ -1,5 +1,6 @@
 """The suite's own use of the detector: a test that races fails, unless races are let pass."""
 
+import os
 import re
 from pathlib import Path
 
@@ -31,14 +32,16 @@ def test_it():
 
 
 @pytest.fixture
-def run(pytester, monkeypatch):
+def run(pytester, monkeypatch, warm):
     """Runs the test in a process of its own."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     # pytester moves the home; the simulator is built once, in the real one's cache.
     monkeypatch.setenv("HOME", str(HOME))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TEST)
-    return lambda *options: pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+    return lambda *options: warm.run_pytest(
+        "-p", "no:cacheprovider", *options, cwd=pytester.path, env=os.environ
+    )
 
 
 def test_a_race_fails_the_test_and_is_told(run):

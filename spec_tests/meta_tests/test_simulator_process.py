@@ -217,3 +217,13 @@ def test_children_of_a_process_that_used_no_device_may_use_them():
         """
     )
     assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 64, None])
+def test_every_source_is_compiled_once(monkeypatch, tmp_path, cores):
+    monkeypatch.setattr(build.os, "cpu_count", lambda: cores)
+    sources = sorted(build.SIMULATOR.folder.glob("*.cpp"))
+    parts = build._parts(sources, tmp_path)
+    assert len(set(parts)) == min(cores or 1, len(sources))
+    text = "".join(Path(part).read_text() for part in parts)
+    assert sorted(text.split('"')[1::2]) == [str(path) for path in sources]

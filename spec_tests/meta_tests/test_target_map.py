@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,21 +45,20 @@ def vendor(tmp_path, monkeypatch):
     return tmp_path
 
 
-def judge(folder, *clauses, target="vendor"):
+@pytest.fixture
+def judge(warm):
     """Run the command on a package in ``folder``, by the map there."""
-    names = [f"--clause={name}" for name in clauses]
-    options = ["--accelerator=sim", "--target-map=map.toml", *names]
-    return subprocess.run(
-        [sys.executable, "-m", "spec_tests.cli.main", "run", target, *options],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def run(folder, *clauses, target="vendor"):
+        names = [f"--clause={name}" for name in clauses]
+        command = ["run", target, "--accelerator=sim", "--target-map=map.toml", *names]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return warm.run("spec_tests.cli.main", *command, cwd=folder, env=env)
+
+    return run
 
 
-def test_two_bugs_behind_a_map_are_the_two_failures(tmp_path):
+def test_two_bugs_behind_a_map_are_the_two_failures(judge, tmp_path):
     shutil.copytree(Path(__file__).with_name("two_bugs"), tmp_path, dirs_exist_ok=True)
     done = judge(tmp_path, "comm.gather", "comm.reduce-add", target="own")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -72,7 +69,7 @@ def test_two_bugs_behind_a_map_are_the_two_failures(tmp_path):
     ]
 
 
-def test_verdicts_are_those_of_what_the_map_names(vendor):
+def test_verdicts_are_those_of_what_the_map_names(judge, vendor):
     done = judge(vendor, *CLAUSES)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -81,12 +78,12 @@ def test_verdicts_are_those_of_what_the_map_names(vendor):
     assert "--target-map=map.toml --clause=" in done.stdout
 
 
-def test_a_target_that_lacks_something_but_errs_nowhere_ends_with_six(vendor):
+def test_a_target_that_lacks_something_but_errs_nowhere_ends_with_six(judge, vendor):
     done = judge(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
 
 
-def test_what_a_package_warns_of_while_it_is_imported_is_its_own_affair(vendor):
+def test_what_a_package_warns_of_while_it_is_imported_is_its_own_affair(judge, vendor):
     parts = vendor / "vendor" / "parts.py"
     parts.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
     done = judge(vendor, "comm.broadcast.copies")

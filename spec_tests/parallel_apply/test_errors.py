@@ -141,8 +141,12 @@ def test_the_text_shows_the_line_that_failed(target, topology, call):
     assert "raise self.raised" in str(caught.value)
 
 
+class Ending(BaseException):
+    """What is no Exception, and no class of Python's own."""
+
+
 @clause("parallel_apply.errors.base-exception-of-one-module")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, Ending])
 def test_a_single_module_ends_the_program_as_itself(target, topology, kind):
     original = kind("failure")
     with pytest.raises(kind) as caught:

@@ -18,14 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def replicas(target: Target, topology: Topology) -> str:
-    """What this module prints for ``target``."""
+    """What this module prints for ``target``.
+
+    Raises:
+        AssertionError: It ends with an error; its text is the process's.
+    """
     arguments = [sys.executable, "-m", __name__, target.name, topology.accelerator]
     arguments.append(json.dumps(target.mapping))
     environment = {**os.environ, "PYTORCH_JIT": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def main(name: str, accelerator: str, mapping: str) -> None:

@@ -13,6 +13,8 @@ __all__ = ["OFF", "Change", "Matrix", "differences", "history"]
 
 #: The verdicts of a target that does otherwise than the clause says.
 OFF = ("fail", "not-offered", "known")
+#: Those of one that offers what the clause is about.
+BROKEN = ("fail", "known")
 
 
 @dataclass(frozen=True)
@@ -57,21 +59,27 @@ class Matrix:
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
     def only_here(self, kind: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """The clauses that runs of one kind do not keep, while all others that judged them do."""
+        """The clauses that runs of one kind do not keep, while all others that judged them do.
+
+        Who does not offer a clause that another breaks says nothing of it.
+        """
         found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
         for clause in self.clauses.values():
             verdicts = [(kind(run), run.verdicts.get(clause.id)) for run in self.columns]
             off = {name for name, verdict in verdicts if verdict in OFF}
+            broken = {name for name, verdict in verdicts if verdict in BROKEN}
+            off = broken or off
             passing = {name for name, verdict in verdicts if verdict == "pass"}
             if len(off) == 1 and passing - off:
                 found[off.pop()].append(clause)
         return found
 
     def agreed(self) -> dict[str, list[Clause]]:
-        """By verdict, the clauses of which all that judged them, two at least, say the same."""
+        """By verdict, the clauses of which all that offer and judged them, two at least, agree."""
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses.values():
-            said = [run.verdicts[clause.id] for run in self.columns if clause.id in run.verdicts]
+            found_here = [run.verdicts.get(clause.id, "not-offered") for run in self.columns]
+            said = [verdict for verdict in found_here if verdict != "not-offered"]
             if len(said) > 1 and len(set(said)) == 1:
                 found.setdefault(said[0], []).append(clause)
         return found

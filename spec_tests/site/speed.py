@@ -12,8 +12,14 @@ from spec_tests.site.runs import Bench
 __all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows", "trends"]
 
 #: What a row's name says of its size: ``blocks=100``.
-_SIZE = re.compile(r"\b(modules|blocks|devices)=(\d+)\b")
-_UNIT = {"modules": "modules", "blocks": "blocks of four modules", "devices": "devices"}
+_SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
+_UNIT = {
+    "modules": "modules",
+    "blocks": "blocks of four modules",
+    "devices": "devices",
+    "width": "numbers in a row",
+    "pairs": "pairs of tensors in a list",
+}
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from others import catalogue, judging, publishing
-from others.environments import python_of
+from reports.others import catalogue, judging, publishing
+from reports.others.environments import python_of
 
 
 def main() -> int:
     """Judge one after the other, each in its own environment."""
     known = catalogue.load()
-    parser = argparse.ArgumentParser(prog="python -m others", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m reports.others", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"of {', '.join(known)} (default: all)")
     parser.add_argument("--home", type=Path, required=True, help="a folder for environments")
     parser.add_argument("--workers", type=int, default=2, help="processes of one run (default: 2)")

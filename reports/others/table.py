@@ -1,6 +1,6 @@
 """The table of README.md: the newest report of each implementation.
 
-``python -m others.table`` fails if the page has another; ``--write`` writes it.
+``python -m reports.others.table`` fails if the page has another; ``--write`` writes it.
 """
 
 import argparse
@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from others import catalogue
+from reports.others import catalogue
 from reports.publish import HERE as REPORTS
 from spec_tests.harness import verdicts
 
@@ -26,7 +26,7 @@ def table() -> str:
     for name, each in catalogue.load().items():
         report = newest_report(name)
         if report is not None:
-            title = f"[{each.title}](../reports/{report.name}/summary.md)"
+            title = f"[{each.title}](../{report.name}/summary.md)"
             lines.append(_row([title, f"`{name}`", *_counts(report), each.differs]))
     return "\n".join(lines) + "\n"
 
@@ -56,7 +56,7 @@ def with_table(page: str) -> str:
 
 def main() -> int:
     """Compare or write."""
-    parser = argparse.ArgumentParser(prog="python -m others.table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m reports.others.table", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the page")
     write = parser.parse_args().write
     page = PAGE.read_text(encoding="utf-8")

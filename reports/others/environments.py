@@ -10,8 +10,9 @@ import venv
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from others.catalogue import ROOT, Implementation
+from reports.others.catalogue import ROOT, Implementation
 
 __all__ = ["python_of"]
 
@@ -25,7 +26,7 @@ def python_of(wanted: Implementation, home: Path) -> Path:
     """The interpreter of its environment below ``home``, which is made if it is not there."""
     folder = home / wanted.name
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    needs = json.dumps([asdict(wanted), _needs_of_suite()], sort_keys=True)
+    needs = json.dumps([_installed(wanted), _needs_of_suite()], sort_keys=True)
     stamp = folder / STAMP
     if not stamp.exists() or stamp.read_text() != needs:
         print(f"{wanted.name}: making {folder}", flush=True)
@@ -33,6 +34,12 @@ def python_of(wanted: Implementation, home: Path) -> Path:
         _fill(wanted, python)
         stamp.write_text(needs)
     return python
+
+
+def _installed(wanted: Implementation) -> dict[str, Any]:
+    """What decides what is in the environment; what is said of an implementation does not."""
+    about = asdict(wanted)
+    return {key: about[key] for key in ("torch", "install", "build", "settings")}
 
 
 def _fill(wanted: Implementation, python: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["HERE", "ROOT", "Implementation", "load"]
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
+ROOT = HERE.parent.parent
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Implementation:
         build: What ``install`` is built with, where a build of its own would not do.
         settings: Variables for the time of the installation.
         path: A folder of this one that has the package.
+        warns: How what it warns of in every call begins; else each call would fail.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Implementation:
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
+    warns: tuple[str, ...] = ()
 
     @property
     def map(self) -> Path | None:

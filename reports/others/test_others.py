@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from others import catalogue, environments, judging, publishing, table
+from reports.others import catalogue, environments, judging, publishing, table
 from spec_tests.harness import register, target_map
 from spec_tests.harness.target import PARTS
 
@@ -79,13 +79,21 @@ def test_a_report_has_one_verdict_a_clause():
     assert (found["verdict"], found["test"], len(found["reason"])) == ("fail", "u", 160)
 
 
+def test_a_report_names_no_place_on_the_machine():
+    reason = (
+        "[gw0] linux -- Python 3.11.7 /home/me/bin/python\nin /home/me/spec_tests/a.py:3 and/or b"
+    )
+    (found,) = publishing.by_clause([line("fail", reason=reason)])
+    assert found["reason"] == "in a.py:3 and/or b"
+
+
 def test_what_is_cuda_is_not_asked_for():
     needs = ["filelock", "cuda-toolkit[cublas]==13", "nvidia-cudnn-cu13==9", "triton==3", "sympy"]
     assert [need for need in needs if not environments.CUDA.search(need)] == ["filelock", "sympy"]
 
 
 def test_an_unknown_name_is_refused(tmp_path):
-    command = [sys.executable, "-m", "others", "nonesuch", "--home", str(tmp_path)]
+    command = [sys.executable, "-m", "reports.others", "nonesuch", "--home", str(tmp_path)]
     done = subprocess.run(command, cwd=catalogue.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no nonesuch; there are torch-2.11.0, " in done.stderr
@@ -105,5 +113,5 @@ def test_the_table_counts_the_clauses_of_a_report(tmp_path, monkeypatch):
         (report / "verdicts.jsonl").write_text(text)
     monkeypatch.setattr(table, "REPORTS", tmp_path)
     (row,) = table.table().splitlines()[2:]
-    assert row.startswith("| [mmcv.parallel of mmcv 1.7.2](../reports/2026-01-02_mmcv_sim/")
+    assert row.startswith("| [mmcv.parallel of mmcv 1.7.2](../2026-01-02_mmcv_sim/")
     assert "| `mmcv` | 0 | 0 | 1 | 1 | 0 |" in row

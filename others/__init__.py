@@ -1,1 +1,0 @@
-"""Implementations that are not ours, judged by the suite: ``python -m others [NAME ...]``."""
