@@ -6,8 +6,8 @@ order nothing, yet ``with races() as found:`` tells what they would have to orde
 A device that is seeded as the CPU is draws the CPU's numbers.
 
 What it cannot do raises NotImplementedError and names the operator: quantized and MKL-DNN
-tensors, operators of other libraries without a kernel for ``sim``. What it can is compared with
-the CPU by ``python -m spec_tests.meta_tests.operator_sweep``.
+tensors, operators of other libraries than torchvision without a kernel for ``sim``. What it can
+is compared with the CPU by ``python -m spec_tests.meta_tests.operator_sweep``.
 """
 
 import atexit

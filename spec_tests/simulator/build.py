@@ -121,7 +121,7 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
     (folder / "lock").unlink(missing_ok=True)  # of a build that was killed
     order = {
         "name": name,
-        "sources": [str(path) for path in sorted(extension.folder.glob("*.cpp"))],
+        "sources": _parts(sorted(extension.folder.glob("*.cpp")), folder),
         "extra_cflags": list(extension.flags),
         "build_directory": str(folder),
     }
@@ -139,6 +139,18 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
             f"g++ 11 or newer):\n{_first_errors(done.stderr)}"
         )
     return folder / f"{name}.so"
+
+
+def _parts(sources: list[Path], folder: Path) -> list[str]:
+    """As many files as there are cores, which include the sources: most of the work is headers."""
+    count = min(len(sources), os.cpu_count() or 1)
+    parts: list[list[Path]] = [[] for _ in range(count)]
+    for source in sorted(sources, key=lambda path: path.stat().st_size, reverse=True):
+        min(parts, key=lambda part: sum(path.stat().st_size for path in part)).append(source)
+    names = [folder / f"part{number}.cpp" for number in range(count)]
+    for name, part in zip(names, parts, strict=True):
+        name.write_text("".join(f'#include "{path}"\n' for path in part), encoding="utf-8")
+    return [str(name) for name in names]
 
 
 def _first_errors(text: str) -> str:

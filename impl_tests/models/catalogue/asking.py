@@ -1,0 +1,113 @@
+"""Models of transformers that see, and are told or asked something besides."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from impl_tests.models.configuring import SMALL, TOKENS, made
+from impl_tests.models.model import HOOKS, Model
+
+__all__ = ["MODELS"]
+
+
+def _images(rows: int, size: int = 16) -> Tensor:
+    return torch.randn(rows, 3, size, size)
+
+
+def _clip() -> nn.Module:
+    text = {**SMALL, "vocab_size": TOKENS, "max_position_embeddings": 8, "eos_token_id": 2}
+    vision = {**SMALL, "image_size": 16, "patch_size": 8}
+    return made(
+        "CLIPModel", "CLIPConfig", text_config=text, vision_config=vision, projection_dim=8
+    )
+
+
+def _llava() -> nn.Module:
+    import transformers
+
+    return made(
+        "LlavaForConditionalGeneration",
+        "LlavaConfig",
+        text_config=transformers.LlamaConfig(**SMALL, vocab_size=TOKENS, num_key_value_heads=2),
+        vision_config=transformers.CLIPVisionConfig(**SMALL, image_size=16, patch_size=8),
+        image_token_id=1,
+        vision_feature_layer=-1,
+    )
+
+
+def _captioned(rows: int) -> dict[str, Any]:
+    words = torch.randint(3, TOKENS, (rows, 6))
+    tokens = torch.cat([torch.ones(rows, 4, dtype=torch.long), words], 1)  # an image: four tokens
+    return {"input_ids": tokens, "pixel_values": _images(rows), "labels": tokens.clone()}
+
+
+def _pairs(rows: int) -> dict[str, Any]:
+    return {"input_ids": torch.randint(3, TOKENS, (rows, 8)), "pixel_values": _images(rows)}
+
+
+def _sam() -> nn.Module:
+    return made(
+        "SamModel",
+        "SamConfig",
+        vision_config={
+            "hidden_size": 16,
+            "output_channels": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 32,
+            "patch_size": 8,
+            "mlp_dim": 16,
+            "window_size": 2,
+            "global_attn_indexes": [0],
+            "num_pos_feats": 8,
+        },
+        prompt_encoder_config={
+            "hidden_size": 16,
+            "image_size": 32,
+            "patch_size": 8,
+            "mask_input_channels": 4,
+        },
+        mask_decoder_config={
+            "hidden_size": 16,
+            "mlp_dim": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "iou_head_hidden_dim": 16,
+            "iou_head_depth": 2,
+        },
+    )
+
+
+MODELS = [
+    Model(
+        "CLIP",
+        "transformers",
+        "two inputs, two towers; outputs of outputs",
+        _clip,
+        _pairs,
+        loss=lambda output: (output["text_embeds"] - output["image_embeds"]).square().mean(),
+        apart=(".logits_per_image", ".logits_per_text"),  # each row of a batch against all
+    ),
+    Model(
+        "LLaVA",
+        "transformers",
+        "images in the place of words",
+        _llava,
+        _captioned,
+        reference=HOOKS,
+    ),
+    Model(
+        "SAM",
+        "transformers",
+        "points that ask for masks",
+        _sam,
+        lambda rows: {
+            "pixel_values": _images(rows, 32),
+            "input_points": torch.rand(rows, 1, 2, 2) * 16,
+        },
+        loss=lambda output: (
+            output["pred_masks"].square().mean() + output["iou_scores"].square().mean()
+        ),
+    ),
+]

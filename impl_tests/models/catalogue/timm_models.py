@@ -1,0 +1,100 @@
+"""Models of timm."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from impl_tests.models.model import Model
+
+__all__ = ["MODELS"]
+
+
+def _made(name: str, **settings: Any) -> nn.Module:
+    import timm
+
+    module: nn.Module = timm.create_model(name, pretrained=False, **settings)
+    return module
+
+
+def _mixer() -> nn.Module:
+    from timm.models.mlp_mixer import MlpMixer
+
+    module: nn.Module = MlpMixer(
+        num_classes=3, img_size=32, patch_size=8, num_blocks=2, embed_dim=16
+    )
+    return module
+
+
+def _images(rows: int) -> tuple[Tensor, ...]:
+    return (torch.randn(rows, 3, 32, 32),)
+
+
+def _errors(output: Tensor) -> Tensor:
+    return (output - 1).square().mean()
+
+
+def _of_each(output: list[Tensor]) -> Tensor:
+    return torch.stack([_errors(each) for each in output]).sum()
+
+
+_PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_classes": 3}
+
+MODELS = [
+    Model(
+        "EfficientNet",
+        "timm",
+        "depthwise convolutions, squeeze and excite",
+        lambda: _made("test_efficientnet", num_classes=3),
+        _images,
+        _errors,
+    ),
+    Model(
+        "DeiT",
+        "timm",
+        "two heads while it is trained",
+        lambda: _made("deit_tiny_distilled_patch16_224", num_heads=2, **_PATCHES),
+        _images,
+        lambda output: _errors(output if isinstance(output, Tensor) else sum(output)),
+    ),
+    Model(
+        "MLP-Mixer",
+        "timm",
+        "neither convolution nor attention",
+        _mixer,
+        _images,
+        _errors,
+    ),
+    Model(
+        "NFNet",
+        "timm",
+        "weights that are standardised when used",
+        lambda: _made("test_nfnet", num_classes=3),
+        _images,
+        _errors,
+    ),
+    Model(
+        "ByobNet",
+        "timm",
+        "features of every stage, as a list",
+        lambda: _made("test_byobnet", features_only=True),
+        _images,
+        _of_each,
+    ),
+    Model(
+        "XCiT",
+        "timm",
+        "attention between channels",
+        lambda: _made(
+            "xcit_nano_12_p8_224",
+            img_size=32,
+            patch_size=8,
+            embed_dim=16,
+            depth=2,
+            num_heads=2,
+            num_classes=3,
+        ),
+        _images,
+        _errors,
+    ),
+]

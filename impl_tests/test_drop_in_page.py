@@ -1,0 +1,14 @@
+"""impl/drop-in.md says what the published runs have shown."""
+
+from impl_tests import drop_in_page
+
+
+def test_the_page_is_generated_from_the_published_results():
+    assert drop_in_page.PAGE.read_text() == drop_in_page.page()
+
+
+def test_every_program_and_model_has_a_row():
+    rows = [line for line in drop_in_page.page().splitlines() if line.startswith("| ")]
+    heads = 2
+    published = [drop_in_page._read(folder) for folder in ("consumers", "models")]
+    assert len(rows) == heads + sum(map(len, published))
