@@ -14,7 +14,7 @@ from spec_tests.distributed.pool import Pool
 
 from .libraries import LIBRARIES
 
-LAYERS, WIDTH, ROWS, BUCKET_MB = 12, 512, 256, 2.0
+LAYERS, WIDTH, BUCKET_MB = 12, 512, 2.0
 #: Bytes of the gradients, which both sides must send, and no more.
 GRADIENTS = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH + 1))
 
@@ -27,12 +27,13 @@ def pool():
     made.close()
 
 
+@pytest.mark.parametrize("rows", [256, 1024])
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("library", list(LIBRARIES))
-def bench_step(benchmark, pool, library, size):
-    benchmark.group = f"distributed step ranks={size}"
+def bench_step(benchmark, pool, library, size, rows):
+    benchmark.group = f"distributed step ranks={size} rows={rows}"
     benchmark.extra_info["library"] = library
-    pool.run(size, ranks.prepare, library, LAYERS, WIDTH, ROWS, BUCKET_MB)
+    pool.run(size, ranks.prepare, library, LAYERS, WIDTH, rows, BUCKET_MB)
     pool.run(size, ranks.step)  # The first builds the buckets anew.
 
     sums = benchmark(pool.run, size, ranks.step)

@@ -132,6 +132,19 @@ def all_summed(wrap: Any, markers: Any, batches: int) -> Any:
     return plain(net.weight.grad)
 
 
+def sums_of(wrap: Any, markers: Any, is_trained: bool) -> list[str]:
+    """The sums over processes, as PyTorch's profiler names them, that one call begins."""
+    net = nn.Sequential(probes.linear(), nn.BatchNorm1d(2).double()).train(is_trained)
+    wrapped = wrap(net)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        with torch.set_grad_enabled(is_trained):
+            out = wrapped(probes.numbered(4))
+        if is_trained:
+            out.sum().backward()
+    names = {event.name for event in profile.events() or []}
+    return sorted(name for name in names if name.startswith("c10d::") and "reduce" in name)
+
+
 def dropped(wrap: Any, markers: Any, ranks: int) -> Any:
     """Rows through dropout, the generator of every rank seeded alike."""
     torch.manual_seed(5)

@@ -41,9 +41,15 @@ def of_arguments(rank: Rank, way: str) -> Any:
     return plain(x.grad)
 
 
-def unlike(rank: Rank, odd: int) -> None:
-    """A module that has another shape on one rank."""
-    rank.distributed.DataParallel(nn.Linear(2, 3 if rank.rank == odd else 2), rank.group)
+def unlike(rank: Rank, odd: int, how: str) -> None:
+    """A module that is another on one rank."""
+    odd_ones = {
+        "weight is (3, 2)": nn.Linear(2, 3, bias=False),
+        "weight is (2, 2) of torch.float64": nn.Linear(2, 2, bias=False).double(),
+        "bias is ": nn.Linear(2, 2),
+    }
+    net = odd_ones[how] if rank.rank == odd else nn.Linear(2, 2, bias=False)
+    rank.distributed.DataParallel(net, rank.group)
 
 
 def sparse(rank: Rank, kind: type[nn.Module]) -> None:

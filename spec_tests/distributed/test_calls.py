@@ -85,6 +85,13 @@ def test_gradients_are_summed_at_the_end_of_no_sync(ranks, target, batches):
     close([found[0][1], found[1][1]], [right, right])
 
 
+@clause("distributed.evaluation")
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_summed_without_gradients(ranks, size):
+    assert all(ranks.run(size, calls.over_ranks, calls.sums_of, True))  # They can be seen.
+    assert ranks.run(size, calls.over_ranks, calls.sums_of, False) == [[]] * size
+
+
 @clause("distributed.dropout")
 @pytest.mark.parametrize("size", SIZES)
 def test_each_rank_draws_from_its_own_generator(ranks, target, size):

@@ -40,10 +40,19 @@ def test_gradients_of_arguments_only_are_whole(ranks, way):
 
 
 @clause("distributed.unlike-modules")
-@pytest.mark.parametrize("odd", [0, 1, 2])
-def test_modules_of_other_shapes_are_refused_on_every_rank(ranks, odd):
-    found = ranks.run(3, refused.unlike, odd)
-    same_error(found, "RuntimeError", f"rank {odd or 1} has another module", "weight is (")
+@pytest.mark.parametrize(
+    "how", ["weight is (3, 2)", "weight is (2, 2) of torch.float64", "bias is "]
+)
+@pytest.mark.parametrize("odd", [1, 2])
+def test_unlike_modules_are_refused_on_every_rank(ranks, odd, how):
+    found = ranks.run(3, refused.unlike, odd, how)
+    same_error(found, "RuntimeError", f"rank {odd} has another module than rank 0", how)
+
+
+@clause("distributed.unlike-modules")
+def test_rank_zero_is_compared_with_the_next(ranks):
+    found = ranks.run(3, refused.unlike, 0, "bias is ")
+    same_error(found, "RuntimeError", "rank 1 has another module", "bias is missing")
 
 
 @clause("distributed.sparse-gradients")
