@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole
@@ -17,6 +18,14 @@ from impl_tests.samples import Misnamed
 class Record:
     first: Any
     second: Any = None
+
+
+@dataclasses.dataclass
+class Empty:
+    content: Any
+
+    def __len__(self):
+        return 0
 
 
 @pytest.fixture
@@ -62,10 +71,47 @@ def test_a_dataclass_of_other_values_stays_itself(survey):
     assert node.value is value
 
 
+@dataclasses.dataclass(eq=False)
+class Layer(nn.Module):
+    weight: torch.Tensor
+
+    def __post_init__(self):
+        super().__init__()
+
+
+def test_a_module_stays_itself_though_it_is_a_dataclass(survey):
+    layer = Layer(torch.ones(2))
+    node = survey.take([layer], 0, "x").children[0]
+    assert isinstance(node, Same)
+    assert node.value is layer
+
+
+def test_a_dataclass_is_taken_apart_wherever_it_stands(survey):
+    record = Record(torch.ones(2))
+    nodes = survey.take([record, record], 0, "x").children
+    assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
+
+
+@pytest.mark.parametrize("empty", [[], (), {}], ids=repr)
+def test_a_container_of_nothing_stays_itself(survey, empty):
+    node = survey.take(empty, 0, "x")
+    assert isinstance(node, Same)
+    assert node.value is empty
+
+
+def test_a_dataclass_that_is_false_is_taken_apart(survey):
+    assert isinstance(survey.take(Empty(torch.ones(2)), 0, "x"), FieldsBranch)
+
+
 def test_a_packed_sequence_is_split_by_sequence(survey):
     packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
     split = survey.take(packed, 1, "x")
     assert (split.dim, split.extent) == (0, 2)
+
+
+def test_a_whole_packed_sequence_is_copied(survey):
+    survey.take(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
+    assert (len(survey.copied), survey.splits) == (1, [])
 
 
 def test_a_tuple_with_other_members_than_fields_is_refused(survey):

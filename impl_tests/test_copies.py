@@ -84,6 +84,22 @@ def test_only_the_first_slot_at_home_shares_memory(topology, copy):
     assert memory(rows[1][0]) != memory(rows[2][0])
 
 
+@BOTH
+@pytest.mark.parametrize("with_grad", [True, False])
+def test_where_none_is_at_home_all_are_copies(topology, copy, with_grad):
+    home, away = distinct(topology, 2)
+    sources = [leaf(home, 1.0), leaf(home, 2.0)]
+    with torch.set_grad_enabled(with_grad):
+        rows = copy(sources, [away, away])
+    assert [[tensor.tolist() for tensor in row] for row in rows] == [[[1.0], [2.0]]] * 2
+    assert not any(tensor._is_view() for row in rows for tensor in row)
+
+
+@BOTH
+def test_no_device_gets_nothing(topology, copy):
+    assert copy([leaf(topology.device(0), 1.0)], []) == []
+
+
 def test_a_detached_copy_at_home_is_the_object_itself(topology):
     source = nn.Parameter(torch.ones(2, device=topology.device(0)))
     assert detached_copies([source], topology.take(2))[0][0] is source
@@ -205,6 +221,17 @@ def test_sparse_gradients_are_summed(topology, sparse):
     torch.autograd.backward(found)
     assert weight.grad.is_sparse == all(sparse)
     assert weight.grad.to_dense().tolist() == [[0.0], [2.0], [2.0]]
+
+
+def test_a_sparse_gradient_reaches_what_was_changed_in_place(topology):
+    weight = torch.ones(3, 2, device=topology.device(0), requires_grad=True)
+    copy = attached_copies([weight, leaf(topology.device(0), 1.0)], topology.take(2))[0][0]
+    with torch.no_grad():
+        copy.mul_(2)
+    nn.functional.embedding(
+        torch.tensor([1], device=copy.device), copy, sparse=True
+    ).sum().backward()
+    assert weight.grad.to_dense().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
 
 
 def test_gradients_have_the_strides_of_a_channels_last_parameter(topology):

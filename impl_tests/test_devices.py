@@ -58,6 +58,12 @@ def test_an_accelerator_without_index_is_refused(topology):
     assert str(caught.value) == WITHOUT_INDEX + bare(topology)
 
 
+def test_none_has_no_ordinal():
+    with pytest.raises(ValueError) as caught:
+        _devices.device_index(None)
+    assert str(caught.value) == WITHOUT_INDEX + "None"
+
+
 def test_a_negative_ordinal_is_refused(topology):
     with pytest.raises(RuntimeError) as caught:
         _devices.as_device(-1)
@@ -87,6 +93,35 @@ def test_use_device_leaves_the_current_one_for_the_cpu(topology):
     before = torch.accelerator.current_device_index()
     with _devices.use_device(torch.device("cpu")):
         assert torch.accelerator.current_device_index() == before
+
+
+def test_no_streams_touch_no_device(monkeypatch):
+    for name in "current_device_index", "set_device_index":
+        monkeypatch.setattr(torch.accelerator, name, None)
+    _devices.set_current_streams([])
+
+
+def test_a_device_whose_stream_is_current_is_not_switched_to(topology, monkeypatch):
+    # On CUDA that would begin a context, which takes memory, on a device that nobody uses.
+    streams = [*map(_devices.current_stream, dict.fromkeys(topology.devices))]
+    monkeypatch.setattr(torch.accelerator, "set_stream", None)
+    _devices.set_current_streams(streams)
+
+
+def test_what_needs_an_accelerator_is_refused_without_one(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    assert _devices.accelerator_type() is None
+    for call in lambda: _devices.device_at(0), _devices.current_device:
+        with pytest.raises(RuntimeError, match="accelerator device when none is available"):
+            call()
+
+
+def test_an_accelerator_that_does_not_work_is_none(topology, monkeypatch):
+    module = torch.get_device_module(bare(topology))
+    monkeypatch.setattr(module, "is_available", lambda: False)
+    _devices._usable_type.cache_clear()
+    assert _devices.accelerator_type() is None
+    _devices._usable_type.cache_clear()
 
 
 def test_use_stream_is_undone(topology):

@@ -1,6 +1,7 @@
 """impl._errors: what becomes of an exception between a replica and its caller."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -70,6 +71,28 @@ class MuteError(Exception):
 
     def __str__(self):
         raise RuntimeError("mute")
+
+
+class PluralError(Exception):
+    """Is no group, though it holds errors and takes them as a group does."""
+
+    def __init__(self, text, exceptions):
+        super().__init__(text)
+        self.exceptions = exceptions
+
+
+class WatchedError(Exception):
+    """What it is chained to cannot be looked at."""
+
+    @property
+    def __context__(self):
+        raise RuntimeError("secret")
+
+
+class NotedInterrupt(KeyboardInterrupt):
+    """Takes no note."""
+
+    __notes__ = ()
 
 
 class SingleError(Exception):
@@ -174,6 +197,7 @@ def test_a_group_keeps_its_members():
         TwoArgumentsError("bad", 7),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
         MuteError("bad"),
+        PluralError("bad", [ValueError("worse")]),
         SingleError("bad"),
         ElsewhereError("bad"),
     ],
@@ -217,6 +241,36 @@ def test_causes_are_part_of_the_text():
     assert re.search(
         "KeyError: 'inner'(.|\n)*direct cause(.|\n)*ValueError: outer", str(caught.value)
     )
+
+
+def test_what_was_being_handled_is_part_of_the_text():
+    def stumble():
+        try:
+            fail_with(KeyError("inner"))
+        except KeyError:
+            fail_with(ValueError("outer"))
+
+    text = str(carried(attempt(stumble).take()))
+    assert re.search("KeyError: 'inner'(.|\n)*another exception(.|\n)*ValueError: outer", text)
+
+
+def test_an_exception_that_cannot_be_printed_may_have_a_cause():
+    error = MuteError("bad")
+    error.__cause__ = ValueError("worse")
+    assert "ValueError: worse" in str(carried(error))
+
+
+def test_an_attempt_ends_though_its_exception_cannot_be_searched():
+    # Not even pytest could report it if it came out.
+    error, found = WatchedError("bad"), []
+    with suppress(RuntimeError):
+        found.append(failing(error))
+    assert found == [error]
+
+
+def test_what_takes_no_note_is_raised_itself():
+    error = NotedInterrupt("stop")
+    assert carried(error) is error
 
 
 def test_each_level_of_nested_calls_tells_the_cause_once():

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from impl import _kept_streams
+from impl._kept_streams import hand_over
 from impl.functions import Scatter
 from spec_tests.harness.queues import on_side_streams, queued
 
@@ -55,3 +57,58 @@ def test_they_are_given_back_when_backward_fails(topology, monkeypatch):
     leaf = queued(topology, 0, 3).requires_grad_()
     Looking.apply(leaf, topology, notes).sum().backward()
     assert notes == [expected]
+
+
+class Stream:
+    """Says on which device's stream it was made to wait for which other's."""
+
+    def __init__(self, device, waits):
+        self.device, self.waits = device, waits
+
+    def wait_stream(self, other):
+        self.waits.append((self.device, other.device))
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Which device's stream waits for which other's."""
+    found = []
+    monkeypatch.setattr(_kept_streams, "current_stream", lambda device: Stream(device, found))
+    return found
+
+
+def test_what_is_handed_over_from_another_device_is_waited_for(topology, waits):
+    topology.require(distinct=2)
+    first, second = list(dict.fromkeys(topology.devices))[:2]
+    grad = torch.ones(1, device=second)
+    with torch.accelerator.device_index(first.index):
+        assert hand_over(grad) is grad
+    assert waits == [(first, second)]
+
+
+@pytest.mark.parametrize("home", [0, None], ids="home={}".format)
+def test_what_is_at_hand_is_not_waited_for(topology, waits, home):
+    grad = torch.ones(1, device=topology.device(home))
+    with torch.accelerator.device_index(topology.device(0).index):
+        assert hand_over(grad) is grad
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "expected"),
+    [
+        ("cuda:0", "cuda", True),
+        ("meta", "sim", False),
+        ("mps", "mps", False),
+        ("cpu", None, False),
+    ],
+)
+def test_only_the_accelerators_devices_with_streams_have_a_current_one(
+    monkeypatch, device, kind, expected
+):
+    monkeypatch.setattr(_kept_streams, "accelerator_type", lambda: kind)
+    assert _kept_streams._has_current(torch.device(device)) == expected
+
+
+def test_backward_keeps_its_name():
+    assert Scatter.backward.__name__ == "backward"

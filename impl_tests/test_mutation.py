@@ -1,12 +1,16 @@
 """The automatic changes to impl: which there are, which tests try them, which are excused."""
 
+import dataclasses
+
 import pytest
 
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import changes, drops, equivalent
+from impl_tests.mutation import changes, drops, equivalent, verdicts
 from impl_tests.mutation.lines import Lines
+from impl_tests.mutation.session import within
+from impl_tests.mutation.trials import Kills
 
 MARKERS = changes.changes(("_markers.py",))
 THAWED = "_markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
@@ -150,6 +154,53 @@ def test_a_decorator_is_tried_by_the_tests_of_what_it_decorates():
     line = line_of("_collector.py", "@contextmanager")
     inside = {**record(), "lines": {"_collector.py": [line + 10]}}
     assert Lines({"it": inside, "far": record(at=[1])}).tests("_collector.py", line) == {"it"}
+
+
+def test_what_only_the_processes_of_a_group_run_is_not_changed():
+    names = {path.name for path in changes.imported(IMPL / "__init__.py")}
+    assert {"__init__.py", "comm.py", "_devices.py"} <= names
+    assert not names & {"distributed.py", "_averages.py"}
+
+
+def test_what_was_noticed_is_not_tried_again(tmp_path):
+    path = tmp_path / "verdicts"
+    first, second, third, *rest = MARKERS.values()
+    for change, killer in {first: "a::test", second: None, third: "its import"}.items():
+        verdicts.keep(path, change, killer)
+    assert verdicts.load(path, MARKERS.values(), tests={"a::test"}) == {
+        first: "a::test",
+        third: "its import",
+    }
+    assert verdicts.load(path, MARKERS.values(), tests={}) == {third: "its import"}
+    assert not verdicts.load(path, [second, *rest], tests={"a::test"})
+
+
+def test_a_verdict_on_another_text_of_the_file_is_not_taken(tmp_path):
+    change = MARKERS[THAWED]
+    verdicts.keep(tmp_path / "verdicts", change, "its import")
+    other = dataclasses.replace(change, text=change.text + "#")
+    assert not verdicts.load(tmp_path / "verdicts", [other], tests={})
+
+
+def test_no_verdict_is_kept_without_a_file():
+    verdicts.keep(None, MARKERS[THAWED], "its import")
+    assert verdicts.load(None, MARKERS.values(), tests={}) == {}
+
+
+def test_what_has_noticed_a_change_of_the_function_comes_first():
+    lines = Lines({name: record(at=[1]) for name in ["a", "b", "c"]})
+    thawed, other = MARKERS[THAWED], MARKERS[THAWED.replace("Whole", "SplitAlong")]
+    kills = Kills()
+    assert kills.order(thawed, lines) == ["a", "b", "c"]
+    kills.add(other, "b")
+    kills.add(thawed, "c")
+    assert kills.order(thawed, lines) == ["c", "b", "a"]
+    assert kills.order(other, lines) == ["b", "c", "a"]
+
+
+def test_no_test_is_begun_after_the_seconds_of_a_change():
+    assert list(within(0, ["a"])) == []
+    assert list(within(60, ["a", "b"])) == ["a", "b"]
 
 
 def test_a_test_that_fails_under_coverage_is_left_out():

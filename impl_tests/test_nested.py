@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from impl._arguments import Survey, unmarked
 from impl._markers import SplitAlong, Whole
-from impl._nested import write_trail
+from impl._nested import MappingBranch, Same, write_trail
 from impl._outputs import Outputs
 from impl_tests.samples import Pair
 
@@ -206,3 +207,32 @@ def test_a_custom_iterable_is_built_from_one_iterable():
     found = Outputs().take([Bag([1, "a"]), Bag([2, "b"])], "output").columns(1, {})[0]
     assert type(found) is Bag
     assert found.parts == [[1, 2], ["a", "b"]]
+
+
+class Shelf(MutableMapping):
+    """A mapping whose shallow copy writes to the same dictionary."""
+
+    def __init__(self, content):
+        self.content = dict(content)
+
+    def __getitem__(self, key):
+        return self.content[key]
+
+    def __setitem__(self, key, value):
+        self.content[key] = value
+
+    def __delitem__(self, key):
+        del self.content[key]
+
+    def __iter__(self):
+        return iter(self.content)
+
+    def __len__(self):
+        return len(self.content)
+
+
+def test_a_mapping_that_shares_what_it_holds_with_its_copy_is_not_written_to():
+    shelf = Shelf({"x": 1})
+    built = MappingBranch(shelf, [Same(2)]).columns(2, {})
+    assert [each.content for each in built] == [{"x": 2}, {"x": 2}]
+    assert shelf.content == {"x": 1}

@@ -9,6 +9,7 @@ import torch
 from impl._arguments import Survey
 from impl._nested import is_named_tuple
 from impl._outputs import Outputs
+from impl.scatter_gather import gather
 from impl_tests.samples import Misnamed, Pair
 
 
@@ -91,3 +92,28 @@ def test_a_tensor_of_a_subclass_is_joined():
     outputs = Outputs()
     outputs.take([torch.nn.Parameter(torch.ones(1)) for _ in range(2)], "output")
     assert len(outputs.joined) == 1
+
+
+class Scarce:
+    """An iterable for which no memory is left: when it is iterated over, or built of parts."""
+
+    error: BaseException = MemoryError()
+
+    def __init__(self, parts, is_first=False):
+        if not is_first and parts:
+            raise self.error
+        self.parts = parts
+
+    def __iter__(self):
+        if not self.parts:
+            raise self.error
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize("parts", [[], [torch.ones(1)]], ids=["iterated", "built"])
+@pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
+def test_an_iterable_without_memory_is_not_listed(monkeypatch, error, parts):
+    monkeypatch.setattr(Scarce, "error", error)
+    values = [Scarce(parts, is_first=True) for _ in range(2)]
+    with pytest.raises(type(error), match=r"^m$"):
+        gather(values, "cpu")

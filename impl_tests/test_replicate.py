@@ -29,3 +29,21 @@ def test_what_is_not_initialized_is_refused_by_what_to_do_about_it(topology, mak
     for devices in topology.take(1), topology.take(2):
         with pytest.raises(ValueError, match=r"in replicate\. Call `forward`"):
             replicate(module, devices, detach)
+
+
+@pytest.mark.parametrize(
+    ("detach", "error", "text"),
+    [
+        (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
+        (True, RuntimeError, r"All tensors must be on devices\[0\]: 0"),
+    ],
+)
+def test_a_module_on_the_cpu_is_refused_for_devices(topology, detach, error, text):
+    with pytest.raises(error, match=text):
+        replicate(nn.Linear(1, 1), [0, 0], detach)
+
+
+def test_a_module_on_the_cpu_has_replicas_there():
+    module = nn.Linear(1, 1)
+    replicas = replicate(module, ["cpu", "cpu"])
+    assert [each.weight.tolist() for each in replicas] == [module.weight.tolist()] * 2

@@ -5,6 +5,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, scatter
+from impl.scatter_gather import scatter_kwargs
 
 
 def _sizes(shares):
@@ -57,3 +58,15 @@ def test_two_batches_beside_one_row_a_device_are_named(topology):
 
 def test_one_row_a_device_goes_with_an_empty_batch(topology):
     assert _sizes(scatter([torch.ones(0), torch.ones(3)], topology.take(3))) == [[0, 1]] * 3
+
+
+def test_keyword_arguments_are_split_where_there_are_no_others(topology):
+    args, kwargs = scatter_kwargs((), {"x": torch.arange(4)}, topology.take(2))
+    assert args == ((), ())
+    assert [each["x"].tolist() for each in kwargs] == [[0, 1], [2, 3]]
+
+
+def test_arguments_are_split_where_there_are_no_others(topology):
+    args, kwargs = scatter_kwargs((torch.arange(4),), None, topology.take(2))
+    assert [each[0].tolist() for each in args] == [[0, 1], [2, 3]]
+    assert kwargs == ({}, {})

@@ -1,29 +1,30 @@
 """Try changes to impl and print the survivors: ``python -m impl_tests.mutation``."""
 
 import argparse
+import math
 import os
 import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from impl_tests.mutation import equivalent, trials
+from impl_tests.mutation import equivalent, trials, verdicts
 from impl_tests.mutation.changes import Change, changes
-from impl_tests.mutation.lines import record
+from impl_tests.mutation.lines import Lines, record
 from impl_tests.mutation.session import Tests, with_tests
+
+#: The share of the changes that matter which the tests must notice.
+SHARE = 0.98
 
 
 def main() -> int:
-    """Try changes; return 1 if the tests notice fewer than 90 % of those that matter."""
+    """Try changes; return 1 if the tests notice fewer than 98 % of those that matter."""
     options = _options()
     found = changes(tuple(options.files))
     same = equivalent.load(found)
     chosen = [change for name, change in found.items() if name not in same]
-    if options.again is not None:
-        lines = options.again.read_text(encoding="utf-8").splitlines()
-        chosen = [change for change in chosen if f"survived: {change.name}" in lines]
     if options.sample is not None:
         chosen = random.Random(options.seed).sample(chosen, options.sample)
     noticed: set[Change] = set()
@@ -33,31 +34,61 @@ def main() -> int:
 
     with_tests(use)
     _print_summary(chosen, noticed, same)
-    return int(len(noticed) < 0.9 * len(chosen))
+    return int(len(noticed) < SHARE * len(chosen))
 
 
 def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) -> Iterator[Change]:
-    """Print what becomes of each change; yield those that a test noticed."""
+    """Print what becomes of each change; yield those that a test noticed, now or before."""
     lines = record(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests, {len(lines.left_out)} left out", flush=True)
-    found = []
-    for each in trials.run(tests, lines, chosen, processes=options.processes):
+    killers: dict[Change, str | None] = {
+        **verdicts.load(options.verdicts, chosen, tests=lines.seconds)
+    }
+    print(f"{len(killers)} changes noticed before", flush=True)
+    for each in _trials(tests, lines, chosen, killers, options):
         print(each, flush=True)
-        found.append(each)
-    killers = {each.killer for each in found if each.killer in lines.seconds}
-    unfair = trials.unfair(tests, filter(None, killers), processes=options.processes)
+        verdicts.keep(options.verdicts, each.change, each.killer)
+        killers[each.change] = each.killer
+    suspects = lines.seconds.keys() & set(killers.values())
+    unfair = trials.unfair(tests, suspects, processes=options.processes)
     for name in sorted(unfair):
         print(f"fails on impl as it is, so that it notices nothing: {name}")
-    return (each.change for each in found if each.killer not in {None, *unfair})
+    return (change for change, killer in killers.items() if killer not in {None, *unfair})
+
+
+def _trials(
+    tests: Tests,
+    lines: Lines,
+    chosen: Sequence[Change],
+    killers: Mapping[Change, str | None],
+    options: argparse.Namespace,
+) -> Iterator[trials.Trial]:
+    """Try what was not noticed before."""
+    kills = trials.Kills()
+    for change, killer in killers.items():
+        kills.add(change, str(killer))
+    rest = [change for change in chosen if change not in killers]
+    seconds, processes = options.seconds, options.processes
+    return trials.run(tests, lines, rest, kills=kills, seconds=seconds, processes=processes)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m impl_tests.mutation", description=main.__doc__
     )
-    parser.add_argument("files", nargs="*", help="files of impl to change (default: all)")
+    parser.add_argument("files", nargs="*", help="files of impl (default: what it imports)")
     parser.add_argument(
-        "--again", type=Path, metavar="OUTPUT", help="try what survived by a former run's OUTPUT"
+        "--seconds",
+        type=float,
+        default=math.inf,
+        metavar="N",
+        help="begin no test of a change after N seconds of work (default: all its tests)",
+    )
+    parser.add_argument(
+        "--verdicts",
+        type=Path,
+        metavar="FILE",
+        help="add to FILE what was noticed, and do not try again what is in it",
     )
     parser.add_argument("--sample", type=int, metavar="N", help="try N changes (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")

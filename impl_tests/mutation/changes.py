@@ -4,6 +4,7 @@ import ast
 import contextlib
 import difflib
 import itertools
+import pickle
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cosmic_ray import plugins
-from cosmic_ray.mutating import mutate_code
+from cosmic_ray.ast import get_ast
+from cosmic_ray.mutating import MutationVisitor
 
 from impl_tests.mutants import IMPL
 from impl_tests.mutation import drops
+from spec_tests.harness.source import imported_modules
 
 #: Of cosmic-ray's operators those that change what a line does without being a variant of another.
 OPERATORS = (
@@ -85,20 +88,37 @@ def name_of(file: str, place: str, before: str, after: str, nth: int = 1) -> str
 
 
 def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
-    """Every change to these files, or to all, by name; docstrings and type hints are left alone.
+    """Every change to these files, by name; docstrings and type hints are left alone.
+
+    Args:
+        files: By default what ``import impl`` imports. What ``impl.distributed`` alone uses runs
+            in processes of its own, one a rank, where it is not seen which lines a test executes.
 
     Raises:
         FileNotFoundError: impl has no such file.
     """
-    paths = [IMPL / name for name in files] or sorted(IMPL.glob("*.py"))
+    paths = [IMPL / name for name in files] or sorted(imported(IMPL / "__init__.py"))
     return {change.name: change for path in paths for change in _changes_of(path)}
+
+
+def imported(path: Path, found: frozenset[Path] = frozenset()) -> frozenset[Path]:
+    """A file of impl and those that it imports, with what they import."""
+    if path in found or not path.is_file():
+        return found
+    found |= {path}
+    for name in imported_modules(path):
+        found = imported(path.with_name(f"{name.removeprefix('.')}.py"), found)
+    return found
 
 
 def _changes_of(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     places = _places(ast.parse(code))
     alike: Counter[tuple[str, str, str]] = Counter()
-    made = itertools.chain.from_iterable(_texts(code, operator) for operator in OPERATORS)
+    tree = pickle.dumps(
+        get_ast(code)
+    )  # a change needs its own, and to parse takes eight times as long
+    made = itertools.chain.from_iterable(_texts(tree, operator) for operator in OPERATORS)
     # What is dropped may be what another operator replaces: the texts, each once, in order.
     for text in dict.fromkeys([*made, *drops.texts(code)]):
         line, before, after = _first_difference(code.splitlines(), text.splitlines())
@@ -108,13 +128,16 @@ def _changes_of(path: Path) -> Iterator[Change]:
             yield Change(path.name, kind[0], line, before, after, text, alike[kind])
 
 
-def _texts(code: str, operator: str) -> Iterator[str]:
+def _texts(tree: bytes, operator: str) -> Iterator[str]:
     kind = plugins.get_operator(f"core/{operator}")
-    occurrence = 0
-    while (text := mutate_code(code, kind(), occurrence)) is not None:
+    for occurrence in itertools.count(0, _STRIDE.get(operator, 1)):
+        visitor = MutationVisitor(occurrence, kind())
+        changed = visitor.walk(pickle.loads(tree))
+        if not visitor.mutation_applied:
+            return
+        text = changed.get_code()
         if _is_python(text):
             yield text
-        occurrence += _STRIDE.get(operator, 1)
 
 
 def _is_python(text: str) -> bool:

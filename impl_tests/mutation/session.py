@@ -6,6 +6,7 @@ are collected where they are run.
 """
 
 import itertools
+import math
 import os
 import sys
 import time
@@ -21,8 +22,15 @@ from spec_tests.meta_tests.rooms import CHAPTERS, ROOT
 #: processes of its own is not seen to execute a line, and would be tried for every change.
 CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
 PRIVATE = "impl_tests/test_*.py"
-#: Tests that do not run impl, but change it themselves or read its text.
-_OF_TEXT = ("test_house.py", "test_mutants.py", "test_mutation.py")
+#: Tests that do not run impl, but change it themselves, read its text, or start ranks.
+_OF_OTHERS = (
+    "test_distributed_page.py",
+    "test_house.py",
+    "test_ladder.py",
+    "test_mutants.py",
+    "test_mutation.py",
+    "test_orderings.py",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Tests:
 
     def files(self) -> list[str]:
         """The files of all tests, as node ids begin."""
-        private = [path for path in ROOT.glob(PRIVATE) if path.name not in _OF_TEXT]
+        private = [path for path in ROOT.glob(PRIVATE) if path.name not in _OF_OTHERS]
         collected = {_file_of(name) for name in self._items}
         return sorted(collected | {str(path.relative_to(ROOT)) for path in private})
 
@@ -65,7 +73,7 @@ class Tests:
 
         One that cannot be collected, or ends the session, has failed.
         """
-        for name, following in itertools.pairwise([*names, ""]):
+        for name, following in itertools.pairwise(itertools.chain(names, [""])):
             item, after = self._item(name), self._item(following)
             before(name)
             start = time.monotonic()
@@ -74,8 +82,8 @@ class Tests:
             has_failed = not is_over or self._session.testsfailed > failed
             yield Outcome(name, has_failed, time.monotonic() - start)
 
-    def first_failure(self, names: Iterable[str]) -> str | None:
-        """Run tests in this order until one fails, and name it.
+    def first_failure(self, names: Iterable[str], seconds: float = math.inf) -> str | None:
+        """Run tests in this order until one fails, and name it; begin none after ``seconds``.
 
         No other can be run after it: what the test has set up stays, since taking it down is
         where a wrong impl may hang.
@@ -83,9 +91,9 @@ class Tests:
         self._session.config.pluginmanager.register(_AtFailure())
         begun: list[str] = []
         try:
-            failed = (each.name for each in self.run(names, before=begun.append) if each.failed)
-            return next(failed, None)
-        except _Failed:
+            ended = self.run(within(seconds, names), before=begun.append)
+            return next((each.name for each in ended if each.failed), None)
+        except (_Failed, Exception):  # Of what a wrong impl raises pytest may fail to report.
             return begun[-1]
 
     def _item(self, name: str) -> pytest.Item | None:
@@ -97,6 +105,17 @@ class Tests:
         if not any(_file_of(name) == file for name in self._items):
             found = self._session.perform_collect([file])
             self._items |= {item.nodeid: item for item in found}
+
+
+def within(seconds: float, names: Iterable[str]) -> Iterator[str]:
+    """Give these names until the processor has worked for so long."""
+    end = _worked() + seconds
+    return itertools.takewhile(lambda _: _worked() < end, names)
+
+
+def _worked() -> float:
+    """Seconds of this process and of those that it has waited for, however busy the machine."""
+    return sum(os.times()[:4])
 
 
 class _Failed(BaseException):

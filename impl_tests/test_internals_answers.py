@@ -1,0 +1,118 @@
+"""impl._internals: what PyTorch's private names say of a thread, a module and a leaf."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules import module as registration
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from impl import _internals
+from impl_tests.samples import FunctionMode
+
+
+class DispatchMode(TorchDispatchMode):
+    """A mode that is only there."""
+
+
+def test_modes_are_counted_and_told_apart():
+    with FunctionMode():
+        assert _internals.function_mode_count() == 1
+        assert not _internals.has_dispatch_modes()
+    with DispatchMode():
+        assert _internals.has_dispatch_modes()
+        assert _internals.function_mode_count() == 0
+    assert not _internals.has_dispatch_modes()
+
+
+def test_hooks_on_saved_tensors_are_seen():
+    assert not _internals.has_saved_tensor_hooks()
+    with saved_tensors_hooks(lambda x: x, lambda x: x):
+        assert _internals.has_saved_tensor_hooks()
+
+
+def test_hooks_on_saved_tensors_are_seen_while_something_is_traced():
+    with saved_tensors_hooks(lambda x: x, lambda x: x):
+        torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+        try:
+            assert _internals.has_saved_tensor_hooks()
+        finally:
+            torch._C._autograd._saved_tensors_hooks_set_tracing(False)
+
+
+def test_transforms_are_seen():
+    seen = []
+    torch.func.vmap(lambda x: seen.append(_internals.has_transforms()) or x)(torch.ones(2))
+    assert [*seen, _internals.has_transforms()] == [True, False]
+
+
+@pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
+def test_who_watches_registrations_is_seen(kind):
+    watch = getattr(registration, f"register_module_{kind}_registration_hook")
+    handle = watch(lambda *_: None)
+    assert _internals.is_registration_watched()
+    handle.remove()
+    assert not _internals.is_registration_watched()
+
+
+def test_a_module_that_is_not_compiled_is_told_from_one_that_is(monkeypatch):
+    class Compiled(nn.Module):
+        pass
+
+    class Frames:
+        OptimizedModule = Compiled
+
+    monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", Frames)
+    assert _internals.is_compiled(Compiled)
+    assert not _internals.is_compiled(nn.Module)
+    monkeypatch.delitem(sys.modules, "torch._dynamo.eval_frame")
+    assert not _internals.is_compiled(Compiled)
+
+
+def test_the_compiled_module_is_given():
+    plain, wrapper = nn.Linear(1, 1), nn.Module()
+    assert _internals.compiled_module(plain) is None
+    wrapper._orig_mod = plain
+    assert _internals.compiled_module(wrapper) is None
+    wrapper.__dict__["_torchdynamo_orig_callable"] = plain
+    assert _internals.compiled_module(wrapper) is plain
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_torchscript_is_on_or_off(monkeypatch, enabled):
+    monkeypatch.setattr(torch.jit._state, "_enabled", enabled)
+    assert _internals.is_torchscript_on() is enabled
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_a_leaf_are_seen(register):
+    leaf = torch.ones(1, requires_grad=True)
+    assert not _internals.has_hooks(leaf)
+    getattr(leaf, register)(lambda _: None)
+    assert _internals.has_hooks(leaf)
+
+
+def asked_in_backward(leaf, run):
+    """What is said of ``leaf`` while ``run`` goes back through it and through another."""
+    used, found = torch.ones(1, requires_grad=True), []
+    product = leaf * used
+    product.register_hook(lambda _: found.append(_internals.is_wanted_in_backward(leaf)))
+    run(product, leaf, used)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"),
+    [
+        (lambda product, leaf, used: product.backward(), True),
+        (lambda product, leaf, used: product.backward(inputs=[leaf]), True),
+        (lambda product, leaf, used: product.backward(inputs=[used]), False),
+        (lambda product, leaf, used: torch.autograd.grad(product, leaf), True),
+        (lambda product, leaf, used: torch.autograd.grad(product, used), False),
+    ],
+    ids=["backward", "backward to it", "backward elsewhere", "grad", "grad elsewhere"],
+)
+def test_a_leaf_is_wanted_where_its_gradient_is_asked_for(run, wanted):
+    assert asked_in_backward(torch.ones(1, requires_grad=True), run) == [wanted]
