@@ -1,8 +1,13 @@
 """What DataParallel costs above the module's own time, and how much memory it needs.
 
 Wall time on the host, from the call until every device is idle; `module` is the plain module on
-one device, the floor. Peak memory is the devices' own count over one forward and backward.
+one device, the floor. In the rows of evaluation impl holds its replicas, and in those in turn its
+caller's thread issues them; torch.nn.parallel can do neither, and does what it does. Peak memory
+is the devices' own count over one forward and backward.
 """
+
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +16,7 @@ from spec_tests.harness.target import Target
 from spec_tests.harness.topology import not_run
 
 from .libraries import LIBRARIES
+from .memory import peak_bytes
 from .models import WIDTH, blocks
 
 DEVICES = 4
@@ -19,7 +25,7 @@ BLOCKS = 100
 WITH_FLOOR = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def _wrapped(library, topology, count=BLOCKS, width=WIDTH):
+def _wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
     # As many as the run names; one that is named once stands for four.
     named = len(topology.devices)
     devices = topology.take(named if named > 1 else DEVICES)
@@ -27,7 +33,9 @@ def _wrapped(library, topology, count=BLOCKS, width=WIDTH):
     x = torch.randn(BATCH, width, device=devices[0])
     if library == "module":
         return module, x
-    return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices), x
+    # The reference has no options.
+    options = options if library == "impl" else {}
+    return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices, **options), x
 
 
 @WITH_FLOOR
@@ -51,12 +59,50 @@ def bench_forward_backward(timed, benchmark, library, topology):
     assert all(p.grad is not None for p in module.parameters())
 
 
+@WITH_FLOOR
+@pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
+def bench_evaluation(timed, benchmark, library, topology, in_turn):
+    benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
+    module, x = _wrapped(library, topology, in_turn=in_turn)
+    module.eval()
+
+    with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
+        y = timed(module, x)
+
+    assert y.shape == x.shape
+    assert not y.requires_grad
+
+
+@WITH_FLOOR
+def bench_forward_in_turn(timed, benchmark, library, topology):
+    benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
+    module, x = _wrapped(library, topology, in_turn=True)
+
+    y = timed(module, x)
+
+    assert y.shape == x.shape
+    assert y.device == x.device
+
+
+@WITH_FLOOR
+def bench_forward_backward_in_turn(timed, benchmark, library, topology):
+    benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
+    module, x = _wrapped(library, topology, in_turn=True)
+
+    timed(_step, module, x)
+
+    assert all(p.grad is not None for p in module.parameters())
+
+
 @pytest.mark.parametrize("library", list(LIBRARIES))
 def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
     module, x = _wrapped(library, topology, count=20, width=256)
     _step(module, x)
-    benchmark.extra_info["peak_bytes"] = _peak(topology, module, x)
+    peak = peak_bytes(topology, partial(_step, module, x))
+    if peak is None:
+        not_run(f"torch.{topology.accelerator} does not count memory")
+    benchmark.extra_info["peak_bytes"] = peak
 
     timed(_step, module, x)
 
@@ -66,14 +112,3 @@ def bench_peak_memory(timed, benchmark, library, topology):
 def _step(module, x):
     module.zero_grad()
     module(x).sum().backward()
-
-
-def _peak(topology, module, x):
-    memory = getattr(torch, topology.accelerator)
-    if not hasattr(memory, "reset_peak_memory_stats"):
-        not_run(f"torch.{topology.accelerator} does not count memory")
-    for device in set(topology.devices):
-        memory.reset_peak_memory_stats(device)
-    _step(module, x)
-    topology.synchronize()
-    return sum(memory.max_memory_allocated(device) for device in set(topology.devices))

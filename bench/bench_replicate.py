@@ -14,7 +14,7 @@ DEVICES = 4
 
 @side_by_side
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
-@pytest.mark.parametrize("count", [10, 100, 400], ids="blocks={}".format)
+@pytest.mark.parametrize("count", [10, 100, 400, 1000], ids="blocks={}".format)
 def bench_replicate(timed, benchmark, library, topology, count, detach):
     benchmark.group = f"replicate blocks={count} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)

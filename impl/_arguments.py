@@ -84,8 +84,7 @@ class Survey:
                 are not counted: one that leads back to itself is a reference there.
         """
         nodes: list[Node] = []
-        take = _TAKE.get(type(value)) or _find_take(value)
-        descend(take(self, value, dim, trail, nodes), self._open)
+        descend(_find_take(value)(self, value, dim, trail, nodes), self._open)
         return nodes[0]
 
     def _level(
@@ -189,8 +188,7 @@ class Survey:
     ) -> Level | None:
         """Take apart what a marker holds, in place of the marker."""
         self.marks += 1
-        take = _TAKE.get(type(value)) or _find_take(value)
-        return take(self, value, dim, trail, nodes)
+        return _find_take(value)(self, value, dim, trail, nodes)
 
 
 def unmarked(value: Any) -> Any:

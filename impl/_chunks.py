@@ -57,7 +57,7 @@ def _weighted_lengths(extent: int, weights: Sequence[float]) -> list[int]:
     lengths: list[int] = []
     rows = extent
     for index, weight in enumerate(weights):
-        share = rows * weight / sum(weights[index:]) if weight else 0
+        share = rows * weight / sum(weights[index:])
         lengths.append(min(rows, math.ceil(share - _ROUNDING)))
         rows -= lengths[-1]
         if rows == 0:

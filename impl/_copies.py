@@ -205,7 +205,7 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
 def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     grads = [send(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
-        grads = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+        grads = [grad.to_dense() for grad in grads]  # What is dense stays itself.
     total = None
     for grad in grads:
         total = grad if total is None else torch.add(total, grad)

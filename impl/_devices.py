@@ -7,7 +7,7 @@ bare integer is one of its ordinals.
 
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 
 import torch
@@ -239,16 +239,12 @@ def current_device() -> torch.device:
 
 def all_devices() -> list[torch.device]:
     """List the accelerator's devices by ordinal; empty where there is no accelerator."""
-    kind = accelerator_type()
-    if kind is None:
-        return []
-    return [torch.device(kind, ordinal) for ordinal in range(torch.accelerator.device_count())]
+    return [*map(device_at, range(torch.accelerator.device_count()))]
 
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:
     """Make ``device`` current inside a ``with`` block; for the CPU, change nothing."""
-    if device == CPU:
-        return nullcontext()
+    # The CPU has no index, and without one PyTorch changes nothing.
     return torch.accelerator.device_index(device.index)
 
 

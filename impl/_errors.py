@@ -19,6 +19,11 @@ class Failure:
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
+    @property
+    def is_interrupt(self) -> bool:
+        """Whether it asks to stop, as Ctrl-C does, not only tells that something went wrong."""
+        return not isinstance(self._error, Exception)
+
     def take(self) -> BaseException:
         """Give the exception away, once: the frames that it comes through must not keep it."""
         error = self._error
@@ -143,7 +148,7 @@ def _rebuilt(error: Exception, text: str) -> Exception:
 
 def _constructors(error: Exception) -> Iterator[Callable[[str], object]]:
     kind: Any = type(error)
-    if kind is not KeyError and _has_message(kind):
+    if _has_message(kind):
         yield lambda text: kind(message=text)
     yield kind
     if isinstance(error, ExceptionGroup):

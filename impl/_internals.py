@@ -39,6 +39,7 @@ __all__ = [
     "sparse_parts",
     "unnumbered_default_device",
     "use_repeated_views",
+    "version_counters",
 ]
 
 #: PyTorch numbers the nodes of each thread from 0; of those that are ready the highest runs.
@@ -233,3 +234,22 @@ def has_hooks(leaf: Tensor) -> bool:
     Without it: hooks of parameters that a process does not use would be called with None.
     """
     return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)
+
+
+def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
+    """Tell for each tensor how often it has changed in place.
+
+    Returns:
+        Numbers; for tensors made in inference mode, which are not counted, objects that equal
+        nothing else.
+
+    Name: ``torch.Tensor._version``, since <= 2.11.
+    Without it: a parameter that changes while replicas are held would not be noticed.
+    """
+    try:
+        return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
+    except (AttributeError, RuntimeError):
+        return [
+            None if it is None else object() if it.is_inference() else it._version
+            for it in tensors
+        ]

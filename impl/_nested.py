@@ -18,7 +18,6 @@ from typing import Any, ClassVar, TypeGuard
 __all__ = [
     "Branch",
     "FieldsBranch",
-    "IterableBranch",
     "Leaf",
     "ListBranch",
     "MappingBranch",
@@ -167,16 +166,6 @@ class NamedTupleBranch(Branch):
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a named tuple of the template's class, which is called with the fields."""
         return type(self.template)(*parts)
-
-
-class IterableBranch(Branch):
-    """Any other iterable, built by calling its class with one iterable of its parts."""
-
-    __slots__ = ()
-
-    def build(self, parts: tuple[Any, ...]) -> Any:
-        """Call the template's class with ``parts``."""
-        return type(self.template)(parts)
 
 
 class MappingBranch(Branch):

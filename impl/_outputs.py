@@ -4,6 +4,7 @@ The first replica's output says what is expected of the others.
 """
 
 import enum
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch.nn.utils.rnn import PackedSequence
 from ._nested import (
     Branch,
     FieldsBranch,
-    IterableBranch,
     Leaf,
     ListBranch,
     MappingBranch,
@@ -72,6 +72,30 @@ class _MadeBranch(NamedTupleBranch):
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         return type(self.template)._make(parts)
+
+
+#: What says nothing of the class that fails.
+_NO_MEMORY = (MemoryError, torch.OutOfMemoryError)
+
+
+class _IterableBranch(Branch):
+    """Other iterables, whose class is called with one iterable of parts to build one of them.
+
+    Args:
+        template: Those of all replicas. They are kept where their class refuses.
+        children: Nodes of the parts.
+    """
+
+    __slots__ = ()
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        try:
+            return type(self.template[0])(parts)
+        except _NO_MEMORY:
+            raise
+        except Exception as error:
+            _warn_of_kept(self.template, "be built from joined parts", error)
+            return list(self.template)
 
 
 class Outputs:
@@ -144,8 +168,18 @@ class Outputs:
         """Keep all of them, in the order of the replicas."""
         nodes.append(Same(list(values)))
 
-    def _take_iterable(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
-        return self._level(IterableBranch, values, _members(values), trail, nodes)
+    def _take_iterable(
+        self, values: Sequence[Any], trail: Trail, nodes: list[Node]
+    ) -> Level | None:
+        try:
+            members = [list(value) for value in values]
+        except _NO_MEMORY:
+            raise
+        except Exception as error:
+            _warn_of_kept(values, "be iterated over", error)
+            self._take_values(values, trail, nodes)
+            return None
+        return self._level(_IterableBranch, [values], _members(members), trail, nodes)
 
     def _take_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
         return self._level(TupleBranch, values, _members(values), trail, nodes)
@@ -226,6 +260,15 @@ def _check_alike(values: Sequence[Any], trail: Trail) -> None:
         verdicts = [isinstance(value, kind) for value in values]
         if len(set(verdicts)) > 1:
             raise ValueError(_odd_ones(what, verdicts, trail))
+
+
+def _warn_of_kept(values: Sequence[Any], what: str, error: Exception) -> None:
+    name, reason = type(values[0]).__name__, f"{type(error).__name__}: {error}"
+    warnings.warn(
+        f"{name} among the outputs cannot {what} ({reason}), so those of all replicas are listed",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def _odd_ones(what: str, verdicts: Sequence[bool], trail: Trail) -> str:

@@ -10,6 +10,7 @@ devices.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -19,6 +20,7 @@ from torch.autograd.profiler import record_function
 from ._arguments import Survey, unmarked
 from ._chunks import check_weights
 from ._devices import DeviceLike, as_target
+from ._held import hold_of, use_hold
 from ._nested import Leaf
 from ._placement import DeviceId, check_source, choose_devices, warn_of_imbalance
 from ._transfers import send
@@ -49,6 +51,8 @@ class DataParallel(nn.Module, Generic[T]):
         dim: The dimension along which inputs are split and outputs joined.
         chunk_sizes: One size or weight for each device. They are the extents of the chunks
             where they sum to ``N``; otherwise ``N`` is shared out in proportion.
+        in_turn: Whether the calling thread issues the replicas one after the other; see
+            :func:`parallel_apply`, which says when that pays.
 
     Attributes:
         module: The module.
@@ -57,6 +61,7 @@ class DataParallel(nn.Module, Generic[T]):
         dim: As given.
         src_device_obj: The first device.
         chunk_sizes: As given.
+        in_turn: As given.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -68,8 +73,9 @@ class DataParallel(nn.Module, Generic[T]):
         on the first device changes in place are the module's own.
     """
 
-    #: A class attribute, too, so that it need not be in a pickled state.
+    #: Class attributes, too, so that they need not be in a pickled state.
     chunk_sizes: Sequence[float] | None = None
+    in_turn: bool = False
 
     def __init__(
         self,
@@ -79,6 +85,7 @@ class DataParallel(nn.Module, Generic[T]):
         dim: int = 0,
         *,
         chunk_sizes: Sequence[float] | None = None,
+        in_turn: bool = False,
     ) -> None:
         super().__init__()
         self.module = module
@@ -91,6 +98,8 @@ class DataParallel(nn.Module, Generic[T]):
         if chunk_sizes is not None:
             check_weights(chunk_sizes, len(self.device_ids))
             self.chunk_sizes = chunk_sizes
+        if in_turn:
+            self.in_turn = in_turn
         warn_of_imbalance(placement)
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
@@ -116,16 +125,43 @@ class DataParallel(nn.Module, Generic[T]):
             if not self.device_ids:
                 # Nothing is split, but a module never sees markers.
                 return self.module(*unmarked(inputs), **unmarked(kwargs))
-            check_source(self.module, self.src_device_obj)
+            held = self._checked_replicas()
             all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             if len(self.device_ids) == 1:
                 output = self.module(*all_args[0], **all_kwargs[0])
                 return _moved(output, self.src_device_obj, self.output_device)
             # A short batch has fewer chunks than there are devices; the last ones stay idle.
-            replicas = self.replicate(self.module, self.device_ids[: len(all_args)])
+            used = self.device_ids[: len(all_args)]
+            replicas = held[: len(used)] or self.replicate(self.module, used)
             outputs = self.parallel_apply(replicas, all_args, all_kwargs)
-            del replicas, all_args, all_kwargs  # Their memory is free for the joined outputs.
+            # Their memory is free for the joined outputs.
+            del held, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep the replicas until a ``with`` block ends; for evaluation.
+
+        ``with torch.no_grad(), net.hold(): ...``. The first forward in the block makes replicas
+        for all devices, by the step :meth:`replicate`; all others use them, also such as run in
+        other threads. Blocks may stand in each other; when the outermost one ends, the memory of
+        the replicas is free. They are no part of the wrapper: copies and pickles have none.
+
+        Results and buffers are those of forwards outside of a block: buffers that have changed,
+        as in training batch norm does to them, are copied once more. What a replica's forward
+        writes to other attributes stays with that replica until the block ends, though, and
+        attributes and hooks that the module gets meanwhile do not reach the replicas.
+
+        With a single device, or none, nothing is held, and nothing is refused. On an
+        accelerator a forward on other current streams has replicas of its own.
+
+        Raises:
+            RuntimeError: From a forward in the block: grad mode is on; or since the replicas were
+                made a parameter has changed or been replaced, a module has been switched between
+                train and eval, modules below have been exchanged, or ``device_ids`` are others.
+                The text names what. Changes through ``.data``, and those of parameters made in
+                inference mode, are not noticed, for they are not counted.
+        """
+        return use_hold(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
 
     def scatter(
         self,
@@ -146,11 +182,24 @@ class DataParallel(nn.Module, Generic[T]):
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
     ) -> list[Any]:
         """Call the replicas on the first devices, one each; a step to override."""
-        return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
+        devices = self.device_ids[: len(replicas)]
+        return parallel_apply(replicas, inputs, kwargs, devices, in_turn=self.in_turn)
 
     def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
         """Join the outputs, as the function ``gather`` does; a step to override."""
         return gather(outputs, output_device, dim=self.dim)
+
+    def _checked_replicas(self) -> Sequence[T]:
+        """Give the replicas that are held, if any; refuse a module that is not as it should be."""
+        hold = hold_of(self)
+        if hold is not None:
+            return hold.replicas(self.module, self.device_ids, self._replicate_everywhere)
+        check_source(self.module, self.src_device_obj)
+        return ()
+
+    def _replicate_everywhere(self) -> list[T]:
+        check_source(self.module, self.src_device_obj)
+        return self.replicate(self.module, self.device_ids)
 
 
 def data_parallel(

@@ -1,5 +1,6 @@
 """Several modules at once, each on its own device and in its own thread."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
+from ._succession import PATIENCE, Stall, run_in_turn
 from ._thread_locals import use_fresh_locals
 from ._thread_state import call_in, thread_states, travels_whole
 from ._walk import Level, descend
@@ -40,6 +42,8 @@ def parallel_apply(
     inputs: Sequence[Any],
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[DeviceLike | None] | None = None,
+    *,
+    in_turn: bool = False,
 ) -> list[Any]:
     """Call ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
@@ -57,6 +61,11 @@ def parallel_apply(
         devices: ``k`` current devices for the modules. None stands for the device of the
             module's first tensor among its inputs, then its keyword arguments, and for the
             caller's current device where there is none.
+        in_turn: Whether the calling thread calls the modules one after the other. No thread
+            then waits for another's interpreter lock, and the devices still compute side by side
+            where the accelerator lets the host go on. It pays where operators are short on the
+            host; it does not where the host itself computes, as on the CPU, or waits for its
+            device; and modules must not wait for each other.
 
     Returns:
         The ``k`` results, in the order of ``modules``. It returns when all modules have, but
@@ -69,9 +78,18 @@ def parallel_apply(
             has the same type where that can be built from a text, else it is a RuntimeError;
             it says which replica failed and where, and the original is its cause. It is
             raised after all modules have ended.
-        BaseException: A module raised one that is no Exception: that very object.
+        BaseException: A module raised one that is no Exception: that very object. In turn, later
+            modules have not begun then.
+        RuntimeError: In turn, a module had not ended after ``_succession.PATIENCE`` seconds (5),
+            in which this process computed next to nothing, so that it seems to wait for a later
+            one. Raised when all have ended, for the later ones are then begun in threads.
 
     Note:
+        A module that takes as long in turn while this process computes gives its result, and a
+        RuntimeWarning. Which is which tells the processor time of the whole process: a module
+        that waits for something else, a network or a debugger, seems to wait for its like, and
+        one that waits for its like while other threads compute seems to compute.
+
         An interrupt of the calling thread ends its own module, and is raised when the others
         have ended. While it only waits for the others it is raised at once; they run to their
         end, and nobody sees what they return.
@@ -85,20 +103,23 @@ def parallel_apply(
     # One dictionary will do for all modules: a call with ** hands on a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = _find_devices(inputs, all_kwargs, devices)
-    outcomes = _outcomes(
-        [
-            partial(state.context.run, call_in, state, module, _as_args(args), kwargs)
-            for state, module, args, kwargs in zip(
-                thread_states(targets), modules, inputs, all_kwargs, strict=True
-            )
-        ]
-    )
+    calls = [
+        partial(state.context.run, call_in, state, module, _as_args(args), kwargs)
+        for state, module, args, kwargs in zip(
+            thread_states(targets), modules, inputs, all_kwargs, strict=True
+        )
+    ]
+    # A single one has no other to wait for.
+    has_turns = in_turn and len(calls) > 1
+    outcomes, stall = run_in_turn(calls) if has_turns else (_outcomes(calls), None)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Failure):
             # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
             # cycle, which would keep them alive until the collector runs.
             outcomes.clear()
             reraise(outcome.take(), f"in replica {index} on device {_shown(targets[index])}")
+    if stall is not None:
+        _report(stall, targets[stall.number])
     return outcomes
 
 
@@ -175,6 +196,23 @@ def _find_devices(
 def _device_of(*nested: Any) -> torch.device:
     tensor = get_a_var(nested)
     return as_device_or_current(None if tensor is None else tensor.device)
+
+
+def _report(stall: Stall, device: torch.device) -> None:
+    """Tell that a replica seems to wait for later ones, or at least takes long."""
+    first, last = stall.later[0], stall.later[-1]
+    others = f"replica {first}" if first == last else f"replicas {first} to {last}"
+    told = (
+        f"Replica {stall.number} on device {_shown(device)} had not ended after {PATIENCE:g} s, "
+        f"and {others} had not begun"
+    )
+    if stall.was_idle:
+        raise RuntimeError(f"{told}: it seems to wait for them. Leave out in_turn=True")
+    warnings.warn(
+        f"{told}, so these were begun in threads, as without in_turn=True",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _shown(device: torch.device) -> int | str:

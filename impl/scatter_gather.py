@@ -109,7 +109,8 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     Containers are built anew in the first output's likeness: a tuple or list subclass or any
     other iterable by calling its class with one iterable, a mapping and a dataclass with all
     they hold beside. Packed sequences become the one that holds their sequences in the order
-    given. Any other value stays beside its like in a list, in the order of the replicas.
+    given. Any other value stays beside its like in a list, in the order of the replicas; so do
+    iterables that fail to be iterated over, or to be built.
 
     Args:
         outputs: What each replica returned, at least one.
@@ -126,6 +127,9 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
             dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key that the first replica's has.
         RuntimeError: Tensors differ in shape elsewhere than at ``dim``.
+
+    Warns:
+        UserWarning: Scalars became a vector; iterables could not be joined, and are listed.
     """
     found = Outputs()
     root = found.take(outputs, "output")

@@ -17,7 +17,7 @@ def main() -> int:
     options = parser.parse_args()
     mutants = _chosen(options.names)
     rest = [f"--reference={options.reference}"] if options.reference else []
-    tests = trial.tests_by_clause()
+    tests = trial.tests_by_clause(name for each in mutants for name in each.breaks)
     trials = trial.run(mutants, tests, processes=options.processes, options=rest)
     survivors = 0
     for count, each in enumerate(trials, 1):

@@ -4,6 +4,7 @@ The processes are forked from one that has imported torch and pytest but has tou
 """
 
 import functools
+import gc
 import importlib
 import os
 import sys
@@ -20,6 +21,8 @@ from spec_tests.harness.verdicts import RED, by_clause, read
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest that come with verdicts: all passed, some failed.
 _RAN = (0, 1)
+#: What every trial would import for itself, a second of its time, but none of what it judges by.
+_SHARED = ("torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,17 @@ class Trial:
         return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
 
 
-def tests_by_clause() -> dict[str, list[str]]:
-    """The node ids of every clause's tests, from one collection in a process of its own.
+def tests_by_clause(names: Iterable[str]) -> dict[str, list[str]]:
+    """The node ids of the clauses' tests, from one collection in a process of its own.
+
+    Args:
+        names: The clauses.
 
     Raises:
         RuntimeError: The suite cannot be collected.
     """
-    (done,) = forks.run([forks.Job("the collection", _collect)], processes=1)
+    job = forks.Job("the collection", functools.partial(_collect, sorted(set(names))))
+    (done,) = forks.run([job], processes=1)
     if done.result is None:
         raise RuntimeError("the suite could not be collected: run pytest --collect-only")
     found: dict[str, list[str]] = done.result
@@ -80,6 +87,9 @@ def run(
     Raises:
         RuntimeError: A mutant cannot be imported: it would fail every test and prove nothing.
     """
+    for name in _SHARED:
+        importlib.import_module(name)
+    gc.freeze()  # pytest collects garbage in every trial; that of the imports is none
     jobs = [
         forks.Job(each, functools.partial(_try, each, [*_chosen(each, tests), *options]))
         for each in mutants
@@ -104,9 +114,9 @@ def _try(mutant: Mutant, arguments: Sequence[str], home: Path) -> dict[str, str]
     return by_clause(read(path))
 
 
-def _collect(_: Path) -> dict[str, list[str]]:
+def _collect(names: Sequence[str], _: Path) -> dict[str, list[str]]:
     plugin = _Collector()
-    _pytest(["spec_tests", "--ignore=spec_tests/meta_tests", "--collect-only"], plugin)
+    _pytest(["spec_tests", "--collect-only", *(f"--clause={name}" for name in names)], plugin)
     return plugin.found
 
 

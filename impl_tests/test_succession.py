@@ -1,0 +1,193 @@
+"""impl._succession: calls in turn, and the one thread that looks after them."""
+
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from impl import _succession
+from impl._errors import Failure
+from impl._thread_locals import can_be_fresh
+from impl_tests.samples import FunctionMode, fail_with
+from spec_tests.harness.leftovers import becomes, no_garbage_collection
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Seconds after which something that should happen soon is taken to hang.
+LONG = 20
+
+FORK = """
+import os, threading, time
+from impl import _succession
+_succession.PATIENCE, _succession._IDLE = 0.1, 100
+
+def told():
+    meeting = threading.Barrier(2, timeout=20)
+    outcomes, stall = _succession.run_in_turn([meeting.wait, meeting.wait])
+    return sorted(outcomes) == [0, 1] and stall.number == 0 and stall.was_idle
+
+def fork():
+    global child
+    child = os.fork()
+
+assert told()
+_succession.run_in_turn([fork, int])
+if child == 0:
+    os._exit(0 if told() else 1)
+print(os.waitpid(child, 0)[1], told())
+"""
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A short patience, in which every process counts as idle, and a watchman of one's own."""
+    monkeypatch.setattr(_succession, "PATIENCE", 0.1)
+    monkeypatch.setattr(_succession, "_IDLE", 100)
+    monkeypatch.setattr(_succession, "_watchman", _succession._Watchman())
+
+
+def watchmen():
+    return [each for each in threading.enumerate() if each.name == "parallel_apply in turn"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_whichever_waits_is_told_and_all_end(impatient, count):
+    for waiting in range(count - 1):
+        barrier = threading.Barrier(2, timeout=LONG)
+        calls = [int] * waiting + [barrier.wait] + [int] * (count - waiting - 2) + [barrier.wait]
+        outcomes, stall = _succession.run_in_turn(calls)
+        assert stall == (waiting, range(waiting + 1, count), True)
+        assert sorted(outcomes) == [0] * (count - 1) + [1]
+
+
+def test_calls_that_wait_for_each_other_in_pairs_are_told_once(impatient):
+    barriers = [threading.Barrier(2, timeout=LONG) for _ in range(2)]
+    calls = [barrier.wait for barrier in barriers for _ in range(2)]
+    assert _succession.run_in_turn(calls)[1] == (0, range(1, 4), True)
+
+
+def test_a_process_that_computes_is_told_apart(impatient, monkeypatch):
+    monkeypatch.setattr(_succession, "_IDLE", 0)
+    assert _succession.run_in_turn([partial(time.sleep, 0.3), int])[1] == (0, range(1, 2), False)
+
+
+def test_calls_that_together_take_long_are_left_in_peace(impatient):
+    pauses = [partial(time.sleep, 0.02)] * 10
+    assert _succession.run_in_turn(pauses) == ([None] * 10, None)
+
+
+def test_successions_may_stand_in_each_other(impatient):
+    def inner():
+        barrier = threading.Barrier(2, timeout=LONG)
+        return _succession.run_in_turn([barrier.wait, barrier.wait])[1].number
+
+    outcomes, stall = _succession.run_in_turn([inner, int])
+    assert outcomes == [0, 0]
+    assert stall is None or stall.number == 0  # It may be looked at first, and has waited, too.
+
+
+def test_many_threads_have_one_watchman(impatient):
+    seen, found = [], []
+
+    def caller():
+        barrier = threading.Barrier(2, timeout=LONG)
+        calls = [barrier.wait, lambda: barrier.wait() * 0 + seen.append(len(watchmen())) or 1]
+        found.append(_succession.run_in_turn(calls)[1])
+
+    before = len(watchmen())
+    callers = [threading.Thread(target=caller) for _ in range(8)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join(LONG)
+    assert found == [(0, range(1, 2), True)] * 8
+    assert max(seen) <= before + 1
+
+
+def test_the_watchman_goes_when_there_is_nothing_to_look_after(impatient):
+    for _ in range(2):
+        _succession.run_in_turn([int, int])
+        assert _succession._watchman._is_awake
+        assert becomes(lambda: not _succession._watchman._is_awake)
+
+
+def test_the_watchman_keeps_nothing(impatient):
+    class Outcome:
+        """Can be referred to weakly."""
+
+    with no_garbage_collection():
+        outcomes, _ = _succession.run_in_turn([partial(time.sleep, 0.15), Outcome, Outcome])
+        gone = weakref.ref(outcomes[2])
+        del outcomes
+        assert becomes(lambda: gone() is None)
+
+
+def test_without_more_threads_the_caller_goes_on_alone(impatient, monkeypatch):
+    asked = []
+
+    def refuse(call):
+        asked.append(call)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_succession, "start", refuse)
+    outcomes, stall = _succession.run_in_turn([partial(time.sleep, 0.5), lambda: 1, lambda: 2])
+    assert outcomes == [None, 1, 2]
+    assert stall == (0, range(1, 3), True)
+    assert 1 < len(asked) < 10  # It asks again, but not all the time.
+
+
+def test_an_interrupt_leaves_nothing_to_begin(impatient):
+    begun, barrier = [], threading.Barrier(2)
+
+    def interrupted():
+        barrier.abort()
+        raise KeyboardInterrupt
+
+    outcomes, stall = _succession.run_in_turn([int, interrupted, lambda: begun.append(1)])
+    assert [type(each) for each in outcomes] == [type(None), Failure]
+    assert stall is None
+    time.sleep(0.3)
+    assert not begun
+
+
+def test_a_succession_that_has_ended_begins_nothing(impatient):
+    begun = []
+    succession = _succession._Succession([int, lambda: begun.append(1)])
+    succession.begin_next()
+    succession.end()
+    time.sleep(0.15)
+    succession.begin_later_ones()
+    assert not succession.elsewhere
+    assert not begun
+
+
+def test_each_call_has_a_thread_of_its_own_while_a_mode_is_active():
+    with FunctionMode():
+        outcomes, _ = _succession.run_in_turn([threading.get_ident] * 3)
+    assert threading.get_ident() not in outcomes
+
+
+def test_the_caller_makes_all_calls_where_its_locals_can_be_hidden():
+    outcomes, _ = _succession.run_in_turn([threading.get_ident] * 3)
+    assert ({*outcomes} == {threading.get_ident()}) == can_be_fresh()
+
+
+def test_errors_do_not_stop_the_next_ones():
+    outcomes, _ = _succession.run_in_turn([partial(fail_with, ValueError()), lambda: 1])
+    assert isinstance(outcomes[0], Failure)
+    assert outcomes[1] == 1
+
+
+def test_turns_are_taken_in_a_forked_child_too():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("0 True\n", "")
