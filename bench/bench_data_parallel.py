@@ -1,8 +1,9 @@
 """What DataParallel costs above the module's own time, and how much memory it needs.
 
 Wall time on the host, from the call until every device is idle; `module` is the plain module on
-one device, the floor. In the rows of evaluation impl holds its replicas, and in those in turn its
-caller's thread issues them; torch.nn.parallel can do neither, and does what it does. Peak memory
+one device, the floor. In the rows of evaluation impl holds its replicas, in those in turn its
+caller's thread issues them, and in that of a compiled module it runs what a back end captured;
+torch.nn.parallel can do none of these, and does what it does with the plain module. Peak memory
 is the devices' own count over one forward and backward.
 """
 
@@ -92,6 +93,24 @@ def bench_forward_backward_in_turn(timed, benchmark, library, topology):
     timed(_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
+
+
+@WITH_FLOOR
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def bench_forward_backward_compiled(timed, benchmark, library, topology):
+    benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
+    module, x = _wrapped(library, topology)
+    if library == "impl":
+        module.module.compile(backend=_as_captured)
+        _step(module, x)  # Compiles.
+
+    timed(_step, module, x)
+
+    assert all(p.grad is not None for p in module.parameters())
+
+
+def _as_captured(graph, inputs):
+    return graph.forward
 
 
 @pytest.mark.parametrize("library", list(LIBRARIES))

@@ -10,7 +10,7 @@ saved models hold it, so it does not change.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,22 +24,28 @@ __all__ = [
     "add_lists",
     "add_lists_in_place",
     "allow_changes",
+    "compilation_in_place",
+    "compilation_of_wrapper",
     "compiled_module",
+    "copy_context_of_backward",
     "flatten",
     "function_mode_count",
     "has_dispatch_modes",
     "has_hooks",
     "has_saved_tensor_hooks",
     "has_transforms",
+    "is_compilation_loaded",
     "is_compiled",
     "is_registration_watched",
     "is_torchscript_on",
     "is_wanted_in_backward",
+    "next_node_number",
     "run_first_in_backward",
     "sparse_parts",
     "unnumbered_default_device",
     "use_repeated_views",
     "version_counters",
+    "was_made_since",
 ]
 
 #: PyTorch numbers the nodes of each thread from 0; of those that are ready the highest runs.
@@ -182,15 +188,25 @@ def is_registration_watched() -> bool:
     return any(getattr(nn.modules.module, f"_global_{kind}_registration_hooks") for kind in kinds)
 
 
+def is_compilation_loaded() -> bool:
+    """Tell whether anything can have been compiled yet.
+
+    Name: ``torch._dynamo.eval_frame``, since <= 2.11.
+    Without it: as for :func:`is_compiled`.
+    """
+    # Importing it takes seconds, and until somebody does there is no such module.
+    return "torch._dynamo.eval_frame" in sys.modules
+
+
 def is_compiled(kind: type[nn.Module]) -> bool:
     """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
 
     Name: ``torch._dynamo.eval_frame.OptimizedModule``, since <= 2.11.
     Without it: a replica's compiled module would take its parts for the module's own.
     """
-    # Importing it takes seconds, and until somebody does there is no such module.
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    return dynamo is not None and issubclass(kind, dynamo.OptimizedModule)
+    if not is_compilation_loaded():
+        return False
+    return issubclass(kind, sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
 
 
 def compiled_module(module: nn.Module) -> nn.Module | None:
@@ -202,6 +218,59 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
     if "_torchdynamo_orig_callable" not in module.__dict__:
         return None
     return module.get_submodule("_orig_mod")
+
+
+def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
+    """Give what compiles a function as ``torch.compile`` did what it has wrapped in ``module``.
+
+    Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, since <= 2.11.
+    Without it: None, and replicas of compiled modules run uncompiled.
+    """
+    return getattr(module, "dynamo_ctx", None)
+
+
+def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
+    """Give what compiles a function as ``module.compile()`` did ``module``.
+
+    Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, since <= 2.11.
+    Without it: None, and replicas of such modules run uncompiled.
+    """
+    call = module.__dict__["_compiled_call_impl"]
+    names = getattr(getattr(call, "__code__", None), "co_freevars", ())
+    found = dict(zip(names, getattr(call, "__closure__", None) or (), strict=False)).get("self")
+    return None if found is None else found.cell_contents
+
+
+def next_node_number() -> int:
+    """Give the number that the next node of the autograd graph made in this thread will have.
+
+    Name: ``torch._C._autograd._get_sequence_nr``, since <= 2.11.
+    Without it: the search for compiled nodes would go on to the beginning of the graph.
+    """
+    return torch._C._autograd._get_sequence_nr()
+
+
+def was_made_since(number: int, node: Any) -> bool:
+    """Tell whether ``node`` has been made since :func:`next_node_number` gave ``number``.
+
+    Those that backward is to run first are not told from older ones.
+
+    Name: ``torch.autograd.graph.Node._sequence_nr``, since <= 2.11.
+    Without it: as for :func:`next_node_number`.
+    """
+    return bool(number <= node._sequence_nr() < _YOUNGEST)
+
+
+def copy_context_of_backward() -> None:
+    """Let the node that backward is about to run have context variables of its own.
+
+    They are a copy of those that the thread which called ``backward`` had.
+
+    Name: ``torch._C._get_obj_in_tls`` and its like, with the key ``"context"``, since <= 2.11.
+    Without it: the compiled code of two devices could not run backward at the same time.
+    """
+    if torch._C._is_key_in_tls("context"):
+        torch._C._stash_obj_in_tls("context", torch._C._get_obj_in_tls("context").copy())
 
 
 def is_torchscript_on() -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from ._compiled import give_compiled_code
 from ._former import FormerParameters
 from ._internals import compiled_module, is_compiled, is_registration_watched
 
@@ -67,12 +69,13 @@ class Twins:
         return self.tensors[id(member)] if isinstance(member, Tensor) else self.modules[member]
 
 
-def build(modules: Sequence[nn.Module], twins: Twins) -> None:
+def build(modules: Sequence[nn.Module], twins: Twins, devices: Sequence[torch.device]) -> None:
     """Build all replicas of ``modules``.
 
     Args:
-        modules: All modules of a tree.
+        modules: All modules of a tree, each before those below it.
         twins: Its ``modules`` are filled; its ``tensors`` has every tensor of the tree.
+        devices: Those of the replicas.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
@@ -87,6 +90,8 @@ def build(modules: Sequence[nn.Module], twins: Twins) -> None:
     # 2. They get what belongs to them: children and owners of methods are there by now.
     for module in modules:
         (_write if module in written else _assign)(module, twins)
+    # 3. Those of compiled modules run compiled code.
+    give_compiled_code(modules, twins.modules.__getitem__, devices)
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:
@@ -141,11 +146,7 @@ def _write(module: nn.Module, twins: Twins) -> None:
 
 
 def _uncompiled(module: nn.Module) -> dict[str, Any]:
-    """Give the attributes of ``module`` without its compiled code.
-
-    That code computes with the weights of ``module``, and code that is compiled while replicas
-    run in threads fails.
-    """
+    """Give the attributes of ``module`` without its compiled code, which has its weights."""
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}

@@ -20,7 +20,7 @@ from ._thread_locals import use_fresh_locals
 from ._thread_state import travels_whole
 from ._workers import Pending, start
 
-__all__ = ["PATIENCE", "Stall", "run_in_turn"]
+__all__ = ["PATIENCE", "Stall", "run_in_turn", "run_one_by_one"]
 
 #: Seconds that a call may take before the later ones are begun in threads.
 PATIENCE = 5.0
@@ -55,7 +55,7 @@ def run_in_turn(calls: Sequence[Callable[[], Any]]) -> tuple[list[Any], Stall | 
         while (call := succession.begin_next()) is not None:
             outcome = _outcome(call)
             succession.outcomes[succession.index] = outcome
-            if isinstance(outcome, Failure) and outcome.is_interrupt:
+            if _is_interrupt(outcome):
                 return [*[None] * succession.index, outcome], None
             drop_locals()
     for index, pending in succession.elsewhere.items():
@@ -63,9 +63,30 @@ def run_in_turn(calls: Sequence[Callable[[], Any]]) -> tuple[list[Any], Stall | 
     return succession.outcomes, succession.stall
 
 
+def run_one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Make ``calls`` as :func:`run_in_turn` does, whatever time they take.
+
+    Returns:
+        A result or Failure for each. An interrupt is the last, and what came before it is None.
+    """
+    outcomes: list[Any] = []
+    with use_fresh_locals() as drop_locals:
+        for call in calls:
+            outcome = _outcome(call)
+            if _is_interrupt(outcome):
+                return [*[None] * len(outcomes), outcome]
+            outcomes.append(outcome)
+            drop_locals()
+    return outcomes
+
+
 def _outcome(call: Callable[[], Any]) -> Any:
     # The question is asked anew for each: the one before may have left a mode behind.
     return attempt(call) if travels_whole() else start(call).wait()
+
+
+def _is_interrupt(outcome: Any) -> bool:
+    return isinstance(outcome, Failure) and outcome.is_interrupt
 
 
 class _Succession:

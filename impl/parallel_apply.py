@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
-from ._succession import PATIENCE, Stall, run_in_turn
+from ._succession import PATIENCE, Stall, run_in_turn, run_one_by_one
 from ._thread_locals import use_fresh_locals
 from ._thread_state import call_in, thread_states, travels_whole
 from ._walk import Level, descend
@@ -51,7 +52,8 @@ def parallel_apply(
     would not see; the others have a thread each. Those that no thread has begun when the first
     has ended run in the calling thread, too. Every one works in the state of the calling thread
     (grad mode, autocast, streams, context variables, ...; ``_thread_state.ThreadState`` lists
-    it), and nothing that it changes there comes back.
+    it), and nothing that it changes there comes back. Where replicas run compiled code (see
+    ``replicate``), all run one after the other, as PyTorch compiles in one thread at a time.
 
     Args:
         modules: ``k`` modules, at least one.
@@ -109,9 +111,7 @@ def parallel_apply(
             thread_states(targets), modules, inputs, all_kwargs, strict=True
         )
     ]
-    # A single one has no other to wait for.
-    has_turns = in_turn and len(calls) > 1
-    outcomes, stall = run_in_turn(calls) if has_turns else (_outcomes(calls), None)
+    outcomes, stall = _run(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Failure):
             # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
@@ -121,6 +121,18 @@ def parallel_apply(
     if stall is not None:
         _report(stall, targets[stall.number])
     return outcomes
+
+
+def _run(
+    calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
+) -> tuple[list[Any], Stall | None]:
+    """Give a result or Failure for each of ``calls``, and what was noticed on the way."""
+    has_turns = len(calls) > 1  # A single one has no other to wait for.
+    if has_turns and any(map(has_compiled_code, modules)):
+        # PyTorch compiles in one thread at a time. Nobody looks after those that take long:
+        # the first call compiles, and compiled code waits for no other replica.
+        return run_one_by_one(calls), None
+    return run_in_turn(calls) if in_turn and has_turns else (_outcomes(calls), None)
 
 
 def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:

@@ -35,7 +35,8 @@ def replicate(
     Modules, parameters and buffers that are shared stay shared, whatever is None stays None, and
     any other attribute is the same object in every replica, but for two: dictionaries of hooks
     are copied, and bound methods of modules of the tree are bound to the replica's modules.
-    Replicas of compiled modules run uncompiled.
+    Replicas of compiled modules, and of modules that have compiled ones below, run compiled: by
+    code that is made once a device, at the first call, and fits all later replicas.
 
     Args:
         network: The module, with all parameters and buffers on ``devices[0]``. It is not
@@ -79,7 +80,7 @@ def replicate(
             [left + right for left, right in zip(one, other, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        build(tree.modules, twins)
+        build(tree.modules, twins, targets)
     return [*twins.modules[network]]
 
 

@@ -16,7 +16,8 @@ ENTRIES = [getattr(_internals, name) for name in _internals.__all__]
 #: Of nn.Module's instances, of named tuples, of asyncio for those who write event loops.
 ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
-    *("_compiled_call_impl", "_replicate_for_data_parallel"),
+    *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
+    "_has_compiled_code",  # impl's own mark.
     *("_fields", "_make", "_asdict", "_get_running_loop"),
 }
 PRIVATE = re.compile(r"([A-Za-z]\w*\.)*_[a-z]\w*(\.\w+)*|torch(\.\w+)*\._\w+(\.\w+)*")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,18 +11,21 @@ from spec_tests.harness.topology import Topology
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
 
+#: A name, or what makes something callable of a captured graph.
+Backend = str | Callable[..., Any]
 
-def _wrapped(network: nn.Module, backend: str) -> nn.Module:
+
+def _wrapped(network: nn.Module, backend: Backend) -> nn.Module:
     compiled: nn.Module = torch.compile(network, backend=backend)  # type: ignore[assignment]
     return compiled
 
 
-def _in_place(network: nn.Module, backend: str) -> nn.Module:
+def _in_place(network: nn.Module, backend: Backend) -> nn.Module:
     network.compile(backend=backend)
     return network
 
 
-def _child(network: nn.Module, backend: str) -> nn.Module:
+def _child(network: nn.Module, backend: Backend) -> nn.Module:
     return nn.Sequential(_wrapped(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_like(network)))
 
 
@@ -30,7 +34,7 @@ def _like(network: nn.Module) -> torch.Tensor:
 
 
 #: What is compiled.
-HOW: Mapping[str, Callable[[nn.Module, str], nn.Module]] = {
+HOW: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "torch.compile(m)": _wrapped,
     "m.compile()": _in_place,
     "a compiled child": _child,

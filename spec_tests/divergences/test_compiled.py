@@ -25,6 +25,12 @@ networks = st.sampled_from(
     ]
 )
 FEW = effort.part(8)
+
+#: Of replicas' parameters, which are no leaves. PyTorch hides it, but not from those who take
+#: warnings for errors.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf"
+)
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
