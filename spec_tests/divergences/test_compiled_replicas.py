@@ -28,8 +28,16 @@ def nothing_is_compiled():
     torch.compiler.reset()
 
 
-def net():
-    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 4))
+class Layers(nn.Module):
+    """Of a class of its own, as m.compile() compiles nothing of those in torch.nn."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.other = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.other(self.one(x).tanh())
 
 
 def wrapped(target, topology, module, devices=3, **options):
@@ -61,7 +69,7 @@ def uncompiled(function, *args):
 @pytest.mark.parametrize("devices", [2, 3, 4])
 def test_code_is_made_once_a_device(target, topology, how, devices):
     backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](net(), backend), devices)
+    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend), devices)
     for _ in range(3):
         step(parallel, rows)
     # Two slots of one device need no code of their own.
@@ -72,7 +80,7 @@ def test_code_is_made_once_a_device(target, topology, how, devices):
 @ways
 def test_code_is_made_once_for_evaluation_too(target, topology, how):
     backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](net(), backend))
+    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend))
     for _ in range(2):
         step(parallel.train(), rows)
         with torch.no_grad():
@@ -85,7 +93,7 @@ def test_code_is_made_once_for_evaluation_too(target, topology, how):
 @ways
 def test_held_replicas_run_compiled_code(target, topology, how):
     backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](net(), backend))
+    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend))
     with torch.no_grad(), parallel.eval().hold():
         found = flat(parallel(rows) for _ in range(3))
         expected = flat([uncompiled(parallel.module, rows)] * 3)
@@ -97,7 +105,7 @@ def test_held_replicas_run_compiled_code(target, topology, how):
 def test_each_compiled_module_has_code_of_its_own(target, topology):
     backends = [Counting(), Counting()]
     for backend in backends:
-        step(*wrapped(target, topology, HOW["torch.compile(m)"](net(), backend)))
+        step(*wrapped(target, topology, HOW["torch.compile(m)"](Layers(), backend)))
     counts = [len(backend.devices) for backend in backends]
     checks.same(counts, [len(set(topology.take(3)))] * 2)
 
@@ -105,7 +113,7 @@ def test_each_compiled_module_has_code_of_its_own(target, topology):
 @ONCE
 def test_a_module_compiled_anew_gets_new_code(target, topology):
     first, second = Counting(), Counting()
-    module = net()
+    module = Layers()
     for backend in (first, second, second):
         module.compile(backend=backend)
         step(*wrapped(target, topology, module))
@@ -150,7 +158,7 @@ class Noting(nn.Module):
 @ways
 def test_replicas_run_in_the_callers_thread_in_order(target, topology, how):
     noted = []
-    module = nn.Sequential(Noting(noted), HOW[how](net(), "eager"), Noting(noted))
+    module = nn.Sequential(Noting(noted), HOW[how](Layers(), "eager"), Noting(noted))
     parallel, rows = wrapped(target, topology, module)
     parallel(rows)
     here = threading.get_ident()
@@ -177,7 +185,7 @@ def test_all_run_and_the_first_error_is_raised(target, topology):
     topology.require(distinct=3)
     noted = []
     module = nn.Sequential(
-        HOW["torch.compile(m)"](net(), "eager"), Refusing(topology.take(3), noted)
+        HOW["torch.compile(m)"](Layers(), "eager"), Refusing(topology.take(3), noted)
     )
     parallel, rows = wrapped(target, topology, module)
     with pytest.raises(LookupError, match="in replica 1 on device"):
@@ -187,7 +195,7 @@ def test_all_run_and_the_first_error_is_raised(target, topology):
 
 @TURNS
 def test_an_error_in_compiled_code_tells_the_replica(target, topology):
-    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](net(), "eager"))
+    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](Layers(), "eager"))
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows[:, :3])
 
@@ -195,7 +203,7 @@ def test_an_error_in_compiled_code_tells_the_replica(target, topology):
 @TURNS
 @ways
 def test_replicas_go_with_their_call(target, topology, how):
-    module = HOW[how](net(), "eager")
+    module = HOW[how](Layers(), "eager")
     placed = topology.take(2)
     rows = [torch.rand(2, 4, device=device) for device in placed]
     with no_garbage_collection():
@@ -211,11 +219,13 @@ def test_replicas_go_with_their_call(target, topology, how):
 @pytest.mark.parametrize("devices", [2, 3])
 def test_compiled_backward_of_all_devices_runs_at_once(target, topology, how, devices):
     topology.require(distinct=devices)
-    backend = Meeting(devices)
-    parallel, rows = wrapped(target, topology, HOW[how](net(), backend), devices)
     SETTING.set("of the caller")
+    alone, backend = Meeting(1), Meeting(devices)
+    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend), devices)
+    step(HOW[how](Layers(), alone).to(rows.device), rows)
     found = step(parallel, rows)
-    checks.same(backend.seen, ["of the caller"] * devices, how)
+    # Before PyTorch 2.12 that is nothing.
+    checks.same(backend.seen, alone.seen * devices, how)
     checks.same(found, uncompiled(step, parallel, rows), how, tolerance=checks.LAYER)
 
 
@@ -245,6 +255,6 @@ def second_step(parallel, rows):
 
 @BACKWARD
 def test_gradients_of_gradients_are_refused_where_it_cannot(target, topology):
-    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](net(), "aot_eager"))
+    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](Layers(), "aot_eager"))
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         second_step(parallel, rows)
