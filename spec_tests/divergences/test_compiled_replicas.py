@@ -240,7 +240,7 @@ def test_graph_breaks_do_not_change_gradients(target, topology, backend):
 
 @BACKWARD
 def test_gradients_have_gradients_where_the_back_end_can(target, topology):
-    module = HOW["torch.compile(m)"](nn.Sequential(nn.Linear(4, 4), nn.Tanh()), "eager")
+    module = HOW["torch.compile(m)"](Layers(), "eager")
     parallel, rows = wrapped(target, topology, module)
     found, expected = second_step(parallel, rows), uncompiled(second_step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
