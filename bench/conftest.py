@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
+from spec_tests.harness import interpreter
 from spec_tests.harness.plugin import topology_of
 from spec_tests.harness.target import Target
 from spec_tests.harness.topology import Topology
@@ -26,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     """Record what a comparison of saved runs must find equal."""
     topology = topology_of(config)
+    machine_info["python_version"] = interpreter.name()
     machine_info["torch"] = torch.__version__
     machine_info["devices"] = [str(device) for device in topology.devices]
     machine_info["threads"] = torch.get_num_threads()

@@ -278,14 +278,18 @@ def has_streams(device: torch.device) -> bool:
     return device.type not in ("cpu", "mps")
 
 
-@cache
 def side_stream(device: torch.device) -> torch.Stream:
     """Give the one stream of ``device`` that copies from the CPU run on.
 
-    The same stream every time: memory that a stream has allocated is reused by that stream
-    only, so a fresh stream per call would never reuse any.
+    The same stream every time, to every thread: memory that a stream has allocated is reused by
+    that stream only, so a fresh stream per call would never reuse any.
     """
-    return torch.Stream(device)
+    known = _side_streams.get(device)
+    # Of two threads that come first, both get the stream of the one that is quicker.
+    return known or _side_streams.setdefault(device, torch.Stream(device))
+
+
+_side_streams: dict[torch.device, torch.Stream] = {}
 
 
 def _require_accelerator() -> str:

@@ -119,7 +119,8 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     Raises:
         ImportError: There is no ``torch.nn.parallel``.
     """
-    before = tuple(_changes)
+    with _lock:
+        before = tuple(_changes)
     try:
         _install(rebind=rebind, level=5)  # contextlib calls this.
         yield

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -218,19 +217,19 @@ def _limit_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: What a worker thread has between two replicas: what it was born with. (Not in a
-#: ``threading.local``: what is there goes when a replica ends.)
-_at_rest = WeakKeyDictionary[threading.Thread, tuple[_Scope, _Flags]]()
+#: The attribute of a worker's thread that says what it has between two replicas: what it was born
+#: with. (Not in a ``threading.local``: what is there goes when a replica ends.)
+_AT_REST = "parallel_apply at rest"
 
 
 def _flags_at_rest(scope: _Scope) -> _Flags:
     # Read when a replica is about to begin, so nothing of any replica is in them: each one puts
     # back what it has changed. Again where there is more to look at than before, for example
     # since the process has begun to use the accelerator.
-    thread = threading.current_thread()
-    known = _at_rest.get(thread)
+    about: dict[str, Any] = vars(threading.current_thread())  # Nobody else writes there.
+    known: tuple[_Scope, _Flags] | None = about.get(_AT_REST)
     if known is None or known[0] != scope:
-        known = _at_rest[thread] = scope, _read_flags(scope)
+        known = about[_AT_REST] = scope, _read_flags(scope)
     return known[1]
 
 

@@ -9,21 +9,26 @@ of ``threading.settrace`` and ``threading.setprofile``.
 import atexit
 import contextvars
 import os
+import sysconfig
 import threading
-import weakref
 from collections.abc import Callable
 from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from ._errors import attempt
 from ._thread_locals import count_locals, drop_locals
 from ._thread_state import is_pristine, take_up_hooks
 
-__all__ = ["MAX_IDLE", "Pending", "start"]
+__all__ = ["LINGER", "MAX_IDLE", "Pending", "start"]
 
 #: Threads that are kept for later calls; those beyond end with their work.
 MAX_IDLE = 64
+
+#: Seconds that a thread waits for work before it ends; None for ever. Free-threaded Python frees
+#: an object in the thread that made it: what others let go of waits for that thread to wake or to
+#: end. Results would keep their memory as long as nobody calls.
+LINGER = 0.1 if sysconfig.get_config_var("Py_GIL_DISABLED") else None
 
 
 class Pending:
@@ -101,8 +106,11 @@ class _Worker:
 
     def _serve(self) -> None:
         self._born_with = count_locals()
-        while self._take_turn():
-            pass
+        try:
+            while self._take_turn():
+                pass
+        finally:
+            self._pool.forget(self)
 
     def _take_turn(self) -> bool:
         """Run one function; tell whether to wait for another.
@@ -110,7 +118,7 @@ class _Worker:
         When the caller gets the outcome, this thread holds nothing of the function any more, and
         can be handed the next one.
         """
-        pending = self._handed.get()
+        pending = self._next()
         if pending is None:
             return False
         task = pending.begin()
@@ -127,6 +135,14 @@ class _Worker:
         pending.release()
         return again
 
+    def _next(self) -> Pending | None:
+        """Wait for work; where there is none for long, give nothing."""
+        try:
+            return self._handed.get(timeout=LINGER)
+        except Empty:
+            # Somebody may have chosen this thread a moment ago, and be about to hand it work.
+            return None if self._pool.dismiss(self) else self._handed.get()
+
 
 class _Pool:
     """The threads that wait for work."""
@@ -134,8 +150,8 @@ class _Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        #: To wait for at the end of the process; weak, since threads also end before that.
-        self._threads = weakref.WeakSet[threading.Thread]()
+        #: To wait for at the end of the process; each leaves it when it ends.
+        self._threads: set[threading.Thread] = set()
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Pending:
@@ -153,14 +169,28 @@ class _Pool:
             self._idle.append(worker)
             return True
 
+    def dismiss(self, worker: _Worker) -> bool:
+        """Let ``worker`` end, unless it waits for work no more."""
+        with self._lock:
+            if worker not in self._idle:
+                return False
+            self._idle.remove(worker)
+            return True
+
+    def forget(self, worker: _Worker) -> None:
+        """Do not wait for the thread of ``worker``, which has ended or was never started."""
+        with self._lock:
+            self._threads.discard(worker.thread)
+
     def close(self) -> None:
         """Keep no thread any more; end the idle ones and wait for the others to end."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            threads = [thread for thread in self._threads if thread.is_alive()]
         for worker in idle:
             worker.hand(None)
-        for thread in self._threads:
+        for thread in threads:
             thread.join()
 
     def abandon(self) -> None:
@@ -178,8 +208,14 @@ class _Pool:
     def _new_worker(self) -> _Worker:
         _watch_process()
         worker = _Worker(self)
-        worker.start()
-        self._threads.add(worker.thread)
+        # Before it starts, since it may end at once.
+        with self._lock:
+            self._threads.add(worker.thread)
+        try:
+            worker.start()
+        except RuntimeError:
+            self.forget(worker)
+            raise
         return worker
 
 

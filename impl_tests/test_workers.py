@@ -4,6 +4,8 @@ import atexit
 import gc
 import os
 import signal
+import sys
+import sysconfig
 import threading
 import time
 import weakref
@@ -15,6 +17,7 @@ import torch
 from impl import _workers
 from impl._errors import Failure
 from impl_tests.samples import FunctionMode, fail_with
+from spec_tests.harness.leftovers import becomes
 
 #: Seconds after which something that should happen at once is taken to hang.
 PATIENCE = 20
@@ -80,7 +83,8 @@ def test_functions_that_wait_for_each_other_all_run(pool):
     assert sorted(arrivals) == list(range(count))
 
 
-def test_no_more_threads_are_kept_than_the_limit(pool):
+def test_no_more_threads_are_kept_than_the_limit(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "LINGER", None)
     barrier = threading.Barrier(_workers.MAX_IDLE + 5, timeout=PATIENCE)
     pending = [pool.start(barrier.wait) for _ in range(barrier.parties)]
     for each in pending:
@@ -131,19 +135,20 @@ def test_a_waiting_thread_holds_on_to_nothing(pool, ending):
 
 
 def test_a_thread_has_let_go_before_anyone_waits_no_more(pool, monkeypatch):
-    argument, alive = [Witness()], []
-    witness = weakref.ref(argument[0])
+    # Counted, since a free-threaded Python frees an object in the thread that has made it.
+    argument, counts = Witness(), []
     release = _workers.Pending.release
 
     def look_and_release(pending):
-        alive.append(witness())
+        counts.append(sys.getrefcount(argument))
         release(pending)
 
     monkeypatch.setattr(_workers.Pending, "release", look_and_release)
-    pending = pool.start(partial(len, argument))
-    del argument
+    before, handed = sys.getrefcount(argument), threading.Event()
+    pending = pool.start(partial(lambda _: handed.wait(PATIENCE), argument))
+    handed.set()  # Now the thread alone has what it was handed.
     pending.wait()
-    assert alive == [None]
+    assert counts == [before]
 
 
 def test_a_result_is_the_waiters_alone(pool):
@@ -151,7 +156,31 @@ def test_a_result_is_the_waiters_alone(pool):
     result = pending.wait()
     witness = weakref.ref(result)
     del result
-    assert witness() is None
+    assert becomes(lambda: witness() is None)
+
+
+def test_a_thread_without_work_ends_where_it_would_keep_what_it_has_made(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "LINGER", 0.01)
+    thread = pool.start(threading.current_thread).wait()
+    assert wait_for_ends([thread])
+    assert pool._idle == []
+    assert not pool._threads
+
+
+def test_a_thread_that_is_chosen_while_it_gives_up_waiting_does_the_work(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "LINGER", 0.01)
+    thread = pool.start(threading.current_thread).wait()
+    worker = pool._idle_worker()
+    time.sleep(0.1)
+    assert thread.is_alive()
+    pending = _workers.Pending(threading.current_thread, worker)
+    worker.hand(pending)
+    assert pending.wait() is thread
+
+
+def test_threads_wait_for_ever_where_everybody_frees_everything():
+    has_lock = not sysconfig.get_config_var("Py_GIL_DISABLED")
+    assert (_workers.LINGER is None) == has_lock
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])

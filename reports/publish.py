@@ -21,7 +21,7 @@ from cpuinfo import get_cpu_info  # what pytest-benchmark names the processor by
 
 from bench import compare
 from reports import benchmarks
-from spec_tests.harness import verdicts
+from spec_tests.harness import interpreter, verdicts
 from spec_tests.site import checked
 from spec_tests.site.words import slug
 
@@ -116,7 +116,7 @@ def environment() -> dict[str, object]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
-        "python": platform.python_version(),
+        "python": interpreter.name(),
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from spec_tests.harness import interpreter
 from spec_tests.harness.options import REFERENCE, mapping_of, target_of
 from spec_tests.harness.topology import Topology
 
@@ -33,7 +34,7 @@ def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "version": _version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
-        "python": platform.python_version(),
+        "python": interpreter.name(),
         "accelerator": topology.accelerator,
         "devices": [str(device) for device in topology.devices],
         "system": platform.system(),

@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import reference as reference_package
-from spec_tests.harness import faulty, late, machine
+from spec_tests.harness import faulty, interpreter, late, machine
 from spec_tests.harness.about import about
 from spec_tests.harness.options import NO_REFERENCE, REFERENCE, has_reference, target_of
 from spec_tests.harness.target import Target
@@ -15,6 +15,7 @@ from spec_tests.harness.topology import Topology, make_topology, not_run
 from spec_tests.harness.verdicts import Verdicts
 
 _TOPOLOGY = pytest.StashKey[Topology]()
+_WAS_OFF = not interpreter.has_lock()
 
 # One failure a property: with two, Hypothesis raises a group that hides both from the summary.
 _COMMON = settings(
@@ -64,14 +65,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Name what is validated, the devices and the version of PyTorch."""
+    """Name what is validated, the devices, PyTorch and the interpreter."""
     topology = topology_of(config)
     return [
         f"target: {target_of(config)}",
         f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"torch: {torch.__version__}",
+        f"python: {interpreter.name()}",
     ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Fail where the interpreter's lock has come back, in the test that let it in."""
+    interpreter.check_lock(was_off=_WAS_OFF)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -240,7 +240,8 @@ std::vector<Tensor> parallel_apply(
 
 } // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+// Where Python has no interpreter lock, importing this must not bring it back.
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   // Replicas run in threads that do not hold the GIL, and backward calls the primitives in Python.
   using release = py::call_guard<py::gil_scoped_release>;
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")

@@ -233,6 +233,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 }  // namespace
 
 void start(int device_count) {
+  TORCH_CHECK_VALUE(
+      device_count <= kMostDevices, "sim can have ", kMostDevices, " devices at most");
   count = device_count;
 }
 
@@ -267,7 +269,10 @@ void check_usable(c10::DeviceIndex index) {
       index >= 0 && index < count,
       "sim error: invalid device ordinal ", static_cast<int>(index), ": there are ", count.load(),
       " devices, sim:0 to sim:", count.load() - 1);
-  used = true;
+  // Written once: many threads ask, and a write would take the cache line from all of them.
+  if (!used.load(std::memory_order_relaxed)) {
+    used = true;
+  }
 }
 
 c10::Device with_index(c10::Device device) {

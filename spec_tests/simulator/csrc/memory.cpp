@@ -8,8 +8,8 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <unordered_set>
 
@@ -21,11 +21,19 @@ using c10::CachingDeviceAllocator::DeviceStats;
 constexpr size_t kTotalMemory = size_t{16} << 30;
 
 // What follows is leaked on purpose: tensors that outlive the interpreter return their memory.
-auto& stats_mutex = *new std::mutex;
-auto& all_stats = *new std::map<c10::DeviceIndex, DeviceStats>;
+// Each device has a lock of its own, on a cache line of its own: replicas on several devices
+// allocate at the same time.
+struct alignas(64) Counters {
+  std::mutex mutex;
+  DeviceStats stats;
+};
+auto& all_counters = *new std::array<Counters, kMostDevices>;
 
-DeviceStats& stats_of(c10::DeviceIndex index) {
-  return all_stats[index];
+template <typename F>
+auto with_stats(c10::DeviceIndex index, F&& use) {
+  auto& counters = all_counters.at(index);
+  const std::lock_guard<std::mutex> lock(counters.mutex);
+  return use(counters.stats);
 }
 
 template <typename F>
@@ -65,12 +73,9 @@ void release(void* context) {
     // Somebody else has it now, whatever copies are still under way.
     std::memset(block->host->get(), kForeign, block->nbytes);
   }
-  {
-    const std::lock_guard<std::mutex> lock(stats_mutex);
-    each_total(stats_of(block->index), [&](auto& stat, bool bytes) {
-      stat.decrease(bytes ? block->nbytes : 1);
-    });
-  }
+  with_stats(block->index, [&](DeviceStats& stats) {
+    each_total(stats, [&](auto& stat, bool bytes) { stat.decrease(bytes ? block->nbytes : 1); });
+  });
   delete block;
 }
 
@@ -98,20 +103,21 @@ class Allocator final : public c10::DeviceAllocator {
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     check_usable(index);
-    const std::lock_guard<std::mutex> lock(stats_mutex);
-    return stats_of(index);
+    return with_stats(index, [](const DeviceStats& stats) { return stats; });
   }
 
   void resetAccumulatedStats(c10::DeviceIndex index) override {
     check_usable(index);
-    const std::lock_guard<std::mutex> lock(stats_mutex);
-    each_total(stats_of(index), [](auto& stat, bool) { stat.reset_accumulated(); });
+    with_stats(index, [](DeviceStats& stats) {
+      each_total(stats, [](auto& stat, bool) { stat.reset_accumulated(); });
+    });
   }
 
   void resetPeakStats(c10::DeviceIndex index) override {
     check_usable(index);
-    const std::lock_guard<std::mutex> lock(stats_mutex);
-    each_total(stats_of(index), [](auto& stat, bool) { stat.reset_peak(); });
+    with_stats(index, [](DeviceStats& stats) {
+      each_total(stats, [](auto& stat, bool) { stat.reset_peak(); });
+    });
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
@@ -198,12 +204,9 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
 c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
   faults::check_memory(index);
   auto* data = host.get();
-  {
-    const std::lock_guard<std::mutex> lock(stats_mutex);
-    each_total(stats_of(index), [&](auto& stat, bool bytes) {
-      stat.increase(bytes ? nbytes : 1);
-    });
-  }
+  with_stats(index, [&](DeviceStats& stats) {
+    each_total(stats, [&](auto& stat, bool bytes) { stat.increase(bytes ? nbytes : 1); });
+  });
   auto* block = new Block{keep(std::move(host)), nbytes, index, {}};
   races::memory_made(block->shadow, index, nbytes);
   return {data, block, &release, c10::Device(kSim, index)};

@@ -32,7 +32,8 @@ py::list close_races() {
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+// Where Python has no interpreter lock, importing this must not bring it back.
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   sim::register_runtime();
   sim::register_fallbacks();
   m.def("start", &sim::start);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <mutex>
+#include <optional>
 #include <typeindex>
 #include <unordered_map>
 #include <unordered_set>
@@ -12,19 +13,33 @@
 namespace sim {
 namespace {
 
-// Guarded by the interpreter lock, and leaked: places outlive the frames that they come from.
+// Leaked: places outlive the frames that they come from. Nothing of Python runs under the mutex,
+// so nobody waits for it who keeps others from running Python.
+auto& outside_torch_mutex = *new std::mutex;
 auto& outside_torch = *new std::unordered_map<PyCodeObject*, bool>;
+using Lock = std::lock_guard<std::mutex>;
+
+std::optional<bool> known_outside_torch(PyCodeObject* code) {
+  const Lock lock(outside_torch_mutex);
+  const auto known = outside_torch.find(code);
+  return known == outside_torch.end() ? std::nullopt : std::make_optional(known->second);
+}
 
 bool is_outside_torch(PyCodeObject* code) {
-  const auto known = outside_torch.find(code);
-  if (known != outside_torch.end()) {
-    return known->second;
+  if (const auto known = known_outside_torch(code)) {
+    return *known;
   }
-  Py_INCREF(code);
   const char* path = PyUnicode_AsUTF8(code->co_filename);
   const std::string file = path == nullptr ? "" : path;
   const bool outside = file.find("/torch/") == std::string::npos && file.rfind('<', 0) != 0;
-  return outside_torch[code] = outside;
+  const bool is_new = [&] {
+    const Lock lock(outside_torch_mutex);
+    return outside_torch.emplace(code, outside).second;
+  }();
+  if (is_new) {
+    Py_INCREF(code);  // Its address must not become another's.
+  }
+  return outside;
 }
 
 class Interpreter {
@@ -82,12 +97,13 @@ std::string python_name() {
   PyObject* threading = PyImport_ImportModule("threading");
   PyObject* active = PyObject_GetAttrString(threading, "_active");
   PyObject* ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-  PyObject* thread = PyDict_GetItem(active, ident);  // borrowed
+  PyObject* thread = PyObject_GetItem(active, ident);  // Not borrowed: others change the mapping.
   std::string name;
   if (thread != nullptr) {
     PyObject* text = PyObject_GetAttrString(thread, "name");
     name = text == nullptr ? "" : PyUnicode_AsUTF8(text);
     Py_XDECREF(text);
+    Py_DECREF(thread);
   } else {
     name = native_name();
   }
@@ -102,7 +118,7 @@ std::string python_name() {
 const std::string* kept(std::string name) {
   static auto& mutex = *new std::mutex;
   static auto& names = *new std::unordered_set<std::string>;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Lock lock(mutex);
   return &*names.insert(std::move(name)).first;
 }
 

@@ -20,6 +20,7 @@ struct Shadow;
 }
 
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
+constexpr int kMostDevices = 64;
 
 // device.cpp: ordinals, forks, the guard and the hooks.
 void start(int device_count);
