@@ -4,8 +4,6 @@ import atexit
 import gc
 import os
 import signal
-import sys
-import sysconfig
 import threading
 import time
 import weakref
@@ -17,7 +15,9 @@ import torch
 from impl import _workers
 from impl._errors import Failure
 from impl_tests.samples import FunctionMode, fail_with
+from spec_tests.harness import interpreter
 from spec_tests.harness.leftovers import becomes
+from spec_tests.harness.topology import not_run
 
 #: Seconds after which something that should happen at once is taken to hang.
 PATIENCE = 20
@@ -135,20 +135,21 @@ def test_a_waiting_thread_holds_on_to_nothing(pool, ending):
 
 
 def test_a_thread_has_let_go_before_anyone_waits_no_more(pool, monkeypatch):
-    # Counted, since a free-threaded Python frees an object in the thread that has made it.
-    argument, counts = Witness(), []
+    if interpreter.is_free_threaded():
+        not_run("a free-threaded Python frees what this thread has made in this thread alone")
+    argument, alive = [Witness()], []
+    witness = weakref.ref(argument[0])
     release = _workers.Pending.release
 
     def look_and_release(pending):
-        counts.append(sys.getrefcount(argument))
+        alive.append(witness())
         release(pending)
 
     monkeypatch.setattr(_workers.Pending, "release", look_and_release)
-    before, handed = sys.getrefcount(argument), threading.Event()
-    pending = pool.start(partial(lambda _: handed.wait(PATIENCE), argument))
-    handed.set()  # Now the thread alone has what it was handed.
+    pending = pool.start(partial(len, argument))
+    del argument
     pending.wait()
-    assert counts == [before]
+    assert alive == [None]
 
 
 def test_a_result_is_the_waiters_alone(pool):
@@ -179,8 +180,7 @@ def test_a_thread_that_is_chosen_while_it_gives_up_waiting_does_the_work(pool, m
 
 
 def test_threads_wait_for_ever_where_everybody_frees_everything():
-    has_lock = not sysconfig.get_config_var("Py_GIL_DISABLED")
-    assert (_workers.LINGER is None) == has_lock
+    assert (_workers.LINGER is None) == (not interpreter.is_free_threaded())
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])

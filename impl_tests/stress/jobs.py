@@ -96,7 +96,9 @@ def _replicas(shared: Shared, rng: random.Random) -> None:
     own = net(devices[0])
     twins = shared.parallel.replicate(own, devices)
     sum(twin[3].weight.sum().to(devices[0]) for twin in twins).backward()
-    _same(own[3].weight.grad, torch.full_like(own[3].weight, len(devices)))
+    weight = own[3].get_parameter("weight")
+    assert weight.grad is not None
+    _same(weight.grad, torch.full_like(weight, len(devices)))
 
 
 class _Meeting(nn.Module):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
@@ -28,8 +29,7 @@ WARM_UP = 3
 MARGINS = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """What there is when a round has ended and the collector has run."""
 
     threads: int

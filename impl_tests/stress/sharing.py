@@ -19,7 +19,7 @@ def numbered(*shape: int, device: torch.device | str = "cpu", start: int = 0) ->
     return torch.arange(start, start + count, dtype=torch.float64).reshape(shape).to(device)
 
 
-def net(device: torch.device | str) -> nn.Module:
+def net(device: torch.device | str) -> nn.Sequential:
     """A module with parameters, a buffer and modules below it, all whole numbers."""
     made = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
     with torch.no_grad():

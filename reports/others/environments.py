@@ -14,7 +14,7 @@ from typing import Any
 
 from reports.others.catalogue import ROOT, Implementation
 
-__all__ = ["python_of"]
+__all__ = ["install_torch", "pip", "python_of"]
 
 #: What a CUDA build requires that the CPU does not; most of it is CUDA's, 2 GB.
 CUDA = re.compile(r"cuda|nvidia|triton")
@@ -43,7 +43,7 @@ def _installed(wanted: Implementation) -> dict[str, Any]:
 
 
 def _fill(wanted: Implementation, python: Path) -> None:
-    _install_torch(wanted.torch, python)
+    install_torch(wanted.torch, python)
     pip(python, *_needs_of_suite())
     if wanted.build:
         pip(python, *wanted.build)
@@ -58,7 +58,7 @@ def _needs_of_suite() -> list[str]:
     return needs
 
 
-def _install_torch(version: str, python: Path) -> None:
+def install_torch(version: str, python: Path) -> None:
     """Install the CPU build; where the index has none, the CUDA build without CUDA."""
     if pip(python, f"torch=={version}+cpu", check=False):
         return
