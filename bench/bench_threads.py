@@ -7,17 +7,20 @@ may use as many threads within an operator as there are replicas.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
 
 import impl
 
-from .models import WIDTH, blocks
+from .models import WIDTH, Recurrent, blocks
 
 BATCH = 64
 BLOCKS = 100
 LANES = 2
+#: What lanes are tried with: a model, and its rows and their width.
+SMALL = {"recurrent": (Recurrent, 512, 32), "blocks": (partial(blocks, BLOCKS), 512, WIDTH)}
 AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 
 
@@ -37,10 +40,11 @@ def bench_replicas(timed, benchmark, library, topology):
 
 
 @AGAINST_ONE_THREAD
-@pytest.mark.parametrize("width", [16, 64], ids="width={}".format)
-def bench_lanes(timed, benchmark, library, width):
-    benchmark.group = f"two CPU lanes against the plain module blocks={BLOCKS} width={width}"
-    module, x = blocks(BLOCKS, width).eval(), torch.randn(BATCH, width)
+@pytest.mark.parametrize("model", SMALL)
+def bench_lanes(timed, benchmark, library, model):
+    make, rows, width = SMALL[model]
+    benchmark.group = f"two CPU lanes against the plain module {model} rows={rows}"
+    module, x = make().eval(), torch.randn(rows, width)
     lanes = impl.DataParallel(module, ["cpu"] * LANES)
 
     with torch.no_grad(), lanes.hold():

@@ -17,6 +17,22 @@ def blocks(count: int, width: int = WIDTH) -> nn.Module:
     )
 
 
+class Recurrent(nn.Module):
+    """A cell, step after step: many small operators, none of which can begin before the last."""
+
+    def __init__(self, width: int = 32, steps: int = 60) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell, self.steps = nn.GRUCell(width, width), steps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the state after all steps, of the shape of ``x``."""
+        state = torch.zeros_like(x)
+        for _ in range(self.steps):
+            state = self.cell(x, state)
+        return state
+
+
 class Identity(nn.Module):
     """Gives its input back: what remains is the cost of running replicas."""
 

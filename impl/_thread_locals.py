@@ -126,11 +126,15 @@ class _Probe(threading.local):
     """Knows the key under which every ``threading.local`` keeps what is of this thread."""
 
     def __init__(self) -> None:
-        self.key = _key_of(self)
+        # Looked for in an object that no other thread holds anything in: to look into one that
+        # all use is to hold all their keys for a moment, which they would count.
+        own = threading.local()
+        own.held = True
+        self.key = _key_of(own)
 
 
 def _key_of(local: threading.local) -> object:
-    # One dictionary in the object has those of all threads.
+    # One dictionary in the object has what is of each thread, by the thread's key.
     for found in gc.get_referents(local):
         if type(found) is dict:
             for key, held in found.copy().items():

@@ -106,11 +106,8 @@ class _Worker:
 
     def _serve(self) -> None:
         self._born_with = count_locals()
-        try:
-            while self._take_turn():
-                pass
-        finally:
-            self._pool.forget(self)
+        while self._take_turn():
+            pass
 
     def _take_turn(self) -> bool:
         """Run one function; tell whether to wait for another.
@@ -150,8 +147,8 @@ class _Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        #: To wait for at the end of the process; each leaves it when it ends.
-        self._threads: set[threading.Thread] = set()
+        #: To wait for at the end of the process; those that have ended go when another one begins.
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Pending:
@@ -177,17 +174,12 @@ class _Pool:
             self._idle.remove(worker)
             return True
 
-    def forget(self, worker: _Worker) -> None:
-        """Do not wait for the thread of ``worker``, which has ended or was never started."""
-        with self._lock:
-            self._threads.discard(worker.thread)
-
     def close(self) -> None:
         """Keep no thread any more; end the idle ones and wait for the others to end."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-            threads = [thread for thread in self._threads if thread.is_alive()]
+            threads = [*self._threads]
         for worker in idle:
             worker.hand(None)
         for thread in threads:
@@ -208,14 +200,9 @@ class _Pool:
     def _new_worker(self) -> _Worker:
         _watch_process()
         worker = _Worker(self)
-        # Before it starts, since it may end at once.
+        worker.start()
         with self._lock:
-            self._threads.add(worker.thread)
-        try:
-            worker.start()
-        except RuntimeError:
-            self.forget(worker)
-            raise
+            self._threads = [*filter(threading.Thread.is_alive, self._threads), worker.thread]
         return worker
 
 

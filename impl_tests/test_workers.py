@@ -54,6 +54,10 @@ def watched(monkeypatch):
     _workers._watch_process.cache_clear()
 
 
+def alive(pool):
+    return [thread for thread in pool._threads if thread.is_alive()]
+
+
 def wait_for_ends(threads):
     for thread in threads:
         thread.join(PATIENCE)
@@ -90,10 +94,17 @@ def test_no_more_threads_are_kept_than_the_limit(pool, monkeypatch):
     for each in pending:
         each.wait()
     deadline = time.monotonic() + PATIENCE
-    while len(pool._threads) > _workers.MAX_IDLE and time.monotonic() < deadline:
+    while len(alive(pool)) > _workers.MAX_IDLE and time.monotonic() < deadline:
         time.sleep(0.01)
-        gc.collect()
-    assert len(pool._idle) == len([*pool._threads]) == _workers.MAX_IDLE
+    assert len(pool._idle) == len(alive(pool)) == _workers.MAX_IDLE
+
+
+def test_threads_that_have_ended_are_forgotten_when_another_begins(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "LINGER", 0.01)
+    first = pool.start(threading.current_thread).wait()
+    assert wait_for_ends([first])
+    assert pool.start(threading.current_thread).wait() is pool._threads[0]
+    assert len(pool._threads) == 1
 
 
 def test_functions_may_start_functions_at_any_depth(pool):
@@ -164,8 +175,8 @@ def test_a_thread_without_work_ends_where_it_would_keep_what_it_has_made(pool, m
     monkeypatch.setattr(_workers, "LINGER", 0.01)
     thread = pool.start(threading.current_thread).wait()
     assert wait_for_ends([thread])
-    assert pool._idle == []
-    assert not pool._threads
+    assert not pool._idle
+    assert not alive(pool)
 
 
 def test_a_thread_that_is_chosen_while_it_gives_up_waiting_does_the_work(pool, monkeypatch):

@@ -23,6 +23,8 @@ Job = Callable[[Shared, random.Random], None]
 #: Seconds that replicas wait for each other at most.
 PATIENCE = 10
 _WHERE = contextvars.ContextVar[int]("where")
+#: One for all replicas of all jobs: none may find what another has put there.
+_LOCAL = threading.local()
 
 
 def _same(found: Tensor, expected: Tensor) -> None:
@@ -104,23 +106,23 @@ def _replicas(shared: Shared, rng: random.Random) -> None:
 class _Meeting(nn.Module):
     """Comes back when all have come, and sees the caller's state and nobody else's."""
 
-    def __init__(self, barrier: threading.Barrier, local: threading.local) -> None:
+    def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()
-        self.barrier, self.local = barrier, local
+        self.barrier = barrier
 
     def forward(self, x: Tensor) -> tuple[Tensor, int, bool, bool]:
-        was_fresh = not hasattr(self.local, "held")
-        self.local.held = _WHERE.get()
+        was_fresh = not hasattr(_LOCAL, "held")
+        _LOCAL.held = _WHERE.get()
         self.barrier.wait(PATIENCE)
-        return x + self.local.held, x.device.index, torch.is_grad_enabled(), was_fresh
+        return x + _LOCAL.held, x.device.index, torch.is_grad_enabled(), was_fresh
 
 
 def _meetings(shared: Shared, rng: random.Random) -> None:
     """parallel_apply: modules that wait for each other, each with a state of its own."""
-    devices, local = _some(shared, rng), threading.local()
+    devices = _some(shared, rng)
     here, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
     _WHERE.set(here)
-    modules = [_Meeting(threading.Barrier(len(devices)), local)] * len(devices)
+    modules = [_Meeting(threading.Barrier(len(devices)))] * len(devices)
     inputs = [numbered(2, device=device) for device in devices]
     with torch.set_grad_enabled(has_grad):
         found = shared.parallel.parallel_apply(modules, inputs, None, devices)
