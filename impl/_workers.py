@@ -11,7 +11,9 @@ import contextvars
 import os
 import sysconfig
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -20,15 +22,21 @@ from ._errors import attempt
 from ._thread_locals import count_locals, drop_locals
 from ._thread_state import is_pristine, take_up_hooks
 
-__all__ = ["LINGER", "MAX_IDLE", "Pending", "start"]
+__all__ = ["FAREWELL", "LINGER", "MAX_IDLE", "Pending", "start"]
 
 #: Threads that are kept for later calls; those beyond end with their work.
 MAX_IDLE = 64
 
-#: Seconds that a thread waits for work before it ends; None for ever. Free-threaded Python frees
-#: an object in the thread that made it: what others let go of waits for that thread to wake or to
-#: end. Results would keep their memory as long as nobody calls.
-LINGER = 0.1 if sysconfig.get_config_var("Py_GIL_DISABLED") else None
+#: Free-threaded Python frees an object in the thread that made it: what others let go of waits
+#: until that thread runs. So one that waits for work wakes after so many seconds, then after twice
+#: as many, up to the second number: results keep their memory no longer. None: it never wakes.
+LINGER: tuple[float, float] | None = (
+    (0.1, 10.0) if sysconfig.get_config_var("Py_GIL_DISABLED") else None
+)
+
+#: Seconds for which a thread of such a Python stays when it is to end, while its caller lets go of
+#: results. What is still to be freed when the thread has gone PyTorch frees without one, and crashes.
+FAREWELL = 0.01
 
 
 class Pending:
@@ -108,6 +116,8 @@ class _Worker:
         self._born_with = count_locals()
         while self._take_turn():
             pass
+        if LINGER is not None:
+            time.sleep(FAREWELL)
 
     def _take_turn(self) -> bool:
         """Run one function; tell whether to wait for another.
@@ -133,12 +143,15 @@ class _Worker:
         return again
 
     def _next(self) -> Pending | None:
-        """Wait for work; where there is none for long, give nothing."""
-        try:
-            return self._handed.get(timeout=LINGER)
-        except Empty:
-            # Somebody may have chosen this thread a moment ago, and be about to hand it work.
-            return None if self._pool.dismiss(self) else self._handed.get()
+        """Wait for work; free meanwhile, now and then, what others have let go of."""
+        if LINGER is None:
+            return self._handed.get()
+        pause, longest = LINGER
+        while True:
+            with suppress(Empty):
+                return self._handed.get(timeout=pause)
+            # To be awake is enough: the interpreter does it between two statements.
+            pause = min(2 * pause, longest)
 
 
 class _Pool:
@@ -164,14 +177,6 @@ class _Pool:
             if self._closed or len(self._idle) >= MAX_IDLE:
                 return False
             self._idle.append(worker)
-            return True
-
-    def dismiss(self, worker: _Worker) -> bool:
-        """Let ``worker`` end, unless it waits for work no more."""
-        with self._lock:
-            if worker not in self._idle:
-                return False
-            self._idle.remove(worker)
             return True
 
     def close(self) -> None:

@@ -87,8 +87,7 @@ def test_functions_that_wait_for_each_other_all_run(pool):
     assert sorted(arrivals) == list(range(count))
 
 
-def test_no_more_threads_are_kept_than_the_limit(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", None)
+def test_no_more_threads_are_kept_than_the_limit(pool):
     barrier = threading.Barrier(_workers.MAX_IDLE + 5, timeout=PATIENCE)
     pending = [pool.start(barrier.wait) for _ in range(barrier.parties)]
     for each in pending:
@@ -100,9 +99,8 @@ def test_no_more_threads_are_kept_than_the_limit(pool, monkeypatch):
 
 
 def test_threads_that_have_ended_are_forgotten_when_another_begins(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", 0.01)
-    first = pool.start(threading.current_thread).wait()
-    assert wait_for_ends([first])
+    monkeypatch.setattr(_workers, "MAX_IDLE", 0)
+    assert wait_for_ends([pool.start(threading.current_thread).wait()])
     assert pool.start(threading.current_thread).wait() is pool._threads[0]
     assert len(pool._threads) == 1
 
@@ -171,23 +169,21 @@ def test_a_result_is_the_waiters_alone(pool):
     assert becomes(lambda: witness() is None)
 
 
-def test_a_thread_without_work_ends_where_it_would_keep_what_it_has_made(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", 0.01)
+def test_a_thread_without_work_wakes_now_and_then_and_waits_on(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "LINGER", (0.001, 0.01))
     thread = pool.start(threading.current_thread).wait()
-    assert wait_for_ends([thread])
-    assert not pool._idle
-    assert not alive(pool)
-
-
-def test_a_thread_that_is_chosen_while_it_gives_up_waiting_does_the_work(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", 0.01)
-    thread = pool.start(threading.current_thread).wait()
-    worker = pool._idle_worker()
     time.sleep(0.1)
-    assert thread.is_alive()
-    pending = _workers.Pending(threading.current_thread, worker)
-    worker.hand(pending)
-    assert pending.wait() is thread
+    assert pool.start(threading.current_thread).wait() is thread
+
+
+def test_a_thread_that_is_to_end_stays_a_moment(pool, monkeypatch):
+    slept = []
+    monkeypatch.setattr(_workers, "LINGER", (0.1, 0.1))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    thread = pool.start(threading.current_thread).wait()
+    pool.close()
+    assert not thread.is_alive()
+    assert slept == [_workers.FAREWELL]
 
 
 def test_threads_wait_for_ever_where_everybody_frees_everything():
