@@ -35,7 +35,7 @@ LINGER: tuple[float, float] | None = (
 )
 
 #: Seconds for which a thread of such a Python stays when it is to end, while its caller lets go of
-#: results. What is still to be freed when the thread has gone PyTorch frees without one, and crashes.
+#: results: PyTorch 2.12 crashes where the end of a thread is what frees a tensor.
 FAREWELL = 0.01
 
 
