@@ -11,7 +11,6 @@ import contextvars
 import os
 import sysconfig
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -22,7 +21,7 @@ from ._errors import attempt
 from ._thread_locals import count_locals, drop_locals
 from ._thread_state import is_pristine, take_up_hooks
 
-__all__ = ["FAREWELL", "LINGER", "MAX_IDLE", "Pending", "start"]
+__all__ = ["LINGER", "MAX_IDLE", "Pending", "start"]
 
 #: Threads that are kept for later calls; those beyond end with their work.
 MAX_IDLE = 64
@@ -34,15 +33,11 @@ LINGER: tuple[float, float] | None = (
     (0.1, 10.0) if sysconfig.get_config_var("Py_GIL_DISABLED") else None
 )
 
-#: Seconds for which a thread of such a Python stays when it is to end, while its caller lets go of
-#: results: PyTorch 2.12 crashes where the end of a thread is what frees a tensor.
-FAREWELL = 0.01
-
 
 class Pending:
     """The outcome of a started function, once there is one."""
 
-    __slots__ = ("_begun", "_done", "_task", "outcome")
+    __slots__ = ("_begun", "_done", "_task", "ending", "outcome")
 
     def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
         self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
@@ -53,6 +48,8 @@ class Pending:
         self._done = threading.Lock()
         self._done.acquire()
         self.outcome: Any = None
+        #: The thread, if it ends with this function and its end is to be waited for.
+        self.ending: threading.Thread | None = None
 
     def begin(self) -> "tuple[Callable[[], Any], _Worker] | None":
         """Give the function and its worker to the first thread that asks, which has to run it."""
@@ -83,6 +80,8 @@ class Pending:
         An interrupt ends the waiting, not the function.
         """
         self._done.acquire()
+        if self.ending is not None:
+            self.ending.join()
         outcome, self.outcome = self.outcome, None
         return outcome
 
@@ -116,8 +115,6 @@ class _Worker:
         self._born_with = count_locals()
         while self._take_turn():
             pass
-        if LINGER is not None:
-            time.sleep(FAREWELL)
 
     def _take_turn(self) -> bool:
         """Run one function; tell whether to wait for another.
@@ -139,6 +136,10 @@ class _Worker:
         del task
         drop_locals()
         again = count_locals() == self._born_with and is_pristine() and self._pool.keep(self)
+        if not again and LINGER is not None:
+            # PyTorch 2.12 crashes where the end of a thread is what frees a tensor. Once the thread
+            # has ended, whoever lets go of what it has made frees it.
+            pending.ending = self.thread
         pending.release()
         return again
 

@@ -176,14 +176,10 @@ def test_a_thread_without_work_wakes_now_and_then_and_waits_on(pool, monkeypatch
     assert pool.start(threading.current_thread).wait() is thread
 
 
-def test_a_thread_that_is_to_end_stays_a_moment(pool, monkeypatch):
-    slept = []
+def test_a_thread_that_frees_what_it_has_made_has_ended_when_its_caller_goes_on(pool, monkeypatch):
     monkeypatch.setattr(_workers, "LINGER", (0.1, 0.1))
-    monkeypatch.setattr(time, "sleep", slept.append)
-    thread = pool.start(threading.current_thread).wait()
-    pool.close()
-    assert not thread.is_alive()
-    assert slept == [_workers.FAREWELL]
+    monkeypatch.setattr(_workers, "MAX_IDLE", 0)
+    assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
 
 
 def test_threads_wait_for_ever_where_everybody_frees_everything():
