@@ -137,8 +137,8 @@ class _Worker:
         drop_locals()
         again = count_locals() == self._born_with and is_pristine() and self._pool.keep(self)
         if not again and LINGER is not None:
-            # PyTorch 2.12 crashes where the end of a thread is what frees a tensor. Once the thread
-            # has ended, whoever lets go of what it has made frees it.
+            # PyTorch 2.12 crashes where the end of a thread is what frees a tensor. When it
+            # has ended, whoever lets go of what it has made frees that.
             pending.ending = self.thread
         pending.release()
         return again
