@@ -2,6 +2,7 @@
 
 import argparse
 import faulthandler
+import os
 import random
 import sys
 import tempfile
@@ -83,4 +84,6 @@ def _range(text: str) -> range:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # Without the end of the threads, for the reason that rounds.py gives.

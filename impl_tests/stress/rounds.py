@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -56,10 +57,15 @@ class Found:
 def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Found]:
     """Run rounds until the time is up or something is wrong; yield after each."""
     rng, found = random.Random(seed), Found()
+    # The same threads in all rounds. PyTorch 2.12 may crash or hang where a thread ends on
+    # free-threaded Python while tensors that it has made are being let go of (impl/README.md).
+    pool = ThreadPoolExecutor(max(threads))
+    meeting = threading.Barrier(max(threads))
+    wait([pool.submit(meeting.wait) for _ in range(max(threads))])
     end = time.monotonic() + seconds
     while time.monotonic() < end and not found.wrong:
         with _no_longer_than(PATIENCE):
-            _run_round(shared, rng, rng.choice(threads), found)
+            _run_round(shared, rng, rng.choice(threads), found, pool)
             found.looks.append(_look(shared))
         _check_between(shared, found)
         yield found
@@ -76,7 +82,9 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _run_round(shared: Shared, rng: random.Random, count: int, found: Found) -> None:
+def _run_round(
+    shared: Shared, rng: random.Random, count: int, found: Found, pool: Executor
+) -> None:
     barrier, end = threading.Barrier(count), time.monotonic() + ROUND
     results: list[tuple[Counter[str], list[str]]] = []
 
@@ -94,13 +102,7 @@ def _run_round(shared: Shared, rng: random.Random, count: int, found: Found) -> 
         results.append((jobs, wrong))
 
     with _noting(found), shared.held_by_all():
-        threads = [
-            threading.Thread(target=serve, args=(rng.getrandbits(32),)) for _ in range(count)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        wait([pool.submit(serve, rng.getrandbits(32)) for _ in range(count)])
     for jobs, wrong in results:
         found.jobs += jobs
         found.wrong += wrong
