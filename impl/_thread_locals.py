@@ -11,6 +11,7 @@ import ctypes
 import gc
 import math
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,4 +163,8 @@ def _not_told() -> float:
 
 _Entry = _type_of_entries()
 _probe = _Probe()
-_count = next(filter(_counts, (_count_entries, _count_references)), _not_told)
+# On free-threaded Python each thread that looks for its key would stop all others meanwhile, which
+# has been seen to hang. There threads end with their work, and who lets go of what they have made
+# frees it.
+_WAYS = () if sysconfig.get_config_var("Py_GIL_DISABLED") else (_count_entries, _count_references)
+_count = next(filter(_counts, _WAYS), _not_told)

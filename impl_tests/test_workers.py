@@ -37,7 +37,10 @@ class Sleeper:
 
 
 @pytest.fixture
-def pool():
+def pool(monkeypatch):
+    # As where a thread is kept; a free-threaded Python does not tell whether it may be.
+    if interpreter.is_free_threaded():
+        monkeypatch.setattr(_workers, "count_locals", int)
     pool = _workers._Pool()
     yield pool
     pool.close()
