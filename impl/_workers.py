@@ -12,26 +12,23 @@ import os
 import sysconfig
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from ._errors import attempt
 from ._thread_locals import count_locals, drop_locals
 from ._thread_state import is_pristine, take_up_hooks
 
-__all__ = ["LINGER", "MAX_IDLE", "Pending", "start"]
+__all__ = ["ENDS_WITH_WORK", "MAX_IDLE", "Pending", "start"]
 
 #: Threads that are kept for later calls; those beyond end with their work.
 MAX_IDLE = 64
 
-#: Free-threaded Python frees an object in the thread that made it: what others let go of waits
-#: until that thread runs. So one that waits for work wakes after so many seconds, then after twice
-#: as many, up to the second number: results keep their memory no longer. None: it never wakes.
-LINGER: tuple[float, float] | None = (
-    (0.1, 10.0) if sysconfig.get_config_var("Py_GIL_DISABLED") else None
-)
+#: On free-threaded Python a thread ends with its work, and its end is waited for: PyTorch 2.12
+#: crashes where the end of a thread is what frees a tensor, and what others let go of while a
+#: thread waits is not freed before it runs again.
+ENDS_WITH_WORK = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 class Pending:
@@ -48,7 +45,7 @@ class Pending:
         self._done = threading.Lock()
         self._done.acquire()
         self.outcome: Any = None
-        #: The thread, if it ends with this function and its end is to be waited for.
+        #: The thread, if its end is to be waited for.
         self.ending: threading.Thread | None = None
 
     def begin(self) -> "tuple[Callable[[], Any], _Worker] | None":
@@ -122,7 +119,7 @@ class _Worker:
         When the caller gets the outcome, this thread holds nothing of the function any more, and
         can be handed the next one.
         """
-        pending = self._next()
+        pending = self._handed.get()
         if pending is None:
             return False
         task = pending.begin()
@@ -135,24 +132,15 @@ class _Worker:
         # this thread; then the thread is offered for other work; and only then the caller resumes.
         del task
         drop_locals()
-        again = count_locals() == self._born_with and is_pristine() and self._pool.keep(self)
-        if not again and LINGER is not None:
-            # PyTorch 2.12 crashes where the end of a thread is what frees a tensor. When it
-            # has ended, whoever lets go of what it has made frees that.
+        again = self._may_go_on() and self._pool.keep(self)
+        if ENDS_WITH_WORK:
             pending.ending = self.thread
         pending.release()
         return again
 
-    def _next(self) -> Pending | None:
-        """Wait for work; free meanwhile, now and then, what others have let go of."""
-        if LINGER is None:
-            return self._handed.get()
-        pause, longest = LINGER
-        while True:
-            with suppress(Empty):
-                return self._handed.get(timeout=pause)
-            # To be awake is enough: the interpreter does it between two statements.
-            pause = min(2 * pause, longest)
+    def _may_go_on(self) -> bool:
+        """Tell whether this thread is as it was born."""
+        return not ENDS_WITH_WORK and count_locals() == self._born_with and is_pristine()
 
 
 class _Pool:

@@ -172,21 +172,13 @@ def test_a_result_is_the_waiters_alone(pool):
     assert becomes(lambda: witness() is None)
 
 
-def test_a_thread_without_work_wakes_now_and_then_and_waits_on(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", (0.001, 0.01))
-    thread = pool.start(threading.current_thread).wait()
-    time.sleep(0.1)
-    assert pool.start(threading.current_thread).wait() is thread
-
-
-def test_a_thread_that_frees_what_it_has_made_has_ended_when_its_caller_goes_on(pool, monkeypatch):
-    monkeypatch.setattr(_workers, "LINGER", (0.1, 0.1))
-    monkeypatch.setattr(_workers, "MAX_IDLE", 0)
+def test_a_thread_that_ends_with_its_work_has_ended_when_its_caller_goes_on(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "ENDS_WITH_WORK", True)
     assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
 
 
-def test_threads_wait_for_ever_where_everybody_frees_everything():
-    assert (_workers.LINGER is None) == (not interpreter.is_free_threaded())
+def test_threads_end_with_their_work_where_python_has_no_lock():
+    assert interpreter.is_free_threaded() == _workers.ENDS_WITH_WORK
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
