@@ -1,9 +1,8 @@
 """What DataParallel costs above the module's own time, and how much memory it needs.
 
 Wall time on the host, from the call until every device is idle; `module` is the plain module on
-one device, the floor. In the rows of evaluation impl holds its replicas, in those in turn its
-caller's thread issues them, and in that of a compiled module it runs what a back end captured;
-torch.nn.parallel can do none of these, and does what it does with the plain module. Peak memory
+one device, the floor. In the rows of evaluation impl holds its replicas, and in those in turn its
+caller's thread issues them; torch.nn.parallel can do neither, and does what it does. Peak memory
 is the devices' own count over one forward and backward.
 """
 
@@ -26,7 +25,7 @@ BLOCKS = 100
 WITH_FLOOR = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def _wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
+def wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
     # As many as the run names; one that is named once stands for four.
     named = len(topology.devices)
     devices = topology.take(named if named > 1 else DEVICES)
@@ -42,7 +41,7 @@ def _wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
 @WITH_FLOOR
 def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward blocks={BLOCKS}"
-    module, x = _wrapped(library, topology)
+    module, x = wrapped(library, topology)
 
     y = timed(module, x)
 
@@ -53,9 +52,9 @@ def bench_forward(timed, benchmark, library, topology):
 @WITH_FLOOR
 def bench_forward_backward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward blocks={BLOCKS}"
-    module, x = _wrapped(library, topology)
+    module, x = wrapped(library, topology)
 
-    timed(_step, module, x)
+    timed(step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
@@ -64,7 +63,7 @@ def bench_forward_backward(timed, benchmark, library, topology):
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
 def bench_evaluation(timed, benchmark, library, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    module, x = _wrapped(library, topology, in_turn=in_turn)
+    module, x = wrapped(library, topology, in_turn=in_turn)
     module.eval()
 
     with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
@@ -77,7 +76,7 @@ def bench_evaluation(timed, benchmark, library, topology, in_turn):
 @WITH_FLOOR
 def bench_forward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
-    module, x = _wrapped(library, topology, in_turn=True)
+    module, x = wrapped(library, topology, in_turn=True)
 
     y = timed(module, x)
 
@@ -88,46 +87,28 @@ def bench_forward_in_turn(timed, benchmark, library, topology):
 @WITH_FLOOR
 def bench_forward_backward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
-    module, x = _wrapped(library, topology, in_turn=True)
+    module, x = wrapped(library, topology, in_turn=True)
 
-    timed(_step, module, x)
-
-    assert all(p.grad is not None for p in module.parameters())
-
-
-@WITH_FLOOR
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def bench_forward_backward_compiled(timed, benchmark, library, topology):
-    benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
-    module, x = _wrapped(library, topology)
-    if library == "impl":
-        module.module.compile(backend=_as_captured)
-        _step(module, x)  # Compiles.
-
-    timed(_step, module, x)
+    timed(step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
-
-
-def _as_captured(graph, inputs):
-    return graph.forward
 
 
 @pytest.mark.parametrize("library", list(LIBRARIES))
 def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    module, x = _wrapped(library, topology, count=20, width=256)
-    _step(module, x)
-    peak = peak_bytes(topology, partial(_step, module, x))
+    module, x = wrapped(library, topology, count=20, width=256)
+    step(module, x)
+    peak = peak_bytes(topology, partial(step, module, x))
     if peak is None:
         not_run(f"torch.{topology.accelerator} does not count memory")
     benchmark.extra_info["peak_bytes"] = peak
 
-    timed(_step, module, x)
+    timed(step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
 
-def _step(module, x):
+def step(module, x):
     module.zero_grad()
     module(x).sum().backward()

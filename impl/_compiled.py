@@ -23,6 +23,7 @@ from ._internals import (
     compiled_module,
     copy_context_of_backward,
     is_compilation_loaded,
+    is_compiled,
     next_node_number,
     was_made_since,
 )
@@ -118,7 +119,7 @@ def give_compiled_code(
         twins: Gives the replicas of one of them, ready but for this.
         devices: Theirs.
     """
-    if not is_compilation_loaded():
+    if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
     marked: set[nn.Module] = set()
     for module in reversed(modules):
@@ -130,6 +131,11 @@ def give_compiled_code(
             marked.add(module)
             for twin in twins(module):
                 twin.__dict__[_MARK] = True
+
+
+def _may_be_compiled(module: nn.Module) -> bool:
+    # Of most trees nothing is, and this is asked of every module in every call.
+    return "_compiled_call_impl" in module.__dict__ or is_compiled(type(module))
 
 
 def _functions_of(module: nn.Module) -> _Functions | None:
