@@ -1,7 +1,7 @@
 """What DataParallel of a compiled module costs above the plain module's own time.
 
-A run of its own: what compiling leaves in memory makes all of Python slower afterwards, by a
-quarter and more. torch.nn.parallel cannot run compiled modules: it has the plain one.
+A run of its own: after compiling much of Python is slower, by a quarter and more.
+torch.nn.parallel cannot run compiled modules: it has the plain one.
 """
 
 import pytest
