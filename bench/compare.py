@@ -1,9 +1,9 @@
 """Print reference time over impl time for a saved run, and hold the ratios to their floors.
 
-``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A row whose ratio is below its
-floor in ``floors.toml`` is measured once more, in a run of its own, and then once more: something
-else may have had the processor. It exits with 1 if a row is below its floor each time. Absolute
-times are never judged.
+``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A row that is below its floor in
+``floors.toml`` even by the quartiles that favour impl is measured once more, in a run of its own,
+and then once more: something else may have had the processor. It exits with 1 if a row is below
+its floor each time. Absolute times are never judged.
 """
 
 import argparse

