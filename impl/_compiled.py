@@ -115,22 +115,40 @@ def give_compiled_code(
     """Let replicas of compiled modules run compiled code, and mark those that do.
 
     Args:
-        modules: All modules of a tree, each before those below it.
+        modules: All modules of a tree.
         twins: Gives the replicas of one of them, ready but for this.
         devices: Theirs.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
-    marked: set[nn.Module] = set()
-    for module in reversed(modules):
+    compiled = []
+    for module in modules:
         functions = _functions_of(module)
         if functions is not None:
+            compiled.append(module)
             for twin, device in zip(twins(module), devices, strict=True):
                 _give(twin, functions.on(device))
-        if functions is not None or not marked.isdisjoint(_children(module)):
-            marked.add(module)
-            for twin in twins(module):
-                twin.__dict__[_MARK] = True
+    for module in _with_all_above(compiled, modules):
+        for twin in twins(module):
+            twin.__dict__[_MARK] = True
+
+
+def _with_all_above(
+    members: Iterable[nn.Module], modules: Iterable[nn.Module]
+) -> Iterable[nn.Module]:
+    """Give ``members`` and those of ``modules`` that have one of them below."""
+    parents: dict[nn.Module, list[nn.Module]] = {}
+    for module in modules:
+        for child in _children(module):
+            parents.setdefault(child, []).append(module)
+    found: set[nn.Module] = set()
+    pending = [*members]
+    while pending:
+        module = pending.pop()
+        if module not in found:
+            found.add(module)
+            pending += parents.get(module, ())
+    return found
 
 
 def _may_be_compiled(module: nn.Module) -> bool:

@@ -73,7 +73,7 @@ def build(modules: Sequence[nn.Module], twins: Twins, devices: Sequence[torch.de
     """Build all replicas of ``modules``.
 
     Args:
-        modules: All modules of a tree, each before those below it.
+        modules: All modules of a tree.
         twins: Its ``modules`` are filled; its ``tensors`` has every tensor of the tree.
         devices: Those of the replicas.
     """

@@ -12,7 +12,7 @@ class Tree:
     """What there is to copy, each thing once however often it is reached.
 
     Attributes:
-        modules: Every module before those below it.
+        modules: Every module, before those that are first reached through it.
         parameters: Parameters, in the order of ``modules``.
         buffers: Buffers, in the order of ``modules``.
     """
