@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -18,6 +17,7 @@ from ._devices import (
     is_cuda,
     numbered_type,
 )
+from ._tree import collect_tree
 
 __all__ = ["Placement", "check_source", "choose_devices", "warn_of_imbalance"]
 
@@ -86,7 +86,9 @@ def check_source(module: nn.Module, source: torch.device) -> None:
     Raises:
         RuntimeError: A parameter or buffer is on another device than ``source``.
     """
-    for tensor in chain(module.parameters(), module.buffers()):
+    # `module.parameters()` takes three times as long, to give names.
+    tree = collect_tree(module)
+    for tensor in (*tree.parameters, *tree.buffers):
         if tensor.device != source:
             raise RuntimeError(
                 "module must have its parameters and buffers on device "
