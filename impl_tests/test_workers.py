@@ -37,13 +37,19 @@ class Sleeper:
 
 
 @pytest.fixture
-def pool(monkeypatch):
-    # As where a thread is kept; a free-threaded Python does not tell whether it may be.
-    if interpreter.is_free_threaded():
-        monkeypatch.setattr(_workers, "count_locals", int)
+def pool():
     pool = _workers._Pool()
     yield pool
     pool.close()
+
+
+@pytest.fixture
+def keeping_pool(monkeypatch, pool):
+    """One that keeps its threads, on a free-threaded Python, too, where none does."""
+    if interpreter.is_free_threaded():
+        monkeypatch.setattr(_workers, "ENDS_WITH_WORK", False)
+        monkeypatch.setattr(_workers, "count_locals", int)
+    return pool
 
 
 @pytest.fixture
@@ -90,15 +96,15 @@ def test_functions_that_wait_for_each_other_all_run(pool):
     assert sorted(arrivals) == list(range(count))
 
 
-def test_no_more_threads_are_kept_than_the_limit(pool):
+def test_no_more_threads_are_kept_than_the_limit(keeping_pool):
     barrier = threading.Barrier(_workers.MAX_IDLE + 5, timeout=PATIENCE)
-    pending = [pool.start(barrier.wait) for _ in range(barrier.parties)]
+    pending = [keeping_pool.start(barrier.wait) for _ in range(barrier.parties)]
     for each in pending:
         each.wait()
     deadline = time.monotonic() + PATIENCE
-    while len(alive(pool)) > _workers.MAX_IDLE and time.monotonic() < deadline:
+    while len(alive(keeping_pool)) > _workers.MAX_IDLE and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert len(pool._idle) == len(alive(pool)) == _workers.MAX_IDLE
+    assert len(keeping_pool._idle) == len(alive(keeping_pool)) == _workers.MAX_IDLE
 
 
 def test_threads_that_have_ended_are_forgotten_when_another_begins(pool, monkeypatch):
@@ -212,7 +218,7 @@ def interrupted():
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_ends_the_waiting_and_not_the_function(pool, interrupted):
+def test_an_interrupt_ends_the_waiting_and_not_the_function(keeping_pool, interrupted):
     begin, release, ended = threading.Event(), threading.Event(), []
 
     def interrupt():
@@ -227,14 +233,14 @@ def test_an_interrupt_ends_the_waiting_and_not_the_function(pool, interrupted):
         begin.set()
         pending.wait()
 
-    pending = pool.start(interrupt)
+    pending = keeping_pool.start(interrupt)
     with pytest.raises(KeyboardInterrupt):
         wait()
     assert not ended
     release.set()
     worker = pending.wait()
     assert ended == [True]
-    assert pool.start(threading.current_thread).wait() is worker
+    assert keeping_pool.start(threading.current_thread).wait() is worker
 
 
 def test_a_closed_pool_keeps_no_thread(pool):
@@ -285,13 +291,13 @@ def test_a_function_that_has_begun_is_left_to_its_thread(pool):
     assert pending.wait() not in (threading.get_ident(), False)
 
 
-def test_threads_whose_work_was_taken_are_handed_the_next(pool):
+def test_threads_whose_work_was_taken_are_handed_the_next(keeping_pool):
     for number in range(1000):
-        pending = [pool.start(partial(divmod, number, 3)) for _ in range(3)]
+        pending = [keeping_pool.start(partial(divmod, number, 3)) for _ in range(3)]
         for each in pending:
             each.run_unless_begun()
         assert [each.wait() for each in pending] == [divmod(number, 3)] * 3
-    assert len(pool._threads) == 3
+    assert len(keeping_pool._threads) == 3
 
 
 def test_a_closed_pool_ends_threads_whose_work_was_taken(pool):
