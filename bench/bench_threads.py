@@ -14,13 +14,17 @@ import torch
 
 import impl
 
-from .models import WIDTH, Recurrent, blocks
+from .models import WIDTH, Filter, Recurrent, blocks
 
 BATCH = 64
 BLOCKS = 100
 LANES = 2
 #: What lanes are tried with: a model, and its rows and their width.
-SMALL = {"recurrent": (Recurrent, 512, 32), "blocks": (partial(blocks, BLOCKS), 512, WIDTH)}
+SMALL = {
+    "recurrent": (Recurrent, 512, 32),
+    "blocks": (partial(blocks, BLOCKS), 512, WIDTH),
+    "filter": (Filter, 1024, 2),
+}
 AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 
 

@@ -33,6 +33,31 @@ class Recurrent(nn.Module):
         return state
 
 
+class Filter(nn.Module):
+    """Kalman's filter, step after step: small matrices, a system to solve for each row."""
+
+    def __init__(self, state: int = 4, seen: int = 2, steps: int = 30) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.move = nn.Parameter(torch.eye(state) + 0.1 * torch.randn(state, state))
+        self.see = nn.Parameter(torch.randn(seen, state))
+        self.steps = steps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give each row's state after it has seen that row of ``x`` at every step."""
+        noise = 0.1 * torch.eye(len(self.move)), 0.1 * torch.eye(len(self.see))
+        state = x.new_zeros(len(x), len(self.move), 1)
+        spread = noise[0].expand(len(x), -1, -1)
+        for _ in range(self.steps):
+            state = self.move @ state
+            spread = self.move @ spread @ self.move.mT + noise[0]
+            seen = self.see @ spread
+            gain = torch.linalg.solve(seen @ self.see.mT + noise[1], seen).mT
+            state = state + gain @ (x[:, :, None] - self.see @ state)
+            spread = spread - gain @ seen
+        return state[:, :, 0]
+
+
 class Identity(nn.Module):
     """Gives its input back: what remains is the cost of running replicas."""
 
