@@ -31,7 +31,7 @@ def read(paths: Sequence[Path]) -> dict[str, Any]:
 
     Raises:
         ValueError: A file is none of pytest-benchmark's, or was made on another machine than the
-            first.
+            first, or has other benchmarks.
     """
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     for path, run in zip(paths, runs, strict=True):
@@ -39,7 +39,13 @@ def read(paths: Sequence[Path]) -> dict[str, Any]:
             raise ValueError(f"{path} was not written by pytest --benchmark-json")
         if _machine(run) != _machine(runs[0]):
             raise ValueError(f"{path} and {paths[0]} were made on different machines")
+        if lone := _names(run) ^ _names(runs[0]):
+            raise ValueError(f"of {path} and {paths[0]}, only one has {min(lone)}")
     return {"machine": _machine(runs[0]), "runs": [_without_samples(run) for run in runs]}
+
+
+def _names(run: dict[str, Any]) -> set[str]:
+    return {each["fullname"] for each in run["benchmarks"]}
 
 
 def _machine(run: dict[str, Any]) -> dict[str, Any]:

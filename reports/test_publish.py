@@ -72,6 +72,17 @@ def test_runs_of_two_machines_are_refused(saved, tmp_path):
     assert list((tmp_path / "reports").iterdir()) == []
 
 
+def test_a_run_of_more_benchmarks_than_the_first_is_refused(saved, tmp_path):
+    more = run_of()
+    more["benchmarks"].append({**_benchmark("impl", 1.0), "fullname": "bench_more[impl]"})
+    paths = [saved("a.json", run_of()), saved("b.json", more)]
+    with pytest.raises(
+        ValueError, match=r"b\.json and .*a\.json, only one has bench_more\[impl\]"
+    ):
+        publish(paths, "it", "sim", folder=tmp_path / "reports")
+    assert list((tmp_path / "reports").iterdir()) == []
+
+
 def test_a_foreign_file_is_refused(saved, tmp_path):
     with pytest.raises(ValueError, match=r"a\.json was not written by"):
         publish([saved("a.json", {})], "it", "sim", folder=tmp_path / "reports")
