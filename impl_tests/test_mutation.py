@@ -1,6 +1,7 @@
 """The automatic changes to impl: which there are, which tests try them, which are excused."""
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -162,29 +163,52 @@ def test_what_only_the_processes_of_a_group_run_is_not_changed():
     assert not names & {"distributed.py", "_averages.py"}
 
 
-def test_what_was_noticed_is_not_tried_again(tmp_path):
-    path = tmp_path / "verdicts"
-    first, second, third, *rest = MARKERS.values()
-    for change, killer in {first: "a::test", second: None, third: "its import"}.items():
-        verdicts.keep(path, change, killer)
-    assert verdicts.load(path, MARKERS.values(), tests={"a::test"}) == {
-        first: "a::test",
-        third: "its import",
-    }
-    assert verdicts.load(path, MARKERS.values(), tests={}) == {third: "its import"}
-    assert not verdicts.load(path, [second, *rest], tests={"a::test"})
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A record that says of two changes what noticed them: a test, and the import."""
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
+    (tmp_path / "a.py").write_text("as it was")
+    path = tmp_path / "noticed.json"
+    first, second = itertools.islice(MARKERS.values(), 2)
+    verdicts.keep(path, first, "a.py::test")
+    verdicts.keep(path, second, "its import")
+    return path
 
 
-def test_a_verdict_on_another_text_of_the_file_is_not_taken(tmp_path):
-    change = MARKERS[THAWED]
-    verdicts.keep(tmp_path / "verdicts", change, "its import")
+def test_what_was_noticed_is_not_tried_again(kept):
+    first, second, *_ = MARKERS.values()
+    found = verdicts.load(kept, MARKERS.values(), tests={"a.py::test"})
+    assert found == {first: "a.py::test", second: "its import"}
+
+
+def test_a_verdict_of_a_test_that_is_gone_is_not_taken(kept):
+    _, second, *_ = MARKERS.values()
+    assert verdicts.load(kept, MARKERS.values(), tests={}) == {second: "its import"}
+
+
+def test_a_verdict_of_a_test_whose_file_has_changed_is_not_taken(kept):
+    first, second, third, *_ = MARKERS.values()
+    (kept.parent / "a.py").write_text("as it is")
+    assert [*verdicts.load(kept, MARKERS.values(), tests={"a.py::test"})] == [second]
+    verdicts.keep(kept, third, "a.py::test")
+    assert first not in verdicts.load(kept, MARKERS.values(), tests={"a.py::test"})
+
+
+def test_a_verdict_on_another_text_of_the_file_is_not_taken(kept):
+    change = next(iter(MARKERS.values()))
     other = dataclasses.replace(change, text=change.text + "#")
-    assert not verdicts.load(tmp_path / "verdicts", [other], tests={})
+    assert not verdicts.load(kept, [other], tests={"a.py::test"})
 
 
-def test_no_verdict_is_kept_without_a_file():
-    verdicts.keep(None, MARKERS[THAWED], "its import")
-    assert verdicts.load(None, MARKERS.values(), tests={}) == {}
+def test_what_is_about_no_change_is_forgotten(kept):
+    first, second, *_ = MARKERS.values()
+    verdicts.forget_all_but(kept, [second])
+    assert verdicts.load(kept, [first, second], tests={"a.py::test"}) == {second: "its import"}
+    assert "a.py" not in kept.read_text()
+
+
+def test_there_need_be_no_record(tmp_path):
+    assert verdicts.load(tmp_path / "none", MARKERS.values(), tests={}) == {}
 
 
 def test_what_has_noticed_a_change_of_the_function_comes_first():

@@ -27,6 +27,8 @@ def main() -> int:
     chosen = [change for name, change in found.items() if name not in same]
     if options.sample is not None:
         chosen = random.Random(options.seed).sample(chosen, options.sample)
+    if not options.files and options.sample is None:
+        verdicts.forget_all_but(options.verdicts, chosen)
     noticed: set[Change] = set()
 
     def use(tests: Tests) -> None:
@@ -47,7 +49,8 @@ def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) ->
     print(f"{len(killers)} changes noticed before", flush=True)
     for each in _trials(tests, lines, chosen, killers, options):
         print(each, flush=True)
-        verdicts.keep(options.verdicts, each.change, each.killer)
+        if each.killer is not None:
+            verdicts.keep(options.verdicts, each.change, each.killer)
         killers[each.change] = each.killer
     suspects = lines.seconds.keys() & set(killers.values())
     unfair = trials.unfair(tests, suspects, processes=options.processes)
@@ -87,8 +90,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--verdicts",
         type=Path,
+        default=verdicts.RECORD,
         metavar="FILE",
-        help="add to FILE what was noticed, and do not try again what is in it",
+        help="add to FILE what was noticed, and do not try again what is in it; a new one asks "
+        "everything anew (default: %(default)s)",
     )
     parser.add_argument("--sample", type=int, metavar="N", help="try N changes (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")

@@ -1,34 +1,75 @@
-"""A file of what was noticed: a run that is cut off, or cut short, goes on from there.
+"""The record of what was noticed, and by which test: a run goes on where others have ended.
 
-A line is kept for each change that a test noticed. It holds as long as the changed file's text
-does; who changes a test, or another file that matters, begins a new one.
+It goes with the repository, so that whoever changes a file tries the changes to that file only.
+What it says of a change holds as long as the changed file and the file of the test keep their
+text. What else may matter, a module that both import, it does not see: a run with a record of
+its own (``--verdicts``) asks everything anew.
 """
 
 import hashlib
 import json
 from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import Any
 
 from impl_tests.mutation.changes import Change
 
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_name("noticed.json")
 
-def load(path: Path | None, chosen: Iterable[Change], tests: Container[str]) -> dict[Change, str]:
+
+def load(path: Path, chosen: Iterable[Change], tests: Container[str]) -> dict[Change, str]:
     """By change, of those chosen, what noticed it in a former run: a test that is still there."""
-    if path is None or not path.exists():
-        return {}
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    killers = {line["text"]: str(line["killer"]) for line in lines}
-    killers = {key: each for key, each in killers.items() if "::" not in each or each in tests}
-    return {change: killers[key] for change in chosen if (key := _key(change)) in killers}
+    found = {
+        key: killer
+        for killer, line in _read(path).items()
+        if "::" not in killer or (killer in tests and line["test"] == _digest_of(killer))
+        for key in line["changes"].split()
+    }
+    return {change: found[key] for change in chosen if (key := _key(change)) in found}
 
 
-def keep(path: Path | None, change: Change, killer: str | None) -> None:
-    """Add a line to the file, if there is one, for a change that was noticed."""
-    if path is not None and killer is not None:
-        line = {"change": change.name, "killer": killer, "text": _key(change)}
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+def keep(path: Path, change: Change, killer: str) -> None:
+    """Put down that ``killer`` noticed a change."""
+    record, digest = _read(path), _digest_of(killer)
+    line = record.setdefault(killer, {"test": digest, "changes": ""})
+    if line["test"] != digest:
+        line |= {"test": digest, "changes": ""}
+    line["changes"] = " ".join(sorted({*line["changes"].split(), _key(change)}))
+    _write(path, record)
+
+
+def forget_all_but(path: Path, changes: Iterable[Change]) -> None:
+    """Take out of the record what is about none of these changes."""
+    keys = {*map(_key, changes)}
+    record = _read(path)
+    for line in record.values():
+        line["changes"] = " ".join(key for key in line["changes"].split() if key in keys)
+    _write(path, {killer: line for killer, line in record.items() if line["changes"]})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return record
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    """A line for each test, so that two records can be compared; whole, or not at all."""
+    lines = [f"{json.dumps(killer)}: {json.dumps(record[killer])}" for killer in sorted(record)]
+    whole = path.with_suffix(".new")
+    whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    whole.replace(path)
+
+
+def _digest_of(killer: str) -> str:
+    """What the file of a test holds, in short; nothing for what is no test."""
+    file = ROOT / killer.partition("::")[0]
+    return _short(file.read_bytes()) if "::" in killer and file.is_file() else ""
 
 
 def _key(change: Change) -> str:
-    return hashlib.sha256(f"{change.file}\n{change.text}".encode()).hexdigest()
+    return _short(f"{change.file}\n{change.text}".encode())
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
