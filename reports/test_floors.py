@@ -11,20 +11,25 @@ from bench.compare import FLOORS, ratios
 REPORTS = Path(__file__).parent
 TABLE = tomllib.loads(FLOORS.read_text(encoding="utf-8"))
 #: Rows with another floor, or none, for the reasons that floors.toml gives.
-OTHERWISE = ("DataParallel ", "parallel_apply ")
+OTHERWISE = (
+    "DataParallel forward blocks",
+    "DataParallel forward+backward blocks",
+    "DataParallel peak memory",
+    "parallel_apply ",
+)
 
 
-def least_measured():
-    """The least ratio of each row in the runs that the floors were taken from."""
+def least_measured(reports):
+    """The least ratio of each row in the runs of these reports."""
     least = {}
-    for report in TABLE["measured"]:
+    for report in reports:
         saved = json.loads((REPORTS / report / "benchmark.json").read_text(encoding="utf-8"))
         for ratio in (found for run in saved["runs"] for found in ratios(run, {})):
             least[ratio.group] = min(ratio.value, least.get(ratio.group, ratio.value))
     return least
 
 
-LEAST = least_measured()
+LEAST = least_measured(TABLE["measured_since"]) | least_measured(TABLE["measured"])
 HELD = [group for group in LEAST if not group.startswith(OTHERWISE)]
 
 
