@@ -85,14 +85,15 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 def _run_round(
     shared: Shared, rng: random.Random, count: int, found: Found, pool: Executor
 ) -> None:
-    barrier, end = threading.Barrier(count), time.monotonic() + ROUND
+    """For one half all threads do the same, so that what it shares is asked for at one time."""
+    barrier, begin, same = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
     results: list[tuple[Counter[str], list[str]]] = []
 
     def serve(seed: int) -> None:
         mine, jobs, wrong = random.Random(seed), Counter[str](), list[str]()
         barrier.wait()
-        while time.monotonic() < end and not wrong:
-            name = mine.choice([*JOBS])
+        while (passed := time.monotonic() - begin) < ROUND and not wrong:
+            name = same if passed < ROUND / 2 else mine.choice([*JOBS])
             try:
                 JOBS[name](shared, mine)
             except BaseException:
