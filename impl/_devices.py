@@ -6,8 +6,8 @@ bare integer is one of its ordinals.
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 import torch
@@ -248,9 +248,21 @@ def use_device(device: torch.device) -> AbstractContextManager[None]:
     return torch.accelerator.device_index(device.index)
 
 
-def use_stream(stream: torch.Stream) -> AbstractContextManager[object]:
-    """Make ``stream`` and its device current inside a ``with`` block."""
-    return stream
+@contextmanager
+def use_stream(stream: torch.Stream) -> Iterator[None]:
+    """Make ``stream`` and its device current inside a ``with`` block.
+
+    Not by ``with stream``: that keeps what to restore in the stream's object, and two threads that
+    have one stream current at the same time get each other's device and stream back.
+    """
+    device = torch.accelerator.current_device_index()
+    before = torch.accelerator.current_stream(stream.device_index)
+    torch.accelerator.set_stream(stream)
+    try:
+        yield
+    finally:
+        torch.accelerator.set_stream(before)
+        torch.accelerator.set_device_index(device)
 
 
 def current_stream(device: torch.device) -> torch.Stream:

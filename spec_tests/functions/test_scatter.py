@@ -1,5 +1,7 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +10,8 @@ from spec_tests.harness import checks
 from spec_tests.harness.clauses import clause
 from spec_tests.harness.outcome import cotangent
 from spec_tests.harness.refusals import refused
-from spec_tests.harness.streams import current_places
+from spec_tests.harness.streams import Pause, current_places
+from spec_tests.harness.turns import PATIENCE
 from spec_tests.strategies.calls import ApplyCall, At
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
@@ -84,6 +87,37 @@ def test_device_and_streams_are_the_callers_afterwards(target, topology):
     before = current_places(topology)
     target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
     assert current_places(topology) == before
+
+
+@clause("functions.scatter.streams-restored-in-every-thread")
+def test_they_are_where_two_threads_scatter_at_one_time(target, topology):
+    # One comes to its copy, then the other; the first one ends, then the other.
+    at_copy, ended = [threading.Event(), threading.Event()], threading.Event()
+    places = []
+
+    def scatter(slot, pause):
+        torch.accelerator.set_device_index(topology.device(slot).index)
+        before = current_places(topology)
+        with Pause(pause):
+            target.functions.Scatter.apply(topology.take(2), None, 0, counting((6, 2)))
+        places.append((before, current_places(topology)))
+
+    def first():
+        scatter(0, lambda: (at_copy[0].set(), at_copy[1].wait(PATIENCE)))
+        ended.set()
+
+    def second():
+        at_copy[0].wait(PATIENCE)
+        scatter(1, lambda: (at_copy[1].set(), ended.wait(PATIENCE)))
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(places) == 2
+    for before, after in places:
+        assert after == before
 
 
 @clause("functions.scatter.current-device")

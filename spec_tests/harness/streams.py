@@ -46,6 +46,19 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
             self.streams.append(torch.accelerator.current_stream(found[0].device))
 
 
+class Pause(CopyLog):
+    """Calls ``pause`` in the middle of what is done: after the first copy inside the block."""
+
+    def __init__(self, pause: Callable[[], object]) -> None:
+        super().__init__()
+        self._pause = pause
+
+    def _note(self, written: object) -> None:
+        super()._note(written)
+        if len(self.streams) == 1:
+            self._pause()
+
+
 def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
     """The stream of each copy that ``call`` makes, in order."""
     log = CopyLog()
