@@ -50,15 +50,39 @@ def impatient(monkeypatch):
     monkeypatch.setattr(_succession, "_watchman", _succession._Watchman())
 
 
+class Clock:
+    """Goes on when a call says so, however busy the machine is."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.sleep, self.process_time = time.sleep, time.process_time
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(impatient, monkeypatch):
+    """The succession's clock; its patience is 0.1 of what it shows."""
+    clock = Clock()
+    monkeypatch.setattr(_succession, "time", clock)
+    return clock
+
+
 def watchmen():
     return [each for each in threading.enumerate() if each.name == "parallel_apply in turn"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_whichever_waits_is_told_and_all_end(impatient, count):
+def test_whichever_waits_is_told_and_all_end(clock, count):
     for waiting in range(count - 1):
         barrier = threading.Barrier(2, timeout=LONG)
-        calls = [int] * waiting + [barrier.wait] + [int] * (count - waiting - 2) + [barrier.wait]
+
+        def wait(barrier=barrier):
+            clock.now += 1
+            return barrier.wait()
+
+        calls = [int] * waiting + [wait] + [int] * (count - waiting - 2) + [wait]
         outcomes, stall = _succession.run_in_turn(calls)
         assert stall == (waiting, range(waiting + 1, count), True)
         assert sorted(outcomes) == [0] * (count - 1) + [1]
@@ -75,9 +99,12 @@ def test_a_process_that_computes_is_told_apart(impatient, monkeypatch):
     assert _succession.run_in_turn([partial(time.sleep, 0.3), int])[1] == (0, range(1, 2), False)
 
 
-def test_calls_that_together_take_long_are_left_in_peace(impatient):
-    pauses = [partial(time.sleep, 0.02)] * 10
-    assert _succession.run_in_turn(pauses) == ([None] * 10, None)
+def test_calls_that_together_take_long_are_left_in_peace(clock):
+    def pause():
+        clock.now += 0.09
+        time.sleep(0.03)
+
+    assert _succession.run_in_turn([pause] * 10) == ([None] * 10, None)
 
 
 def test_successions_may_stand_in_each_other(impatient):
@@ -142,7 +169,7 @@ def test_without_more_threads_the_caller_goes_on_alone(impatient, monkeypatch):
     assert 1 < len(asked) < 10  # It asks again, but not all the time.
 
 
-def test_an_interrupt_leaves_nothing_to_begin(impatient):
+def test_an_interrupt_leaves_nothing_to_begin(clock):
     begun, barrier = [], threading.Barrier(2)
 
     def interrupted():
@@ -152,6 +179,7 @@ def test_an_interrupt_leaves_nothing_to_begin(impatient):
     outcomes, stall = _succession.run_in_turn([int, interrupted, lambda: begun.append(1)])
     assert [type(each) for each in outcomes] == [type(None), Failure]
     assert stall is None
+    clock.now += 1
     time.sleep(0.3)
     assert not begun
 

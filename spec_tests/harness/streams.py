@@ -46,7 +46,7 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
             self.streams.append(torch.accelerator.current_stream(found[0].device))
 
 
-class Pause(CopyLog):
+class Pause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
     """Calls ``pause`` in the middle of what is done: after the first copy inside the block."""
 
     def __init__(self, pause: Callable[[], object]) -> None:
