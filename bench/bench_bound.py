@@ -21,7 +21,10 @@ def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
     modules, inputs = _work(library, topology)
 
-    timed(_forward, modules, inputs)
+    outputs = timed(_forward, modules, inputs)
+
+    assert [y.shape for y in outputs] == [x.shape for x in inputs]
+    assert [y.device for y in outputs] == [x.device for x in inputs]
 
 
 @WITH_FLOOR
@@ -32,7 +35,10 @@ def bench_evaluation(timed, benchmark, library, topology):
         module.eval()
 
     with torch.no_grad():
-        timed(_forward, modules, inputs)
+        outputs = timed(_forward, modules, inputs)
+
+    assert [y.shape for y in outputs] == [x.shape for x in inputs]
+    assert not any(y.requires_grad for y in outputs)
 
 
 @WITH_FLOOR
