@@ -97,8 +97,7 @@ class _CompiledCall:
             return self._function(self._replica(), args, kwargs)
         first = next_node_number()
         output = self._function(self._replica(), args, kwargs)
-        if torch.is_grad_enabled():
-            _part_contexts(output, first)
+        _part_contexts(output, first)
         return output
 
 

@@ -7,6 +7,8 @@ from torch import nn
 import impl
 from impl import _compiled
 from impl._compiled import has_compiled_code
+from impl._internals import next_node_number
+from spec_tests.divergences.compiled import HOW
 
 
 def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_first():
@@ -30,3 +32,80 @@ def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, dep
         other[0].weight.fill_(3)
         other[0].bias.fill_(1)
     assert other(torch.ones(1, 1)).item() == 4
+
+
+class Scaled(nn.Module):
+    def forward(self, x, *, factor=1):
+        return factor * x
+
+
+@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
+def test_compiled_replicas_take_keyword_arguments(how):
+    (replica,) = impl.replicate(HOW[how](Scaled(), "eager"), ["cpu"])
+    assert replica(torch.ones(1), factor=3).item() == 3
+
+
+def test_a_part_of_a_larger_compiled_module_runs_once(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    calls = []
+
+    def function(replica, args, kwargs):
+        calls.append((replica, args, kwargs))
+        return 5
+
+    replica = nn.Identity()
+    call = _compiled._CompiledCall(function, lambda: replica)
+    assert call(1, 2, three=3) == 5
+    assert calls == [(replica, (1, 2), {"three": 3})]
+
+
+class Doubled(torch.autograd.Function):
+    """Its node in backward is of the kind that compiled code leaves."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+@pytest.fixture
+def parted(monkeypatch):
+    """A pass of backward that was given context variables of its own leaves an entry."""
+    noted = []
+    monkeypatch.setattr(_compiled, "_use_own_context", noted.append)
+    return noted
+
+
+def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
+    x = torch.ones(1, requires_grad=True)
+    first = next_node_number()
+    shared = Doubled.apply(x)
+    out = [Doubled.apply(shared), Doubled.apply(shared), torch.ones(1)]
+    _compiled._part_contexts(out, first)
+    sum(out).backward()
+    assert len(parted) == 3
+
+
+def test_nodes_that_were_there_before_the_call_are_left_alone(parted):
+    before = Doubled.apply(torch.ones(1, requires_grad=True))
+    first = next_node_number()
+    out = Doubled.apply(before.exp())
+    _compiled._part_contexts(out, first)
+    out.backward()
+    assert len(parted) == 1
+
+
+def test_nodes_that_a_module_makes_where_its_caller_wants_none_have_their_contexts(parted):
+    x = torch.ones(1, requires_grad=True)
+
+    def function(replica, args, kwargs):
+        with torch.enable_grad():
+            return Doubled.apply(x)
+
+    with torch.no_grad():
+        out = _compiled._CompiledCall(function, nn.Identity)()
+    out.backward()
+    assert len(parted) == 1
