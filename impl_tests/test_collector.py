@@ -85,6 +85,23 @@ def test_a_forked_child_waits_for_no_thread_that_it_has_not(pauses):
     assert not pauses._lock.locked()
 
 
+@pytest.mark.usefixtures("enabled")
+def test_the_collector_is_asked_and_switched_under_the_lock(pauses, monkeypatch):
+    locked = {}
+
+    def note(name, answer):
+        monkeypatch.setattr(
+            gc, name, lambda: locked.update({name: pauses._lock.locked()}) or answer
+        )
+
+    for name, answer in (("isenabled", True), ("disable", None), ("enable", None)):
+        note(name, answer)
+    pauses.begin()
+    pauses.end()
+    assert locked == {"isenabled": True, "disable": True, "enable": True}
+    assert not pauses._lock.locked()
+
+
 @pytest.fixture
 def unminded():
     """As before the first block, and again after the test."""
