@@ -92,9 +92,6 @@ class _CompiledCall:
         self._replica = replica
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            # As a part of a larger module, whose code this will be.
-            return self._function(self._replica(), args, kwargs)
         first = next_node_number()
         output = self._function(self._replica(), args, kwargs)
         _part_contexts(output, first)
@@ -136,9 +133,9 @@ def _with_all_above(
     members: Iterable[nn.Module], modules: Iterable[nn.Module]
 ) -> Iterable[nn.Module]:
     """Give ``members`` and those of ``modules`` that have one of them below."""
-    parents: dict[nn.Module, list[nn.Module]] = {}
+    parents: dict[nn.Module | None, list[nn.Module]] = {}
     for module in modules:
-        for child in _children(module):
+        for child in module._modules.values():
             parents.setdefault(child, []).append(module)
     found: set[nn.Module] = set()
     pending = [*members]
@@ -178,10 +175,6 @@ def _give(twin: nn.Module, function: Callable[..., Any]) -> None:
         twin.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(twin))
     else:
         twin.__dict__["forward"] = _CompiledCall(function, lambda: wrapped)
-
-
-def _children(module: nn.Module) -> Iterable[nn.Module]:
-    return (child for child in module._modules.values() if child is not None)
 
 
 def _part_contexts(output: Any, first: int) -> None:

@@ -9,6 +9,7 @@ from impl import _compiled
 from impl._compiled import has_compiled_code
 from impl._internals import next_node_number
 from spec_tests.divergences.compiled import HOW
+from spec_tests.divergences.compiling import Counting
 
 
 def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_first():
@@ -18,6 +19,14 @@ def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_f
         found = [has_compiled_code(each) for each in (replica, replica[1], replica[1][0])]
         assert found == [True] * 3
         assert not has_compiled_code(replica[1][1])
+
+
+def test_a_module_in_many_places_is_looked_at_once():
+    net = torch.compile(nn.Linear(1, 1), backend="eager")
+    for _ in range(40):
+        net = nn.Sequential(net, net)
+    (replica,) = impl.replicate(net, ["cpu"])
+    assert has_compiled_code(replica)
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -45,18 +54,13 @@ def test_compiled_replicas_take_keyword_arguments(how):
     assert replica(torch.ones(1), factor=3).item() == 3
 
 
-def test_a_part_of_a_larger_compiled_module_runs_once(monkeypatch):
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    calls = []
-
-    def function(replica, args, kwargs):
-        calls.append((replica, args, kwargs))
-        return 5
-
-    replica = nn.Identity()
-    call = _compiled._CompiledCall(function, lambda: replica)
-    assert call(1, 2, three=3) == 5
-    assert calls == [(replica, (1, 2), {"three": 3})]
+@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
+def test_a_larger_module_is_compiled_with_its_compiled_parts_as_one(how):
+    (part,) = impl.replicate(HOW[how](Scaled(), "eager"), ["cpu"])
+    backend = Counting()
+    larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
+    assert larger(torch.ones(1)).item() == 5
+    assert len(backend.devices) == 1
 
 
 class Doubled(torch.autograd.Function):
