@@ -197,7 +197,7 @@ class _Replicas:
         changed = {id(it): it for it in map(self._source, indices)}
         if {it.device for it in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
-        with torch.inference_mode(mode=False), torch.no_grad():
+        with torch.inference_mode(mode=False):
             copies = detached_copies([*changed.values()], self._targets)
         for row, tensors in zip(self._rows[1:], copies, strict=True):
             twins = dict(zip(changed, tensors, strict=True))
@@ -297,7 +297,7 @@ def _buffers_at(root: Any, name: str) -> Any:
         module = attrgetter(name)(root) if name else root
     except AttributeError:
         return None
-    if isinstance(module, nn.Module) and type(module).__setattr__ is nn.Module.__setattr__:
+    if type(module).__setattr__ is nn.Module.__setattr__:
         return module._buffers
     return _Assigned(module)
 
