@@ -122,7 +122,7 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     with _lock:
         before = tuple(_changes)
     try:
-        _install(rebind=rebind, level=5)  # contextlib calls this.
+        _install(rebind=rebind, level=4)  # contextlib calls this.
         yield
     finally:
         _return_to(before)

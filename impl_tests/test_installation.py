@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -88,7 +89,7 @@ def _nothing_is_left(recwarn):
 @pytest.fixture
 def early(monkeypatch):
     """A module that took names before."""
-    module = types.ModuleType("an_early_bird")
+    module = types.ModuleType("very_early_bird")
     module.DP, module.comm, module.none, module.fine = REFERENCE, OLD[f"{SHELF}.comm"], None, impl
     module.kwargs = OLD[f"{SHELF}.scatter_gather"].scatter_kwargs
     module.Scatter = OLD[f"{SHELF}._functions"].Scatter
@@ -96,13 +97,14 @@ def early(monkeypatch):
     return module
 
 
-def warned(action, **kwargs):
-    """The text of the one warning that ``action`` gives, or none."""
+def warned(action, statement="action(**kwargs)", **kwargs):
+    """The text of the one warning that a statement gives to the file it stands in, or none."""
+    code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        action(**kwargs)
+        exec(code, {"action": action, "kwargs": kwargs})
     assert len(caught) <= 1
-    assert all(each.filename == __file__ for each in caught)
+    assert all(each.filename == "the caller" for each in caught)
     return str(caught[0].message) if caught else ""
 
 
@@ -207,6 +209,17 @@ def test_a_block_returns_to_what_was_uninstalled_within_it(early):
     assert early.DP is impl.DataParallel
 
 
+def test_a_block_undoes_what_was_rebound_in_place_of_what_was_before(early):
+    old = REFERENCE  # This module's own name is rebound, too.
+    impl.install(rebind=True)
+    with impl.installed():
+        impl.uninstall()
+        early.DP, early.another = nn.Identity, old
+        impl.install(rebind=True)
+        assert (early.DP, early.another) == (nn.Identity, impl.DataParallel)
+    assert (early.DP, early.another) == (impl.DataParallel, old)
+
+
 def test_a_block_ends_what_was_installed_within_it():
     before = state()
     with impl.installed():
@@ -245,17 +258,19 @@ def test_a_second_call_takes_the_place_of_what_somebody_else_put_there():
 
 def test_the_warning_names_modules_and_names(early):
     text = warned(impl.install)
-    assert "an_early_bird: DP, Scatter, comm, kwargs" in text
+    assert "very_early_bird: DP, Scatter, comm, kwargs" in text
     assert "they stay; rebind=True replaces them" in text
+    assert not re.search(r"[:;] torch\.(nn|nn\.parallel|cuda): ", text)
     assert early.DP is REFERENCE
 
 
-def test_a_block_warns_where_it_begins(early):
-    def block():
-        with impl.installed():
-            pass
+def test_a_block_rebinds_on_request_only(early):
+    with impl.installed():
+        assert early.DP is REFERENCE
 
-    assert early.__name__ in warned(block)
+
+def test_a_block_warns_where_it_begins(early):
+    assert early.__name__ in warned(impl.installed, "with action(): pass")
 
 
 def test_modules_are_rebound_on_request_and_restored(early):
@@ -320,6 +335,24 @@ def test_the_warning_names_classes_that_were_derived_before():
     for each in (Derived, Further):
         assert f"{each.__module__}.{each.__qualname__}" in text
         assert not issubclass(each, nn.DataParallel)
+    assert warned(impl.install, rebind=True)
+    assert warned(impl.install, rebind=True) == ""
+
+
+@pytest.mark.parametrize("modules", [[], ["one", "other"]], ids="modules={}".format)
+@pytest.mark.parametrize("classes", [[], ["one.A", "other.B"]], ids="classes={}".format)
+def test_the_warning_names_what_there_is(modules, classes):
+    taken = [(each, _installation._Change({}, "DP", REFERENCE, impl)) for each in modules]
+    told = warned(_installation._warn, found=taken, derived=classes, rebind=False, level=2)
+    expected = []
+    if modules:
+        expected.append(
+            "taken from torch.nn.parallel before it was replaced, they stay; rebind=True replaces "
+            "them: one: DP; other: DP"
+        )
+    if classes:
+        expected.append("derived from what was replaced, and stay so: one.A, other.B")
+    assert told.splitlines() == expected
 
 
 def test_what_was_wrapped_before_stays_the_references():

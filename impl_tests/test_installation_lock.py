@@ -7,8 +7,17 @@ import pytest
 from impl import _installation
 
 
-@pytest.mark.parametrize("call", [_installation.install, _installation.uninstall])
-def test_what_is_in_place_is_changed_under_a_lock(monkeypatch, call):
+def block():
+    with _installation.installed():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("call", "times"),
+    [(_installation.install, 1), (_installation.uninstall, 1), (block, 3)],
+    ids=["install", "uninstall", "installed"],
+)
+def test_what_is_in_place_is_looked_at_and_changed_under_a_lock(monkeypatch, call, times):
     entered = []
 
     class Lock:
@@ -18,9 +27,13 @@ def test_what_is_in_place_is_changed_under_a_lock(monkeypatch, call):
         def __exit__(self, *_):
             entered.append(None)
 
+    def find(*_):
+        assert entered[-1:] == [threading.current_thread()]
+        return []
+
     for name in "_replacements", "_taken":
-        monkeypatch.setattr(_installation, name, lambda *_: entered[1:])
+        monkeypatch.setattr(_installation, name, find)
     monkeypatch.setattr(_installation, "_lock", Lock())
     monkeypatch.setattr(_installation, "_changes", [])
     call()
-    assert entered == [threading.current_thread(), None]
+    assert entered == [threading.current_thread(), None] * times

@@ -116,3 +116,21 @@ def asked_in_backward(leaf, run):
 )
 def test_a_leaf_is_wanted_where_its_gradient_is_asked_for(run, wanted):
     assert asked_in_backward(torch.ones(1, requires_grad=True), run) == [wanted]
+
+
+def test_nodes_are_told_from_older_ones():
+    x = torch.ones(1, requires_grad=True)
+    old = (2 * x).grad_fn
+    number = _internals.next_node_number()
+    new = (2 * x).grad_fn
+    assert [_internals.was_made_since(number, each) for each in (old, new)] == [False, True]
+
+
+def test_what_backward_runs_first_is_not_told_from_older_nodes():
+    x = torch.ones(1, requires_grad=True)
+    number = _internals.next_node_number()
+    first = (2 * x).grad_fn
+    _internals.run_first_in_backward(first)
+    accumulation = first.next_functions[0][0]
+    for each in (first, accumulation):
+        assert not _internals.was_made_since(number, each)
