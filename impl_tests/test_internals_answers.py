@@ -134,3 +134,28 @@ def test_what_backward_runs_first_is_not_told_from_older_nodes():
     accumulation = first.next_functions[0][0]
     for each in (first, accumulation):
         assert not _internals.was_made_since(number, each)
+
+
+@pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
+def test_another_call_in_place_of_the_modules_does_not_say_how_to_compile(call):
+    module = nn.Identity()
+    module.__dict__["_compiled_call_impl"] = call
+    assert _internals.compilation_in_place(module) is None
+
+
+def test_outside_of_backward_there_is_no_context_to_copy():
+    assert not torch._C._is_key_in_tls("context")
+    _internals.copy_context_of_backward()
+    assert not torch._C._is_key_in_tls("context")
+
+
+def test_changes_in_place_are_counted_for_each_tensor():
+    tensor = torch.ones(1)
+    with torch.inference_mode():
+        uncounted = torch.ones(1)
+    before = _internals.version_counters([tensor, None])
+    assert _internals.version_counters([tensor]) == before[:1]
+    tensor.add_(1)
+    assert _internals.version_counters([tensor, None]) == [before[0] + 1, None]
+    first, last = (_internals.version_counters([uncounted, None]) for _ in range(2))
+    assert (first[0] == last[0], first[1], last[1]) == (False, None, None)
