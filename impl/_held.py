@@ -297,7 +297,7 @@ def _buffers_at(root: Any, name: str) -> Any:
         module = attrgetter(name)(root) if name else root
     except AttributeError:
         return None
-    if type(module).__setattr__ is nn.Module.__setattr__:
+    if isinstance(module, nn.Module) and type(module).__setattr__ is nn.Module.__setattr__:
         return module._buffers
     return _Assigned(module)
 

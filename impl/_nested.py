@@ -11,7 +11,7 @@ nothing, and is only written out (``args[0]['mask']``) when an error has to name
 
 import copy
 import dataclasses
-from collections import UserDict, defaultdict
+from collections import UserDict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
@@ -103,11 +103,11 @@ class Branch(Node):
 
     #: How a step from such a container to one of its parts is written.
     spelling: ClassVar[str] = "[{!r}]"
+    built: list[Any]
 
     def __init__(self, template: Any, children: Sequence[Node]) -> None:
         self.template = template
         self.children = children
-        self.built: list[Any] = []
 
     def columns(self, count: int, pieces: Pieces) -> list[Any]:
         """Build ``count`` containers and all that is below, parts before wholes.
@@ -183,8 +183,6 @@ class MappingBranch(Branch):
         kind = type(self.template)
         if kind is dict:
             return dict(pairs)
-        if kind is defaultdict:
-            return defaultdict(self.template.default_factory, pairs)
         if isinstance(self.template, dict | UserDict):
             return _overwritten(self.template, list(pairs))
         # What a shallow copy of any other mapping shares with the template is not known.

@@ -1,5 +1,7 @@
 """impl._kept_streams: backward borrows the streams of forward, and gives them back."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -108,6 +110,13 @@ def test_only_the_accelerators_devices_with_streams_have_a_current_one(
 ):
     monkeypatch.setattr(_kept_streams, "accelerator_type", lambda: kind)
     assert _kept_streams._has_current(torch.device(device)) == expected
+
+
+def test_streams_of_the_accelerators_devices_are_kept_once(topology):
+    ctx = SimpleNamespace()
+    device = topology.device(0)
+    _kept_streams.keep_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
+    assert ctx.streams == [torch.accelerator.current_stream(device)]
 
 
 def test_backward_keeps_its_name():

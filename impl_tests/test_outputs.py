@@ -1,13 +1,15 @@
 """impl._nested and _outputs: what counts as a container, and containers that do not fit."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
 from impl._arguments import Survey
-from impl._nested import is_named_tuple
+from impl._nested import is_dataclass_instance, is_named_tuple
 from impl._outputs import Outputs
 from impl.scatter_gather import gather
 from impl_tests.samples import Misnamed, Pair
@@ -17,6 +19,11 @@ class Triple(NamedTuple):
     left: Any
     right: Any
     third: Any
+
+
+@dataclasses.dataclass
+class Point:
+    left: int
 
 
 class Hiding(dict):
@@ -31,6 +38,31 @@ class Subscripted:
 
     def __getitem__(self, key):
         return key
+
+
+class Members:
+    """Has members by index alone, as sequences of Python 1 had.
+
+    Args:
+        members: What it has.
+    """
+
+    def __init__(self, members):
+        self.members = list(members)
+
+    def __getitem__(self, index):
+        return self.members[index]
+
+    def __len__(self):
+        return len(self.members)
+
+
+class Fields(tuple):
+    _fields = ()
+
+
+class AsDict(tuple):
+    _asdict = dict
 
 
 class Sized:
@@ -51,10 +83,34 @@ def test_what_is_half_a_sequence_is_one_value(make):
 
 
 @pytest.mark.parametrize(
-    "value", [SimpleNamespace(_fields=()), SimpleNamespace(_asdict=dict), (), SimpleNamespace()]
+    "value",
+    [SimpleNamespace(_fields=(), _asdict=dict), SimpleNamespace(), (), Fields(), AsDict()],
+    ids=["no tuple", "nothing", "tuple", "_fields", "_asdict"],
 )
 def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
     assert not is_named_tuple(value)
+
+
+def test_an_instance_of_a_dataclass_is_told_from_the_class():
+    assert is_dataclass_instance(Point(1))
+    assert not is_dataclass_instance(Point)
+
+
+def test_members_by_index_alone_are_joined():
+    found = joined(Members([1, "a"]), Members([2, "b"]))
+    assert type(found) is Members
+    assert found.members == [[1, 2], ["a", "b"]]
+
+
+def test_arrays_are_values_and_stand_beside_each_other():
+    values = [np.ones(2), np.zeros(3)]
+    assert joined(*values) == values
+
+
+def test_sets_of_tensors_are_joined_in_their_order():
+    outputs = Outputs()
+    outputs.take([{torch.ones(1)}, {torch.zeros(1)}], "output")
+    assert [each.tensors for each in outputs.joined] == [(torch.ones(1), torch.zeros(1))]
 
 
 @pytest.mark.parametrize(
