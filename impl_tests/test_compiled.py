@@ -29,18 +29,34 @@ def test_a_module_in_many_places_is_looked_at_once():
     assert has_compiled_code(replica)
 
 
+class Own(nn.Linear):
+    """Makes its replicas itself."""
+
+    def _replicate_for_data_parallel(self):
+        return super()._replicate_for_data_parallel()
+
+
+@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
+@pytest.mark.parametrize("kind", [nn.Linear, Own])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, depth):
-    monkeypatch.setattr(_compiled, "compilation_in_place", lambda _: None)
-    net = nn.Sequential(nn.Linear(1, 1))
-    called = net[0] if depth else net
-    called.compile(backend="eager")
-    one, other = impl.replicate(net, ["cpu", "cpu"], detach=True)
+def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, depth, kind, how):
+    for name in ("compilation_in_place", "compilation_of_wrapper"):
+        monkeypatch.setattr(_compiled, name, lambda _: None)
+    backend = Counting()
+    net = HOW[how](kind(1, 1), backend)
+    one, other = impl.replicate(nn.Sequential(net) if depth else net, ["cpu", "cpu"], detach=True)
     assert not has_compiled_code(one)
     with torch.no_grad():
-        other[0].weight.fill_(3)
-        other[0].bias.fill_(1)
-    assert other(torch.ones(1, 1)).item() == 4
+        for parameter, value in zip(former(other), (3, 1), strict=True):
+            parameter.fill_(value)
+        assert other(torch.ones(1, 1)).item() == 4
+    assert backend.devices == []
+
+
+def former(replica):
+    """A replica's parameters: the weight and the bias of the one module that has some."""
+    found = [each._former_parameters for each in replica.modules()]
+    return next(each for each in found if each).values()
 
 
 class Scaled(nn.Module):

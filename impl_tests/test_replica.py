@@ -209,3 +209,91 @@ def test_other_dictionaries_of_hooks_are_copied():
 def test_only_parameters_count_as_such():
     tensors = [nn.Parameter(torch.ones(1)), torch.ones(1), torch.ones(1).as_subclass(Own)]
     assert [_replica._is_parameter(tensor) for tensor in tensors] == [True, False, False]
+
+
+class Watching(nn.Module):
+    """Sees every attribute that is asked for."""
+
+    def __getattribute__(self, name):
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(nn.Linear, True), (Zoo, True), (AssignedZoo, False), (Watching, False), (Reshaping, False)],
+)
+def test_plain_modules_are_written_and_others_assigned(kind, expected):
+    assert _replica._is_plain(kind) == expected
+
+
+class Unhashable:
+    """Equal to others of its kind."""
+
+    def __eq__(self, other):
+        return type(other) is Unhashable
+
+    def method(self):
+        return self
+
+
+class Bound(nn.Module):
+    """Has bound methods as attributes: of itself, of others in the tree, and of others yet."""
+
+    def __init__(self, stranger):
+        super().__init__()
+        self.inner = nn.Linear(1, 1)
+        self.own, self.below = self.call, self.inner.forward
+        self.strange, self.unhashable = stranger.forward, Unhashable().method
+
+    def call(self):
+        return self
+
+
+class AssignedBound(Bound):
+    """The same for which attribute assignment is overridden."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("kind", [Bound, AssignedBound])
+def test_methods_of_modules_in_the_tree_are_bound_to_their_replicas(kind):
+    stranger = nn.Linear(1, 1)
+    module = kind(stranger)
+    for replica in replicate(module, CPUS):
+        assert replica.own.__self__ is replica
+        assert replica.below.__self__ is replica.inner is not module.inner
+        assert replica.strange.__self__ is stranger
+        assert replica.unhashable.__self__ is module.unhashable.__self__
+
+
+class Leading(nn.Module):
+    """Computes what another one of its kind does, where it leads one."""
+
+    def __init__(self, follower=None):
+        super().__init__()
+        if follower is not None:
+            self.follower, self.forward = follower, follower.forward
+
+    def forward(self, x):
+        return x
+
+
+def test_a_method_of_another_module_of_the_kind_is_no_method_of_the_class():
+    for replica in replicate(Leading(Leading()), CPUS):
+        assert replica.forward.__self__ is replica.follower
+        assert "forward" not in vars(replica.follower)
+
+
+def test_a_method_that_the_class_provides_is_no_attribute_of_the_replica():
+    module = Leading()
+    module.forward = module.forward
+    for replica in replicate(module, CPUS):
+        assert "forward" not in vars(replica)
+
+
+def test_an_attribute_that_is_not_there_is_not_moved():
+    state = {"one": 1, "other": 2}
+    for name, order in (("absent", ["one", "other"]), ("other", ["other", "one"])):
+        _replica._move_to_front(state, name)
+        assert list(state.items()) == [(each, {"one": 1, "other": 2}[each]) for each in order]
