@@ -1,5 +1,6 @@
 """impl._succession: calls in turn, and the one thread that looks after them."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from impl import _succession, _thread_state
 from impl._errors import Failure
 from impl._thread_locals import can_be_fresh
 from impl_tests.samples import FunctionMode, fail_with
+from spec_tests.harness import clauses
 from spec_tests.harness.leftovers import becomes, no_garbage_collection
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,6 +71,24 @@ def clock(impatient, monkeypatch):
     return clock
 
 
+class Turns:
+    """The clocks of a process in which nothing goes on but for what a test says."""
+
+    def __init__(self, on_sleep=None):
+        self.now = self.used = 0.0
+        self.on_sleep = on_sleep
+
+    def monotonic(self):
+        return self.now
+
+    def process_time(self):
+        return self.used
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.on_sleep(seconds)
+
+
 def watchmen():
     return [each for each in threading.enumerate() if each.name == "parallel_apply in turn"]
 
@@ -97,6 +117,93 @@ def test_calls_that_wait_for_each_other_in_pairs_are_told_once(impatient):
 def test_a_process_that_computes_is_told_apart(impatient, monkeypatch):
     monkeypatch.setattr(_succession, "_IDLE", 0)
     assert _succession.run_in_turn([partial(time.sleep, 0.3), int])[1] == (0, range(1, 2), False)
+
+
+def test_the_patience_is_what_the_clauses_say():
+    for name, word in (("waiting", "after"), ("slow", "more than")):
+        says = clauses.load()[f"divergences.PA-9.{name}"].says
+        assert f"{word} {_succession.PATIENCE:g} seconds" in says
+
+
+@pytest.mark.parametrize(
+    ("share", "is_idle"), [(0, True), (0.04, True), (0.06, False), (1, False)]
+)
+def test_a_process_is_idle_that_computes_next_to_nothing(monkeypatch, share, is_idle):
+    turns = Turns()
+    monkeypatch.setattr(_succession, "time", turns)
+    succession = _succession._Succession([int, int])
+    succession.begin_next()
+    turns.now = _succession.PATIENCE
+    turns.used = share * _succession.PATIENCE
+    succession.begin_later_ones()
+    assert succession.stall == (0, range(1, 2), is_idle)
+    assert succession.elsewhere[1].wait() == 0
+
+
+def test_who_waits_for_nobody_is_not_told(monkeypatch):
+    turns = Turns()
+    monkeypatch.setattr(_succession, "time", turns)
+    succession = _succession._Succession([int])
+    succession.begin_next()
+    turns.now = 2 * _succession.PATIENCE
+    succession.begin_later_ones()
+    assert succession.stall is None
+
+
+def test_the_watchman_looks_when_a_calls_time_is_up(monkeypatch):
+    pauses = []
+
+    def on_sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            turns.now = 0.6 * _succession.PATIENCE
+            succession.begin_next()
+            turns.now = _succession.PATIENCE
+        if len(pauses) == 3:
+            watchman._watched.clear()
+
+    turns = Turns(on_sleep)
+    monkeypatch.setattr(_succession, "time", turns)
+    succession = _succession._Succession([int, int, int])
+    watchman = _succession._Watchman()
+    watchman._watched[id(succession)] = succession
+    watchman._look()
+    assert pauses == pytest.approx([_succession.PATIENCE * part for part in (1, 0.6, 1)])
+    assert sorted(succession.elsewhere) == [1, 2]
+    assert not watchman._is_awake
+
+
+@pytest.mark.parametrize("run", [_succession.run_in_turn, _succession.run_one_by_one])
+def test_an_interrupt_is_the_last_outcome(run):
+    calls = [int, int, partial(fail_with, KeyboardInterrupt()), partial(pytest.fail, "begun")]
+    outcomes = run(calls)
+    if run is _succession.run_in_turn:
+        outcomes, stall = outcomes
+        assert stall is None
+    assert outcomes[:-1] == [None, None]
+    assert outcomes[-1].is_interrupt
+
+
+@pytest.fixture
+def unminded():
+    """As before the first watchman, and again after the test."""
+    _succession._mind_forks.cache_clear()
+    yield
+    _succession._mind_forks.cache_clear()
+
+
+@pytest.mark.usefixtures("unminded")
+@pytest.mark.parametrize("there_are_forks", [True, False])
+def test_forks_are_minded_once(monkeypatch, there_are_forks):
+    asked = []
+    if there_are_forks:
+        monkeypatch.setattr(os, "register_at_fork", lambda **hooks: asked.append(hooks))
+    else:
+        monkeypatch.delattr(os, "register_at_fork")
+    for _ in range(2):
+        monkeypatch.setattr(_succession, "_watchman", _succession._Watchman())
+        _succession.run_in_turn([int, int])
+    assert asked == [{"after_in_child": _succession._start_anew}] * there_are_forks
 
 
 def test_calls_that_together_take_long_are_left_in_peace(clock):
