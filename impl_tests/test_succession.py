@@ -75,7 +75,7 @@ class Turns:
     """The clocks of a process in which nothing goes on but for what a test says."""
 
     def __init__(self, on_sleep=None):
-        self.now = self.used = 0.0
+        self.now, self.used = 0.0, 64.0
         self.on_sleep = on_sleep
 
     def monotonic(self):
@@ -126,7 +126,7 @@ def test_the_patience_is_what_the_clauses_say():
 
 
 @pytest.mark.parametrize(
-    ("share", "is_idle"), [(0, True), (0.04, True), (0.06, False), (1, False)]
+    ("share", "is_idle"), [(0, True), (0.04, True), (0.05, False), (1, False)]
 )
 def test_a_process_is_idle_that_computes_next_to_nothing(monkeypatch, share, is_idle):
     turns = Turns()
@@ -134,7 +134,7 @@ def test_a_process_is_idle_that_computes_next_to_nothing(monkeypatch, share, is_
     succession = _succession._Succession([int, int])
     succession.begin_next()
     turns.now = _succession.PATIENCE
-    turns.used = share * _succession.PATIENCE
+    turns.used += share * _succession.PATIENCE
     succession.begin_later_ones()
     assert succession.stall == (0, range(1, 2), is_idle)
     assert succession.elsewhere[1].wait() == 0
@@ -246,6 +246,7 @@ def test_the_watchman_goes_when_there_is_nothing_to_look_after(impatient):
     for _ in range(2):
         _succession.run_in_turn([int, int])
         assert _succession._watchman._is_awake
+        assert all(each.daemon for each in watchmen())  # It keeps no program from its end.
         assert becomes(lambda: not _succession._watchman._is_awake)
 
 
