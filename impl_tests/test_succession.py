@@ -184,6 +184,28 @@ def test_an_interrupt_is_the_last_outcome(run):
     assert outcomes[-1].is_interrupt
 
 
+@pytest.mark.parametrize("run", [_succession.run_in_turn, _succession.run_one_by_one])
+def test_no_call_sees_what_one_before_has_left_in_thread_locals(run):
+    local = threading.local()
+
+    def call():
+        seen = getattr(local, "value", None)
+        local.value = "left"
+        return seen
+
+    assert run([call] * 3) in ([None] * 3, ([None] * 3, None))
+    assert not hasattr(local, "value")
+
+
+def test_a_forked_child_waits_for_no_thread_that_it_has_not(monkeypatch):
+    old = _succession._Watchman()
+    monkeypatch.setattr(_succession, "_watchman", old)
+    old._lock.acquire()
+    _succession._start_anew()
+    assert not old._lock.locked()
+    assert _succession._watchman is not old
+
+
 @pytest.fixture
 def unminded():
     """As before the first watchman, and again after the test."""
