@@ -173,6 +173,79 @@ def test_the_watchman_looks_when_a_calls_time_is_up(monkeypatch):
     assert not watchman._is_awake
 
 
+def test_what_has_ended_is_not_kept_until_the_next_look(monkeypatch):
+    kept, alive = [_succession._Succession([int])], []
+    gone = weakref.ref(kept[0])
+
+    def on_sleep(seconds):
+        alive.append(gone() is not None)
+        if len(alive) == 2:
+            kept.clear()
+            watchman._watched.clear()
+            alive.append(gone() is not None)
+
+    monkeypatch.setattr(_succession, "time", Turns(on_sleep))
+    kept[0].begin_next()
+    watchman = _succession._Watchman()
+    watchman._watched[0] = kept[0]
+    with no_garbage_collection():
+        watchman._look()
+    assert alive == [True, True, False]
+
+
+@pytest.fixture
+def resting():
+    """A watchman who counts as awake, so that none is woken, and never looks."""
+    watchman = _succession._Watchman()
+    watchman._is_awake = True
+    return watchman
+
+
+def test_what_is_no_longer_looked_after_begins_nothing(monkeypatch, resting):
+    turns = Turns()
+    monkeypatch.setattr(_succession, "time", turns)
+    succession = _succession._Succession([int, int])
+    with resting.over(succession):
+        succession.begin_next()
+    turns.now = 2 * _succession.PATIENCE
+    succession.begin_later_ones()  # As where the watchman had just begun to look at it.
+    assert not succession.elsewhere
+
+
+class Noted:
+    """A lock that notes how often it has been taken."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __enter__(self):
+        self.count += 1
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_each_step_is_one_that_other_threads_wait_for(monkeypatch):
+    turns, counts = Turns(), []
+    monkeypatch.setattr(_succession, "time", turns)
+    succession = _succession._Succession([int, int])
+    succession._lock = Noted()
+    for step in (succession.begin_next, succession.begin_later_ones, succession.end):
+        step()
+        turns.now += _succession.PATIENCE
+        counts.append(succession._lock.count)
+    assert counts == [1, 2, 3]
+
+
+def test_what_is_looked_after_is_known_to_one_thread_at_a_time(resting):
+    resting._lock, counts = Noted(), []
+    with resting.over(_succession._Succession([])):
+        counts.append(resting._lock.count)
+        resting._present()
+        counts.append(resting._lock.count)
+    assert [*counts, resting._lock.count] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("run", [_succession.run_in_turn, _succession.run_one_by_one])
 def test_an_interrupt_is_the_last_outcome(run):
     calls = [int, int, partial(fail_with, KeyboardInterrupt()), partial(pytest.fail, "begun")]
