@@ -212,6 +212,22 @@ def test_what_is_no_longer_looked_after_begins_nothing(monkeypatch, resting):
     assert not succession.elsewhere
 
 
+def test_the_first_that_had_not_ended_in_time_is_told(monkeypatch):
+    def refuse(call):
+        raise RuntimeError("can't start new thread")
+
+    turns = Turns()
+    monkeypatch.setattr(_succession, "time", turns)
+    monkeypatch.setattr(_succession, "start", refuse)
+    succession = _succession._Succession([int, int, int])
+    for _ in range(2):
+        succession.begin_next()
+        turns.now += _succession.PATIENCE
+        with pytest.raises(RuntimeError, match="new thread"):
+            succession.begin_later_ones()
+    assert succession.stall == (0, range(1, 3), True)
+
+
 class Noted:
     """A lock that notes how often it has been taken."""
 
