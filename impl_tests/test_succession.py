@@ -357,7 +357,7 @@ def test_the_watchman_goes_when_there_is_nothing_to_look_after(impatient):
     for _ in range(2):
         _succession.run_in_turn([int, int])
         assert _succession._watchman._is_awake
-        assert all(each.daemon for each in watchmen())  # It keeps no program from its end.
+        assert {each.daemon for each in watchmen()} == {True}  # They keep no program from its end.
         assert becomes(lambda: not _succession._watchman._is_awake)
 
 
