@@ -59,6 +59,37 @@ def blind(counting, monkeypatch):
     monkeypatch.setattr(_thread_locals, "_count", _thread_locals._not_told)
 
 
+def test_cpython_shows_what_a_thread_holds_before_3_13():
+    expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
+    assert _thread_locals.can_be_fresh() == expected
+
+
+@pytest.mark.usefixtures("shown")
+def test_all_that_a_thread_holds_is_dropped(local):
+    found = []
+
+    def hold_and_drop():
+        local.held = Witness()
+        _thread_locals.drop_locals()
+        found.append(hasattr(local, "held"))
+
+    thread = threading.Thread(target=hold_and_drop)
+    thread.start()
+    thread.join()
+    assert found == [False]
+    assert hasattr(local, "held")
+
+
+@pytest.mark.parametrize("dead", [[], ["one"], ["one", "other"]], ids=str)
+def test_entries_whose_objects_have_ended_are_forgotten(dead):
+    kept = {name: Witness() for name in ("one", "other")}
+    alive = [weakref.ref(entry) for name, entry in kept.items() if name not in dead]
+    entries = {**kept, "new": Witness()}
+    _thread_locals._forget_the_dead(entries, kept)
+    assert [*entries] == [name for name in ("one", "other", "new") if name not in dead]
+    assert all(each() for each in alive)
+
+
 @pytest.mark.usefixtures("shown")
 def test_a_block_hides_what_was_there_and_brings_it_back(local):
     before = local.held
