@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import sys
+import sysconfig
 import threading
 import weakref
 
@@ -213,6 +214,12 @@ def test_the_count_grows_with_each_object_that_holds_something():
     assert _thread_locals.count_locals() > before
     del local
     assert _thread_locals.count_locals() == before
+
+
+def test_cpython_with_its_lock_tells_what_a_thread_holds():
+    cannot = sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED")
+    assert (_thread_locals._count is _thread_locals._not_told) == bool(cannot)
+    assert _thread_locals._count_references() > 0
 
 
 def test_a_way_to_count_that_does_not_work_is_noticed():
