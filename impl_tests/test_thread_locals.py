@@ -65,6 +65,19 @@ def test_cpython_shows_what_a_thread_holds_before_3_13():
     assert _thread_locals.can_be_fresh() == expected
 
 
+def test_entries_of_others_are_none_of_threading_local():
+    found = []
+
+    def ask():
+        _thread_locals._entries()["of an extension"] = 1
+        found.append(_thread_locals._type_of_entries())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found == [_thread_locals._Entry]
+
+
 @pytest.mark.usefixtures("shown")
 def test_all_that_a_thread_holds_is_dropped(local):
     found = []

@@ -2,6 +2,7 @@
 
 import contextvars
 import gc
+import sys
 import threading
 import weakref
 from contextlib import ExitStack
@@ -274,3 +275,37 @@ def test_hooks_on_saved_tensors_stay_behind_while_a_graph_is_traced():
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         assert not _thread_state.travels_whole()
     assert _thread_state.travels_whole()
+
+
+def hook(*_):
+    return hook
+
+
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_a_thread_takes_up_the_hooks_of_threads_that_begin_now(kind):
+    getter, setter = getattr(sys, f"get{kind}"), getattr(threading, f"set{kind}")
+    before = getattr(threading, f"get{kind}")()
+
+    def take_up():
+        seen = []
+        for each in (hook, before):
+            setter(each)
+            _thread_state.take_up_hooks()
+            seen.append(getter())
+        return seen
+
+    try:
+        assert in_new_thread(take_up) == [hook, before]
+    finally:
+        setter(before)
+
+
+def test_what_is_at_rest_is_read_again_where_there_is_more_to_look_at(topology):
+    little = _thread_state._Scope(("cpu",), range(0))
+    much = _thread_state._scope([topology.device(0)])
+
+    def read():
+        return [len(_thread_state._flags_at_rest(scope).streams) for scope in (little, much)]
+
+    assert in_new_thread(read) == [0, len(much.ordinals)]
+    assert len(much.ordinals) > 0
