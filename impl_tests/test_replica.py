@@ -90,6 +90,14 @@ def test_a_tree_lists_each_thing_once_and_parents_first():
     assert [id(it) for it in tree.buffers] == [id(it) for it in zoo.buffers()]
 
 
+def test_a_module_in_many_places_is_listed_once():
+    net = nn.Linear(1, 1)
+    for _ in range(40):
+        net = nn.Sequential(net, net)
+    tree = collect_tree(net)
+    assert (len(tree.modules), len(tree.parameters)) == (41, 2)
+
+
 @BOTH
 def test_written_and_assigned_replicas_are_alike(detach):
     written, assigned = (replicate(kind(), CPUS, detach) for kind in (Zoo, AssignedZoo))

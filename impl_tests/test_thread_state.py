@@ -253,6 +253,18 @@ def test_an_accelerator_that_is_not_in_use_is_not_asked_for_the_cpu(monkeypatch)
     assert _thread_state._scope([cpu, other]).ordinals
 
 
+def test_an_accelerator_that_is_not_in_use_has_no_current_device_for_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
+    monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("asked"))
+    (state,) = _thread_state.thread_states([CPU])
+    assert state.device == CPU
+
+
+def test_an_accelerator_may_have_no_autocast(topology, monkeypatch):
+    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
+    assert _thread_state._scope([topology.device(0)]).autocast_types == ("cpu",)
+
+
 def test_an_accelerator_that_cannot_tell_is_not_in_use(monkeypatch):
     monkeypatch.delattr(torch.sim, "is_initialized")
     assert _devices.accelerator_in_use() is None

@@ -118,3 +118,27 @@ def test_a_copy_on_the_cpu_may_be_read_at_once(topology, move):
     tensor = queued(topology, 0, 3)
     with late_copies(topology):
         assert move(tensor, torch.device("cpu")).tolist() == [1, 2, 3]
+
+
+class CopyLog(TorchDispatchMode):
+    """Notes of each copy whether the host may go on before it is done."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default):
+            given = {**dict(enumerate(args)), **(kwargs or {})}
+            self.found.append(bool(given.get("non_blocking", given.get(2))))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("move", [send, row_major_copy])
+def test_the_host_waits_for_copies_to_the_cpu_only(topology, move):
+    topology.require(distinct=2)
+    tensor = torch.ones(2, device=topology.device(0))
+    with CopyLog() as log:
+        move(tensor, topology.device(1))
+        move(tensor, torch.device("cpu"))
+    assert log.found == [True, False]
