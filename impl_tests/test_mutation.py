@@ -194,6 +194,14 @@ def test_a_verdict_of_a_test_whose_file_has_changed_is_not_taken(kept):
     assert first not in verdicts.load(kept, MARKERS.values(), tests={"a.py::test"})
 
 
+def test_a_test_whose_file_has_changed_is_likely_to_notice_the_same_again(kept):
+    first, *_ = MARKERS.values()
+    (kept.parent / "a.py").write_text("as it is")
+    found = verdicts.load_likely(kept, MARKERS.values(), tests={"a.py::test"})
+    assert found == {first: "a.py::test"}
+    assert verdicts.load_likely(kept, MARKERS.values(), tests={}) == {}
+
+
 def test_a_verdict_on_another_text_of_the_file_is_not_taken(kept):
     change = next(iter(MARKERS.values()))
     other = dataclasses.replace(change, text=change.text + "#")

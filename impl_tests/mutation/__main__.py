@@ -68,8 +68,8 @@ def _trials(
 ) -> Iterator[trials.Trial]:
     """Try what was not noticed before."""
     kills = trials.Kills()
-    for change, killer in killers.items():
-        kills.add(change, str(killer))
+    for change, killer in verdicts.load_likely(options.verdicts, chosen, lines.seconds).items():
+        kills.add(change, killer)
     rest = [change for change in chosen if change not in killers]
     seconds, processes = options.seconds, options.processes
     return trials.run(tests, lines, rest, kills=kills, seconds=seconds, processes=processes)

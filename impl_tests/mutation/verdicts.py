@@ -20,12 +20,23 @@ RECORD = Path(__file__).with_name("noticed.json")
 
 def load(path: Path, chosen: Iterable[Change], tests: Container[str]) -> dict[Change, str]:
     """By change, of those chosen, what noticed it in a former run: a test that is still there."""
-    found = {
-        key: killer
-        for killer, line in _read(path).items()
+    record = _read(path)
+    valid = {
+        killer: line
+        for killer, line in record.items()
         if "::" not in killer or (killer in tests and line["test"] == _digest_of(killer))
-        for key in line["changes"].split()
     }
+    return _by_change(valid, chosen)
+
+
+def load_likely(path: Path, chosen: Iterable[Change], tests: Container[str]) -> dict[Change, str]:
+    """The same whether or not a test's file has changed since: who tries anew begins with it."""
+    known = {killer: line for killer, line in _read(path).items() if killer in tests}
+    return _by_change(known, chosen)
+
+
+def _by_change(record: dict[str, Any], chosen: Iterable[Change]) -> dict[Change, str]:
+    found = {key: killer for killer, line in record.items() for key in line["changes"].split()}
     return {change: found[key] for change in chosen if (key := _key(change)) in found}
 
 
