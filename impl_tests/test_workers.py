@@ -338,3 +338,21 @@ def test_an_abandoned_pool_keeps_no_thread():
         return threading.current_thread()
 
     assert wait_for_ends([pool.start(abandon).wait()])
+
+
+def test_a_forked_child_has_a_pool_of_its_own(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "_pool", pool)
+    lock = pool._lock
+    lock.acquire()
+    _workers._start_anew()
+    assert _workers._pool is not pool
+    assert pool._closed
+    lock.release()
+
+
+def test_the_threads_end_with_the_process(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "_pool", pool)
+    _workers.start(int).wait()
+    _workers._end()
+    assert pool._closed
+    assert not alive(pool)
