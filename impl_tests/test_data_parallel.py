@@ -1,12 +1,14 @@
 """impl.data_parallel: what each step is given, and what comes of it."""
 
 import sys
+import weakref
 
 import pytest
 import torch
 from torch import nn
 
 from impl import DataParallel, Whole, data_parallel
+from impl._held import hold_of
 from impl.data_parallel import _moved
 
 
@@ -84,3 +86,57 @@ def test_outputs_of_the_device_are_moved_and_others_stay(topology):
     moved = _moved([there, elsewhere], first, second.index)
     assert moved[0].device == second
     assert moved[1] is elsewhere
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_several_devices_have_replicas_to_hold(topology, count):
+    network = DataParallel(Echo(), topology.take(count))
+    with network.hold():
+        assert (hold_of(network) is not None) == (count > 1)
+    assert hold_of(network) is None
+
+
+def test_what_is_not_asked_for_is_no_attribute(topology):
+    devices = topology.take(2)
+    assert "in_turn" not in vars(DataParallel(Echo(), devices))
+    assert vars(DataParallel(Echo(), devices, in_turn=True))["in_turn"] is True
+
+
+class Doubling(nn.Module):
+    """Notes what it is called with, weakly."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def forward(self, x):
+        self.seen.append(weakref.ref(x))
+        return 2 * x
+
+
+def test_the_chunks_are_gone_when_the_class_joins_outputs(topology):
+    seen, alive = [], []
+
+    class Own(DataParallel):
+        def gather(self, outputs, output_device):
+            alive.extend(chunk() is not None for chunk in seen)
+            return super().gather(outputs, output_device)
+
+    with torch.no_grad():
+        Own(Doubling(seen), topology.take(2))(torch.ones(4))
+    assert alive == [False, False]
+
+
+def test_the_chunks_are_gone_when_the_function_joins_outputs(topology, monkeypatch):
+    seen, alive = [], []
+    module = sys.modules["impl.data_parallel"]
+    gather = module.gather
+
+    def join(*args):
+        alive.extend(chunk() is not None for chunk in seen)
+        return gather(*args)
+
+    monkeypatch.setattr(module, "gather", join)
+    with torch.no_grad():
+        data_parallel(Doubling(seen), torch.ones(4), topology.take(2))
+    assert alive == [False, False]
