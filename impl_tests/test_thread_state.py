@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from impl import _devices, _thread_state
 from impl.parallel_apply import parallel_apply
 from impl_tests.samples import FunctionMode
+from spec_tests.harness.topology import not_run
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")
@@ -46,8 +47,12 @@ def tracing():
 
 @pytest.fixture
 def hidable(monkeypatch):
-    """An interpreter that hides what a thread holds; since CPython 3.13 that is taken to be so."""
+    """An interpreter that hides what a thread holds; since CPython 3.13 that is taken to be so.
+
+    Nor does it trace threads each in its own way, as it does when coverage is measured.
+    """
     monkeypatch.setattr(_thread_state, "can_be_fresh", lambda: True)
+    monkeypatch.setattr(_thread_state, "_has_private_hooks", lambda: False)
 
 
 def run_in(state, function, *args):
@@ -291,6 +296,20 @@ def test_hooks_on_saved_tensors_stay_behind_while_a_graph_is_traced():
 
 def hook(*_):
     return hook
+
+
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_hooks_of_this_thread_alone_stay_behind(kind):
+    def ask():
+        found = [_thread_state._has_private_hooks()]
+        for each in (hook, None):
+            getattr(sys, f"set{kind}")(each)
+            found.append(_thread_state._has_private_hooks())
+        return found
+
+    if threading.gettrace() or threading.getprofile():
+        not_run("all threads are traced, for coverage")
+    assert in_new_thread(ask) == [False, True, False]
 
 
 @pytest.mark.parametrize("kind", ["trace", "profile"])
