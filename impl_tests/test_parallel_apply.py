@@ -64,7 +64,9 @@ def test_the_first_module_runs_in_the_caller():
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_a_single_call_has_no_other_to_wait_for(in_turn):
+@pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
+def test_a_single_call_has_no_other_to_wait_for(in_turn, compiled, monkeypatch):
+    monkeypatch.setattr(parallel_apply, "has_compiled_code", lambda module: compiled)
     with saved_tensors_hooks(same, same):
         found = parallel_apply._run([threading.get_ident], [None], in_turn=in_turn)
     assert found == ([threading.get_ident()], None)

@@ -1,6 +1,10 @@
 """impl.replicate: what it refuses, in its own words."""
 
+import gc
+import sys
+
 import pytest
+import torch
 from torch import nn
 
 from impl import replicate
@@ -47,3 +51,49 @@ def test_a_module_on_the_cpu_has_replicas_there():
     module = nn.Linear(1, 1)
     replicas = replicate(module, ["cpu", "cpu"])
     assert [each.weight.tolist() for each in replicas] == [module.weight.tolist()] * 2
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_module_on_a_device_is_refused_for_the_cpu(topology, detach):
+    module = nn.Linear(1, 1).to(topology.device(0))
+    with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]: cpu"):
+        replicate(module, ["cpu", "cpu"], detach)
+
+
+def test_the_size_of_a_transfer_is_handed_on(monkeypatch):
+    module, sizes = sys.modules["impl.replicate"], []
+
+    def note(copy):
+        return lambda *args, **kwargs: sizes.append(kwargs) or copy(*args, **kwargs)
+
+    for name in ("attached_copies", "detached_copies"):
+        monkeypatch.setattr(module, name, note(getattr(module, name)))
+    replicate(nn.BatchNorm1d(1), ["cpu", "cpu"], buffer_size=7)
+    assert sizes == [{"buffer_size": 7}] * 2
+
+
+def test_a_buffer_is_copied_once_with_its_gradient_or_without(monkeypatch):
+    module, found = sys.modules["impl.replicate"], []
+    network = nn.Module()
+    for name, requires_grad in (("learnt", True), ("counted", False)):
+        network.register_buffer(name, torch.ones(1, requires_grad=requires_grad))
+
+    def note(copy):
+        def copies(tensors, *args, **kwargs):
+            found.append([tensor.requires_grad for tensor in tensors])
+            return copy(tensors, *args, **kwargs)
+
+        return copies
+
+    for name in ("attached_copies", "detached_copies"):
+        monkeypatch.setattr(module, name, note(getattr(module, name)))
+    replicate(network, ["cpu", "cpu"])
+    assert found == [[True], [False]]
+
+
+def test_the_collector_rests_while_replicas_are_made(monkeypatch):
+    module, enabled = sys.modules["impl.replicate"], []
+    build = module.build
+    monkeypatch.setattr(module, "build", lambda *a: enabled.append(gc.isenabled()) or build(*a))
+    replicate(nn.Identity(), ["cpu"])
+    assert enabled == [False]
