@@ -1,10 +1,14 @@
 """impl.scatter_gather: one row a device beside weights, packed sequences and marks."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, scatter
+from impl.functions import Scatter
 from impl.scatter_gather import scatter_kwargs
 
 
@@ -23,6 +27,36 @@ def test_weights_do_not_change_one_row_a_device(topology, weights):
 def test_a_batch_with_as_many_rows_as_devices_is_dealt_out_by_weight(topology):
     inputs = [torch.arange(3), torch.arange(3)]
     assert _sizes(scatter(inputs, topology.take(3), chunk_sizes=[2, 1, 0])) == [[2, 2], [1, 1]]
+
+
+def test_packed_sequences_and_as_many_rows_are_dealt_out_by_weight(topology):
+    packed = pack_sequence([torch.ones(1)] * 3)
+    shares = scatter([packed, torch.arange(3)], topology.take(3), chunk_sizes=[2, 1, 0])
+    assert [(len(one.data), len(other)) for one, other in shares] == [(2, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "requires_grad", "grad_mode", "expected"),
+    [
+        (True, False, True, True),
+        (True, False, False, True),
+        (False, True, True, True),
+        (False, True, False, False),
+        (False, False, True, False),
+    ],
+)
+def test_a_node_splits_what_has_gradients_or_comes_from_the_cpu(
+    topology, monkeypatch, on_cpu, requires_grad, grad_mode, expected
+):
+    module, applied = sys.modules["impl.scatter_gather"], []
+    monkeypatch.setattr(
+        module, "Scatter", SimpleNamespace(apply=lambda *a: applied.append(a) or Scatter.apply(*a))
+    )
+    x = torch.ones(2, device="cpu" if on_cpu else topology.device(0), requires_grad=requires_grad)
+    with torch.set_grad_enabled(grad_mode):
+        chunks = scatter(x, topology.take(2))
+    assert [chunk.tolist() for chunk in chunks] == [[1], [1]]
+    assert bool(applied) == expected
 
 
 def test_rows_that_are_left_out_have_a_zero_gradient(topology):
