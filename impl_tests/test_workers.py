@@ -8,12 +8,14 @@ import threading
 import time
 import weakref
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from impl import _workers
 from impl._errors import Failure
+from impl._thread_locals import can_be_fresh
 from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness import interpreter
 from spec_tests.harness.leftovers import becomes
@@ -356,3 +358,67 @@ def test_the_threads_end_with_the_process(pool, monkeypatch):
     _workers._end()
     assert pool._closed
     assert not alive(pool)
+
+
+class Noted:
+    """A lock that notes how often it has been taken."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __enter__(self):
+        self.count += 1
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_the_pool_is_asked_and_changed_by_one_thread_at_a_time(keeping_pool):
+    lock = keeping_pool._lock = Noted()
+    counts = []
+    worker = keeping_pool._new_worker()
+    for step in (partial(keeping_pool.keep, worker), keeping_pool._idle_worker):
+        counts.append(lock.count)
+        step()
+    counts.append(lock.count)
+    worker.hand(None)
+    keeping_pool.close()
+    assert [*counts, lock.count] == [1, 2, 3, 4]
+
+
+def test_threads_are_daemons_and_have_a_name(pool):
+    thread = pool.start(threading.current_thread).wait()
+    assert (thread.name, thread.daemon) == ("parallel_apply", True)
+
+
+def test_who_waits_for_the_outcome_waits_for_the_end_of_its_thread(pool, monkeypatch):
+    monkeypatch.setattr(_workers, "ENDS_WITH_WORK", True)
+    pending, joined = pool.start(threading.current_thread), []
+    with pending._done:
+        thread = pending.ending
+    pending.ending = SimpleNamespace(join=lambda: joined.append(thread))
+    assert pending.wait() is thread
+    assert joined == [thread]
+    thread.join()
+
+
+def test_a_thread_whose_work_was_taken_waits_for_other_work(keeping_pool):
+    worker = _workers._Worker(keeping_pool)
+    taken = _workers.Pending(int, worker)
+    taken.begin()
+    worker.hand(taken)
+    assert worker._take_turn()
+    worker.hand(None)
+    assert not worker._take_turn()
+
+
+def test_a_thread_that_can_drop_what_it_held_is_used_again(pool):
+    if not can_be_fresh():
+        not_run("since CPython 3.13 nobody can drop what a thread has put into threading.local")
+    local = threading.local()
+
+    def put():
+        local.held = Witness()
+        return threading.current_thread()
+
+    assert pool.start(put).wait() is pool.start(threading.current_thread).wait()
