@@ -63,6 +63,9 @@ def blind(counting, monkeypatch):
 def test_cpython_shows_what_a_thread_holds_before_3_13():
     expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
     assert _thread_locals.can_be_fresh() == expected
+    kind = _thread_locals._type_of_entries()
+    assert kind is _thread_locals._Entry
+    assert (kind is not None) == expected
 
 
 def test_entries_of_others_are_none_of_threading_local():
@@ -232,6 +235,7 @@ def test_the_count_grows_with_each_object_that_holds_something():
 def test_cpython_with_its_lock_tells_what_a_thread_holds():
     cannot = sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED")
     assert (_thread_locals._count is _thread_locals._not_told) == bool(cannot)
+    assert _thread_locals._counts(_thread_locals._count) == (not cannot)
     assert _thread_locals._count_references() > 0
 
 
