@@ -184,3 +184,13 @@ def test_minus_one_is_the_cpu_as_a_target_only():
 def test_an_accelerator_of_one_device_numbers_none(monkeypatch, kind):
     monkeypatch.setattr(_devices, "accelerator_type", lambda: kind)
     assert _devices.numbered_type() == (None if kind == "mps" else kind)
+
+
+def test_each_device_has_one_stream_for_copies(topology, monkeypatch):
+    made, stream = [], torch.Stream
+    monkeypatch.setattr(_devices, "_side_streams", {})
+    found = [_devices.side_stream(topology.device(0))]
+    monkeypatch.setattr(torch, "Stream", lambda device: made.append(device) or stream(device))
+    found += [_devices.side_stream(topology.device(0)) for _ in range(2)]
+    assert found == found[:1] * 3
+    assert made == []
