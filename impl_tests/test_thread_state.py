@@ -194,6 +194,7 @@ def test_what_stays_behind_is_noticed(make):
     assert _thread_state.travels_whole()
 
 
+@pytest.mark.usefixtures("hidable")
 def test_a_transform_stays_behind():
     seen = []
     torch.func.vmap(lambda x: seen.append(_thread_state.travels_whole()) or x)(torch.ones(1))
@@ -310,6 +311,19 @@ def test_hooks_of_this_thread_alone_stay_behind(kind):
     if threading.gettrace() or threading.getprofile():
         not_run("all threads are traced, for coverage")
     assert in_new_thread(ask) == [False, True, False]
+
+
+def test_the_running_thread_takes_up_a_profiler():
+    before = threading.getprofile()
+    try:
+        threading.setprofile(hook)
+        _thread_state.take_up_hooks()
+        found = sys.getprofile()
+    finally:
+        threading.setprofile(before)
+        _thread_state.take_up_hooks()
+    assert found is hook
+    assert sys.getprofile() is before
 
 
 @pytest.mark.parametrize("kind", ["trace", "profile"])
