@@ -69,7 +69,7 @@ def test_other_members_are_refused_by_name(kind, change):
 
 
 def test_an_original_that_has_not_changed_is_accepted():
-    module = several()
+    module = several().append(nn.Linear(1, 1, bias=False))
     original = _Original(module)
     module[0].buffer_a = torch.zeros(3)  # Values of buffers may change.
     original.check(module)
