@@ -14,7 +14,7 @@ import pytest
 from impl import _succession, _thread_state
 from impl._errors import Failure
 from impl._thread_locals import can_be_fresh
-from impl_tests.samples import FunctionMode, fail_with
+from impl_tests.samples import CountingLock, FunctionMode, fail_with
 from spec_tests.harness import clauses
 from spec_tests.harness.leftovers import becomes, no_garbage_collection
 
@@ -228,24 +228,11 @@ def test_the_first_that_had_not_ended_in_time_is_told(monkeypatch):
     assert succession.stall == (0, range(1, 3), True)
 
 
-class Noted:
-    """A lock that notes how often it has been taken."""
-
-    def __init__(self):
-        self.count = 0
-
-    def __enter__(self):
-        self.count += 1
-
-    def __exit__(self, *_):
-        pass
-
-
 def test_each_step_is_one_that_other_threads_wait_for(monkeypatch):
     turns, counts = Turns(), []
     monkeypatch.setattr(_succession, "time", turns)
     succession = _succession._Succession([int, int])
-    succession._lock = Noted()
+    succession._lock = CountingLock()
     for step in (succession.begin_next, succession.begin_later_ones, succession.end):
         step()
         turns.now += _succession.PATIENCE
@@ -254,7 +241,7 @@ def test_each_step_is_one_that_other_threads_wait_for(monkeypatch):
 
 
 def test_what_is_looked_after_is_known_to_one_thread_at_a_time(resting):
-    resting._lock, counts = Noted(), []
+    resting._lock, counts = CountingLock(), []
     with resting.over(_succession._Succession([])):
         counts.append(resting._lock.count)
         resting._present()

@@ -16,7 +16,7 @@ import torch
 from impl import _workers
 from impl._errors import Failure
 from impl._thread_locals import can_be_fresh
-from impl_tests.samples import FunctionMode, fail_with
+from impl_tests.samples import CountingLock, FunctionMode, fail_with
 from spec_tests.harness import interpreter
 from spec_tests.harness.leftovers import becomes
 from spec_tests.harness.topology import not_run
@@ -360,21 +360,8 @@ def test_the_threads_end_with_the_process(pool, monkeypatch):
     assert not alive(pool)
 
 
-class Noted:
-    """A lock that notes how often it has been taken."""
-
-    def __init__(self):
-        self.count = 0
-
-    def __enter__(self):
-        self.count += 1
-
-    def __exit__(self, *_):
-        pass
-
-
 def test_the_pool_is_asked_and_changed_by_one_thread_at_a_time(keeping_pool):
-    lock = keeping_pool._lock = Noted()
+    lock = keeping_pool._lock = CountingLock()
     counts = []
     worker = keeping_pool._new_worker()
     for step in (partial(keeping_pool.keep, worker), keeping_pool._idle_worker):
