@@ -16,7 +16,7 @@ from torch.futures import Future
 
 from ._devices import CPU, is_cpu
 from ._roll_call import RollCall
-from ._watch import Watch
+from ._workers import start
 
 __all__ = ["Ranks", "ranks_of"]
 
@@ -50,7 +50,6 @@ class Ranks:
         self.rank = dist.get_rank(self.group)
         self.wire = _wire(self.group, device)
         self._roll_call = RollCall(self.group)
-        self._watch = Watch(self._roll_call, self._loss)
         self._lost: str | None = None
         self._losing = threading.Lock()
 
@@ -97,10 +96,31 @@ class Ranks:
         """
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.wire):
-            return self._watch.over(work.get_future())
+            return self._future_of(tensor, work)
         # Streams order what comes after; a process group on devices has a watchdog of its own.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
+
+    def _future_of(self, tensor: Tensor, work: Any) -> Future[Tensor]:
+        """Give a future of ``tensor``, which fails when ``work`` does, or a rank.
+
+        A callback of ``work`` would be simpler, but runs in a thread of the process group's: one
+        that is still in Python when the interpreter ends aborts the process. The end of this
+        process waits for the thread of this one.
+        """
+        future: Future[Tensor] = Future()
+        start(lambda: self._settle(future, tensor, work))
+        # Only what a callback raises is an error to those who wait in C++.
+        awaited: Future[Tensor] = future.then(lambda done: done.value())
+        return awaited
+
+    def _settle(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
+        try:
+            self._wait(work)
+        except RuntimeError as error:
+            future.set_exception(self._loss(error))  # type: ignore[arg-type] # torch takes any
+        else:
+            future.set_result(tensor)
 
     def check(self) -> None:
         """Refuse to go on once a rank has been lost.

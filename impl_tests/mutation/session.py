@@ -30,6 +30,7 @@ _OF_OTHERS = (
     "test_mutants.py",
     "test_mutation.py",
     "test_orderings.py",
+    "test_processes.py",
 )
 
 
