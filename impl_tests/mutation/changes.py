@@ -7,7 +7,7 @@ import itertools
 import pickle
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,20 +115,36 @@ def _changes_of(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     places = _places(ast.parse(code))
     alike: Counter[tuple[str, str, str]] = Counter()
+    lines = code.splitlines(keepends=True)
+    for above, below in itertools.pairwise(_cuts(code)):
+        part = "".join(lines[above:below])
+        for text in _texts(part):
+            first, before, after = _first_difference(part.splitlines(), text.splitlines())
+            if not _is_other_change(before, after):
+                line = above + first
+                kind = places.get(line, ""), before, after
+                alike[kind] += 1
+                whole = "".join([*lines[:above], text, *lines[below:]])
+                yield Change(path.name, kind[0], line, before, after, whole, alike[kind])
+
+
+def _cuts(code: str) -> list[int]:
+    """Cut a file behind each statement of its own level: a change copies and parses its part."""
+    statements = ast.parse(code).body
+    return [0, *sorted({each.end_lineno or each.lineno for each in statements})]
+
+
+def _texts(part: str) -> Iterable[str]:
+    """The changed texts of a part, each once, in order."""
     tree = pickle.dumps(
-        get_ast(code)
-    )  # a change needs its own, and to parse takes eight times as long
-    made = itertools.chain.from_iterable(_texts(tree, operator) for operator in OPERATORS)
-    # What is dropped may be what another operator replaces: the texts, each once, in order.
-    for text in dict.fromkeys([*made, *drops.texts(code)]):
-        line, before, after = _first_difference(code.splitlines(), text.splitlines())
-        if not _is_other_change(before, after):
-            kind = places.get(line, ""), before, after
-            alike[kind] += 1
-            yield Change(path.name, kind[0], line, before, after, text, alike[kind])
+        get_ast(part)
+    )  # a change needs its own; to parse takes eight times as long
+    made = itertools.chain.from_iterable(_replaced(tree, operator) for operator in OPERATORS)
+    # What is dropped may be what another operator replaces.
+    return dict.fromkeys([*made, *drops.texts(part)])
 
 
-def _texts(tree: bytes, operator: str) -> Iterator[str]:
+def _replaced(tree: bytes, operator: str) -> Iterator[str]:
     kind = plugins.get_operator(f"core/{operator}")
     for occurrence in itertools.count(0, _STRIDE.get(operator, 1)):
         visitor = MutationVisitor(occurrence, kind())
