@@ -312,6 +312,19 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
 }
 
+// What its backward reads the CPU's kernel keeps only for arguments that require gradients, which
+// copies on the host do not. CUDA has no such kernel either.
+void refuse_reduction(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, op.operator_name(), " is not implemented for the sim device, as it is not for CUDA");
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl(
+      "_sparse_mm_reduce_impl",
+      torch::CppFunction::makeFromBoxedFunction<&refuse_reduction>());
+}
+
 // Where the CPU prefers its kernel to a composite one, so must sim; a fallback would come last.
 template <DispatchKey host, DispatchKey device>
 void prefer_kernels_of(torch::Library& library) {
