@@ -37,22 +37,13 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="operator_sweep", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two calls, two types")
-    parser.add_argument("--part", type=_part, default=(1, 1), help="such as 2/3")
     parser.add_argument("names", nargs="*", metavar="NAME", help="operators; all by default")
     return parser
 
 
-def _part(text: str) -> tuple[int, int]:
-    part, parts = (int(number) for number in text.split("/"))
-    return part, parts
-
-
 def _chosen(options: argparse.Namespace) -> list[database.Case]:
     cases = database.cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
-    operators = sorted({case.operator for case in cases})
-    part, parts = options.part
-    chosen = set(options.names or operators[part - 1 :: parts])
-    return [case for case in cases if case.operator in chosen]
+    return [case for case in cases if case.operator in options.names or not options.names]
 
 
 sys.exit(main(sys.argv[1:]))

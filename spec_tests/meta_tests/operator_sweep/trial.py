@@ -57,9 +57,9 @@ def attempt(
     except Exception as error:
         return Outcome("untried", f"{type(error).__name__}: {error}")
     try:
-        named = _names_device(there)
+        device = _device_of_results(there)
         actual = _run(function, there, gradients)
-        _expect_on(DEVICE if named else "cpu", actual[0])
+        _expect_on(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
         return Outcome("refused", str(error).split("\n")[0])
@@ -104,12 +104,17 @@ def _direction(tensor: Tensor) -> Tensor:
     return ramp.to(plain.dtype).to(plain.device)
 
 
-def _names_device(call: Any) -> bool:
-    return any(
-        str(getattr(leaf, "device", leaf)) == DEVICE
+def _device_of_results(call: list[Any]) -> str:
+    """The device that a call asks for, else the one that it names or has arguments on."""
+    kwargs = call[2]
+    if kwargs.get("device") is not None:
+        return str(torch.device(kwargs["device"]))
+    named = {
+        str(getattr(leaf, "device", leaf))
         for leaf in tree_leaves(call)
         if isinstance(leaf, (Tensor, torch.device, str))
-    )
+    }
+    return DEVICE if DEVICE in named else "cpu"
 
 
 def _expect_on(device: str, results: Any) -> None:
