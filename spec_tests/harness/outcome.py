@@ -52,7 +52,7 @@ def observe(
 ) -> Outcome:
     """Make ``call`` on ``target`` with fresh inputs and record what came of it."""
     inputs = call.inputs(topology)
-    torch.manual_seed(0)
+    _seed()
     with late.arrival(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -63,6 +63,15 @@ def observe(
         slopes = _gradients(value, inputs) if gradients else None
     after = portrait(inputs, inputs)
     return Outcome(result, _texts(caught), after, slopes)
+
+
+def _seed() -> None:
+    """Do what ``torch.manual_seed(0)`` does, which without CUDA formats a traceback each time."""
+    torch.default_generator.manual_seed(0)
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None:
+        device_module = torch.get_device_module(accelerator)
+        getattr(device_module, "manual_seed_all", device_module.manual_seed)(0)
 
 
 def failure(error: BaseException) -> Failure:

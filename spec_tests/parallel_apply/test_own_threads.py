@@ -1,7 +1,6 @@
 """parallel_apply: several modules have threads as good as new, whatever runs in the caller's."""
 
 import asyncio
-import gc
 import sys
 import threading
 import weakref
@@ -173,7 +172,6 @@ def test_what_modules_put_into_a_thread_local_goes_with_the_call(
     target, topology, waits, count, fails
 ):
     local, made = threading.local(), []
-    gc.collect()
     with no_garbage_collection():
         modules = [Scratch(local, made, barrier(count, waits), fails=fails)] * count
         with suppress(ValueError):
