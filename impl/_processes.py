@@ -117,7 +117,7 @@ class Ranks:
     def _settle(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
         try:
             self._wait(work)
-        except RuntimeError as error:
+        except Exception as error:  # Whatever it is, backward waits for it in the future.
             future.set_exception(self._loss(error))  # type: ignore[arg-type] # torch takes any
         else:
             future.set_result(tensor)
@@ -154,7 +154,7 @@ class Ranks:
             if self._roll_call.is_called():
                 raise RuntimeError("another rank has met a failure")
 
-    def _loss(self, error: RuntimeError) -> RuntimeError:
+    def _loss(self, error: Exception) -> RuntimeError:
         """Say in words that a collective has failed, and who is missing; the first time asks."""
         with self._losing:
             if self._lost is None:
