@@ -136,9 +136,8 @@ def _cuts(code: str) -> list[int]:
 
 def _texts(part: str) -> Iterable[str]:
     """The changed texts of a part, each once, in order."""
-    tree = pickle.dumps(
-        get_ast(part)
-    )  # a change needs its own; to parse takes eight times as long
+    # A change needs a tree of its own; to parse one takes eight times as long.
+    tree = pickle.dumps(get_ast(part))
     made = itertools.chain.from_iterable(_replaced(tree, operator) for operator in OPERATORS)
     # What is dropped may be what another operator replaces.
     return dict.fromkeys([*made, *drops.texts(part)])
