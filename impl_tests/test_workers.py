@@ -279,6 +279,13 @@ def test_a_function_that_no_thread_has_begun_runs_in_the_callers():
     assert worker.rested == 1
 
 
+def test_a_function_that_another_thread_is_about_to_take_is_left_to_it():
+    pending = _workers.Pending(threading.get_ident, Sleeper())
+    # The other one has asked, and has not yet come to take the function.
+    assert pending._begun.acquire(blocking=False)
+    assert pending.begin() is None
+
+
 def test_a_function_that_has_begun_is_left_to_its_thread(pool):
     begun, release = threading.Event(), threading.Event()
 
