@@ -1,0 +1,27 @@
+"""What a call is observed with."""
+
+import pytest
+import torch
+
+from spec_tests.harness import checks
+from spec_tests.harness.outcome import observe
+
+
+class Drawing:
+    """A call that draws numbers on one device."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def inputs(self, _topology):
+        return {}
+
+    def run(self, _target, _inputs):
+        return torch.rand(5, device=self.device)
+
+
+@pytest.mark.parametrize("slot", [None, 0, 1], ids="device={}".format)
+def test_a_call_draws_the_same_numbers_on_every_target(target, topology, slot):
+    call = Drawing("cpu" if slot is None else topology.take([0, 1])[slot])
+    first, second = (observe(call, target, topology).result for _ in range(2))
+    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
