@@ -7,12 +7,14 @@ them, and an operator that crashes takes its process along.
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from spec_tests.meta_tests.operator_sweep import exceptions
 from spec_tests.meta_tests.operator_sweep.exceptions import Exceptions, Refusal
-from spec_tests.meta_tests.operator_sweep.trial import Outcome
+from spec_tests.meta_tests.operator_sweep.trial import DEVICE, Comparison, Outcome, attempt
 
 ROOT = Path(__file__).parents[2]
 AGREES, REFUSED = Outcome("agrees"), Outcome("refused", "aten::a is not implemented")
@@ -46,6 +48,21 @@ def test_operators_of_the_database_agree_with_the_cpu():
 @pytest.mark.usefixtures("sim")
 def test_no_agreeing_call_is_a_failure():
     assert sweep("no such operator").returncode == 1
+
+
+@pytest.mark.usefixtures("sim")
+@pytest.mark.parametrize("kwargs", [{}, {"device": DEVICE}, {"device": "cpu"}], ids=str)
+@pytest.mark.parametrize("wrong", ["sim:2", None], ids="answers-on={}".format)
+def test_a_call_is_to_answer_where_it_asks(kwargs, wrong):
+    sample = SimpleNamespace(input=torch.ones(2, device=DEVICE), args=((3,),), kwargs=kwargs)
+
+    def answer(tensor, *args, **kwargs):
+        made = tensor.new_ones(*args, **kwargs)
+        return made.to(wrong) if wrong and tensor.device.type == "sim" else made
+
+    found = attempt(answer, sample, Comparison(), gradients=False)
+    assert found.verdict == ("differs" if wrong else "agrees")
+    assert f"on {wrong}" in found.detail or not wrong
 
 
 @pytest.mark.parametrize(
