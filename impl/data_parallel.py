@@ -46,7 +46,9 @@ class DataParallel(nn.Module, Generic[T]):
         module: What to compute. With several devices it must be on the first of them when it
             is called; with one it is moved there now.
         device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
-            threads of their own. By default all devices of the accelerator.
+            threads of their own. By default all devices of the accelerator. On the CPU every
+            replica uses ``torch.get_num_threads()`` threads for an operator, one per core by
+            default: call ``torch.set_num_threads`` so that ``k`` times that number fits the cores.
         output_device: Where the outputs are wanted, by default on the first device.
         dim: The dimension along which inputs are split and outputs joined.
         chunk_sizes: One size or weight for each device. They are the extents of the chunks
