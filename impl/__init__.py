@@ -6,8 +6,8 @@ Names and signatures are those of ``torch.nn.parallel``. New are ``Whole`` and `
 
 from . import _functions as _functions  # Others import it; and it is to be found by its name.
 from . import comm
-from ._installation import install, installed, uninstall
-from ._markers import SplitAlong, Whole
+from ._compat import install, installed, uninstall
+from ._pytree import SplitAlong, Whole
 from .data_parallel import DataParallel, data_parallel
 from .parallel_apply import parallel_apply
 from .replicate import replicate

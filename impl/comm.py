@@ -13,10 +13,27 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from . import _checks
-from ._buckets import DEFAULT_BUFFER_SIZE
-from ._copies import detached_copies
-from ._devices import (
+from ._comm import (
+    DEFAULT_BUFFER_SIZE,
+    Streams,
+    check_broadcast_outputs,
+    check_chunk_count,
+    check_gather_inputs,
+    check_gather_output,
+    check_scatter_outputs,
+    check_streams,
+    copy_chunks,
+    copy_into_slices,
+    cut,
+    detached_copies,
+    join,
+    joined_shape,
+    reduce_lists,
+    reduce_tensors,
+    row_major_copy,
+    send_chunks,
+)
+from ._device import (
     DeviceLike,
     as_device_or_current,
     as_target,
@@ -25,10 +42,6 @@ from ._devices import (
     is_cpu,
     use_device,
 )
-from ._slices import copy_into_slices, cut, join, joined_shape
-from ._streams import Streams, check_streams, copy_chunks, send_chunks
-from ._sums import reduce_lists, reduce_tensors
-from ._transfers import row_major_copy
 
 __all__ = [
     "broadcast",
@@ -69,7 +82,7 @@ def broadcast(
             f"but got devices={devices} and out={out}"
         )
     if out is not None:
-        _checks.check_broadcast_outputs(tensor, out)
+        check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
     return [_broadcast_one(tensor, target) for target in targets]
@@ -207,11 +220,11 @@ def scatter(
     check_streams(streams)
     if out is not None:
         _refuse_with_out(devices=devices, chunk_sizes=chunk_sizes)
-        dim = _checks.check_scatter_outputs(tensor, out, dim)
+        dim = check_scatter_outputs(tensor, out, dim)
         chunks = cut(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
     ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # None is refused by Python itself
-    _checks.check_chunk_count(chunk_sizes, len(ordinals))
+    check_chunk_count(chunk_sizes, len(ordinals))
     return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
 
 
@@ -246,11 +259,11 @@ def gather(
     tensors = list(tensors)
     if out is None:
         device = as_target(destination)
-        dim = _checks.check_gather_inputs(tensors, dim)
+        dim = check_gather_inputs(tensors, dim)
         return join(tensors, dim, device)
     _refuse_with_out(destination=destination)
-    dim = _checks.check_gather_inputs(tensors, dim)
-    _checks.check_gather_output(out, joined_shape(tensors, dim))
+    dim = check_gather_inputs(tensors, dim)
+    check_gather_output(out, joined_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
 
 

@@ -17,13 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from ._arguments import Survey, unmarked
-from ._chunks import check_weights
-from ._devices import DeviceLike, as_target
-from ._held import hold_of, use_hold
-from ._nested import Leaf
-from ._placement import DeviceId, check_source, choose_devices, warn_of_imbalance
-from ._transfers import send
+from ._comm import check_weights, send
+from ._device import DeviceId, DeviceLike, as_target, choose_devices, warn_of_imbalance
+from ._pytree import Leaf, Survey, unmarked
+from ._replica import check_source, hold_of, use_hold
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs

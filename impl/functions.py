@@ -16,23 +16,22 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._aliases import _get_stream as _get_stream
-from ._checks import check_chunk_count, check_gather_inputs
-from ._copies import attached_copies
-from ._devices import (
+from ._comm import attached_copies, check_chunk_count, check_gather_inputs, cut, join, send
+from ._compat import _get_stream as _get_stream
+from ._device import (
     CPU,
     DeviceLike,
     as_device_or_current,
     as_target,
     current_stream,
+    hand_over,
     has_streams,
     is_on_cpu,
+    keep_streams,
+    on_kept_streams,
     side_stream,
     use_stream,
 )
-from ._kept_streams import hand_over, keep_streams, on_kept_streams
-from ._slices import cut, join
-from ._transfers import send
 from .comm import broadcast_coalesced, reduce_add_coalesced
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
@@ -115,7 +114,7 @@ class ReduceAddCoalesced(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
-        # Copies away from the node's own device need no kept streams (see `_kept_streams`).
+        # Copies away from the node's own device need no saved streams.
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 

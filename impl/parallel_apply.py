@@ -9,14 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._compiled import has_compiled_code
-from ._devices import DeviceLike, as_device_or_current, is_cpu
-from ._errors import Failure, attempt, reraise
-from ._succession import PATIENCE, Stall, run_in_turn, run_one_by_one
-from ._thread_locals import use_fresh_locals
-from ._thread_state import call_in, thread_states, travels_whole
-from ._walk import Level, descend
-from ._workers import start
+from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._pytree import Level, descend
+from ._replica import has_compiled_code
+from ._threads import (
+    PATIENCE,
+    Failure,
+    Stall,
+    attempt,
+    call_in,
+    reraise,
+    run_in_turn,
+    run_one_by_one,
+    start,
+    thread_states,
+    travels_whole,
+    use_fresh_locals,
+)
 
 __all__ = ["get_a_var", "parallel_apply"]
 
@@ -51,7 +60,7 @@ def parallel_apply(
     The first module runs in the calling thread, unless modes are active there that the others
     would not see; the others have a thread each. Those that no thread has begun when the first
     has ended run in the calling thread, too. Every one works in the state of the calling thread
-    (grad mode, autocast, streams, context variables, ...; ``_thread_state.ThreadState`` lists
+    (grad mode, autocast, streams, context variables, ...; ``_threads.state.ThreadState`` lists
     it), and nothing that it changes there comes back. Where replicas run compiled code (see
     ``replicate``), all run one after the other, as PyTorch compiles in one thread at a time.
 
@@ -83,7 +92,7 @@ def parallel_apply(
             raised after all modules have ended.
         BaseException: A module raised one that is no Exception: that very object. In turn, later
             modules have not begun then.
-        RuntimeError: In turn, a module had not ended after ``_succession.PATIENCE`` seconds (5),
+        RuntimeError: In turn, a module had not ended after ``sequential.PATIENCE`` seconds (5),
             in which this process computed next to nothing, so that it seems to wait for a later
             one. Raised when all have ended, for the later ones are then begun in threads.
 

@@ -10,13 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._buckets import REPLICA_BUFFER_SIZE
-from ._collector import use_paused_collector
-from ._copies import attached_copies, detached_copies
-from ._devices import DeviceLike, as_device_or_current, is_cpu
-from ._internals import is_torchscript_on
-from ._replica import Twins, build
-from ._tree import Tree, collect_tree
+from ._comm import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
+from ._compat import is_torchscript_on, use_paused_collector
+from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._replica import Tree, Twins, build_replicas, collect_tree
 
 __all__ = ["replicate"]
 
@@ -80,7 +77,7 @@ def replicate(
             [left + right for left, right in zip(one, other, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        build(tree.modules, twins, targets)
+        build_replicas(tree.modules, twins, targets)
     return [*twins.modules[network]]
 
 

@@ -10,18 +10,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._aliases import _is_namedtuple as _is_namedtuple
-from ._aliases import is_namedtuple as is_namedtuple
-from ._arguments import Copied, Split, Survey
-from ._checks import check_gather_inputs
-from ._chunks import check_weights, chunk_lengths
-from ._copies import attached_copies, detached_copies
-from ._devices import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
-from ._nested import Leaf, Pieces, write_trail
-from ._outputs import Joined, Outputs
-from ._packed import cut_packed, join_packed
-from ._slices import cut, join
-from ._transfers import send
+from ._comm import (
+    attached_copies,
+    check_gather_inputs,
+    check_weights,
+    chunk_lengths,
+    cut,
+    detached_copies,
+    join,
+    send,
+)
+from ._compat import _is_namedtuple as _is_namedtuple
+from ._compat import is_namedtuple as is_namedtuple
+from ._device import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
+from ._pytree import (
+    Copied,
+    Joined,
+    Leaf,
+    Outputs,
+    Pieces,
+    Split,
+    Survey,
+    cut_packed,
+    join_packed,
+    write_trail,
+)
 from .functions import Gather, Scatter
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]

@@ -40,8 +40,8 @@ ORDERING = frozenset(
 _IMPL = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
-    "impl_tests/test_kept_streams.py",
-    "impl_tests/test_transfers.py",
+    "impl_tests/_device/test_saved_streams.py",
+    "impl_tests/_comm/test_copy.py",
 )
 _REFERENCE = (
     "spec_tests/meta_tests/test_reference_streams.py",
@@ -73,7 +73,7 @@ class Deletion:
 def deletions() -> Iterator[Deletion]:
     """Every deletion, file by file."""
     for package in TESTS:
-        for path in sorted((ROOT / package).glob("*.py")):
+        for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             for node, replacement in _places(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from impl import DataParallel, Whole, data_parallel
-from impl._held import hold_of
+from impl._replica.cache import hold_of
 from impl.data_parallel import _moved
 
 

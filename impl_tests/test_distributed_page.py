@@ -1,4 +1,4 @@
-"""impl/distributed.md: its program runs as it is written, and computes what one process does."""
+"""impl/distributed/README.md: its program computes what a single process computes."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import torch
 import impl
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "impl" / "distributed.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "impl" / "distributed" / "README.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 #: Seconds; two processes import torch and compute next to nothing.
 TIME_LIMIT = 200

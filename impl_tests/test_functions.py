@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import comm, functions, gather, scatter
-from impl._devices import current_stream, side_stream
+from impl._device.stream import current_stream, side_stream
 from spec_tests.harness.streams import streams_of
 
 GATHER = functions.Gather.apply

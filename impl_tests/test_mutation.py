@@ -13,11 +13,11 @@ from impl_tests.mutation.lines import Lines
 from impl_tests.mutation.session import within
 from impl_tests.mutation.trials import Kills
 
-MARKERS = changes.changes(("_markers.py",))
-THAWED = "_markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
+MARKERS = changes.changes(("_pytree/markers.py",))
+THAWED = "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
 RECORD = """
 [[equivalent]]
-file = "_markers.py"
+file = "_pytree/markers.py"
 place = "Whole"
 before = "@dataclass(frozen=True, slots=True, eq=False)"
 after = "{}"
@@ -25,7 +25,7 @@ reason = "for this test"
 """
 ALIKE = """
 [[equivalent]]
-file = "_slices.py"
+file = "_comm/split_cat.py"
 place = "_steps_like_channels_last"
 before = "return False"
 after = "pass"
@@ -61,7 +61,11 @@ def line_of(file, text):
 
 
 def record(**lines):
-    return {"seconds": 1, "lines": lines and {"_chunks.py": lines["at"]}, "failed": False}
+    return {
+        "seconds": 1,
+        "lines": lines and {"_comm/chunk_sizes.py": lines["at"]},
+        "failed": False,
+    }
 
 
 @pytest.mark.parametrize("name", DROPPED)
@@ -71,7 +75,7 @@ def test_one_thing_is_dropped_or_fixed_at_a_time(name):
 
 
 def test_changes_that_read_alike_are_told_apart():
-    found = changes.changes(("_slices.py",))
+    found = changes.changes(("_comm/split_cat.py",))
     (name,) = equivalent.load(found, ALIKE)
     first = found[name.removesuffix(" [2]")]
     assert first.text != found[name].text
@@ -84,7 +88,7 @@ def test_a_change_names_its_place():
 
 
 def test_a_changed_file_is_python_and_no_longer_as_it_was():
-    original = (IMPL / "_markers.py").read_text()
+    original = (IMPL / "_pytree/markers.py").read_text()
     for change in MARKERS.values():
         compile(change.text, change.file, "exec")
         assert change.text != original
@@ -92,13 +96,14 @@ def test_a_changed_file_is_python_and_no_longer_as_it_was():
 
 def test_only_the_changed_file_differs(tmp_path):
     MARKERS[THAWED].write(tmp_path)
-    written = {path.name: path.read_text() for path in (tmp_path / "impl").glob("*.py")}
-    differ = {name for name, text in written.items() if text != (IMPL / name).read_text()}
-    assert (differ, len(written)) == ({"_markers.py"}, len(list(IMPL.glob("*.py"))))
+    home = tmp_path / "impl"
+    written = {path.relative_to(home).as_posix(): path for path in home.rglob("*.py")}
+    differ = {n for n, path in written.items() if path.read_text() != (IMPL / n).read_text()}
+    assert (differ, len(written)) == ({"_pytree/markers.py"}, len(list(IMPL.rglob("*.py"))))
 
 
 def test_star_and_slash_of_a_signature_are_left_alone():
-    assert not [name for name in changes.changes(("_checks.py",)) if "/," in name]
+    assert not [name for name in changes.changes(("_comm/checks.py",)) if "/," in name]
 
 
 def test_an_excused_change_is_found():
@@ -115,7 +120,7 @@ def test_a_stale_record_is_refused(text):
 
 @pytest.mark.parametrize("reason", ["", 'reason = ""', 'reason = " "'], ids=repr)
 def test_a_record_without_a_reason_is_refused(reason):
-    with pytest.raises(ValueError, match="no reason for _markers"):
+    with pytest.raises(ValueError, match="no reason for _pytree/markers"):
         equivalent.load(MARKERS, RECORD.format("").replace('reason = "for this test"', reason))
 
 
@@ -124,43 +129,47 @@ def test_no_record_is_stale():
 
 
 def test_a_line_is_tried_by_the_tests_that_execute_it():
-    line = line_of("_chunks.py", "    if extent == 0:")
+    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"here": record(at=[line]), "near": record(at=[line + 1])})
-    assert lines.tests("_chunks.py", line) == {"here"}
+    assert lines.tests("_comm/chunk_sizes.py", line) == {"here"}
 
 
 def test_a_function_that_is_not_executed_is_tried_by_all_tests_that_might():
-    line = line_of("_chunks.py", "    if extent == 0:")
+    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
     near = Lines({"near": record(at=[line + 1]), "far": record(at=[1])})
-    assert lines.tests("_chunks.py", line) == {"far"}
-    assert near.tests("_chunks.py", line) == {"near"}
+    assert lines.tests("_comm/chunk_sizes.py", line) == {"far"}
+    assert near.tests("_comm/chunk_sizes.py", line) == {"near"}
 
 
 def test_tests_that_are_not_seen_to_execute_anything_try_every_line():
-    line = line_of("_chunks.py", "    if extent == 0:")
+    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"here": record(at=[line]), "far": record(at=[1]), "unseen": record()})
-    assert lines.tests("_chunks.py", line) == {"here", "unseen"}
+    assert lines.tests("_comm/chunk_sizes.py", line) == {"here", "unseen"}
 
 
 def test_a_file_that_runs_at_import_only_is_tried_by_all_tests():
     lines = Lines({"a": record(at=[1]), "b": record()})
-    assert lines.tests("_markers.py", line_of("_markers.py", "class Whole(Generic[T]):")) == {
+    assert lines.tests(
+        "_pytree/markers.py", line_of("_pytree/markers.py", "class Whole(Generic[T]):")
+    ) == {
         "a",
         "b",
     }
 
 
 def test_a_decorator_is_tried_by_the_tests_of_what_it_decorates():
-    line = line_of("_collector.py", "@contextmanager")
-    inside = {**record(), "lines": {"_collector.py": [line + 10]}}
-    assert Lines({"it": inside, "far": record(at=[1])}).tests("_collector.py", line) == {"it"}
+    line = line_of("_compat/gc_pause.py", "@contextmanager")
+    inside = {**record(), "lines": {"_compat/gc_pause.py": [line + 10]}}
+    assert Lines({"it": inside, "far": record(at=[1])}).tests("_compat/gc_pause.py", line) == {
+        "it"
+    }
 
 
 def test_what_only_the_processes_of_a_group_run_is_not_changed():
-    names = {path.name for path in changes.imported(IMPL / "__init__.py")}
-    assert {"__init__.py", "comm.py", "_devices.py"} <= names
-    assert not names & {"distributed.py", "_averages.py"}
+    names = {path.relative_to(IMPL).as_posix() for path in changes.sources()}
+    assert {"__init__.py", "comm.py", "_device/device.py"} <= names
+    assert not names & {"distributed/__init__.py", "distributed/gradients.py"}
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ ORDERS_NOTHING = {"record_function", "get_running_loop"}
 
 
 def _paths(package):
-    return sorted((ROOT / package).glob("*.py"))
+    return sorted((ROOT / package).rglob("*.py"))
 
 
 def _called(package):

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from impl import _thread_state, _workers
-from impl._succession import Stall
+from impl._threads import pool as thread_pool
+from impl._threads import state as thread_state
+from impl._threads.sequential import Stall
 
 #: The module, not the function that the package names alike.
 parallel_apply = importlib.import_module("impl.parallel_apply")
@@ -23,8 +24,8 @@ def hidable(monkeypatch):
 
     Nor does it trace threads each in its own way, as it does when coverage is measured.
     """
-    monkeypatch.setattr(_thread_state, "can_be_fresh", lambda: True)
-    monkeypatch.setattr(_thread_state, "_has_private_hooks", lambda: False)
+    monkeypatch.setattr(thread_state, "can_be_fresh", lambda: True)
+    monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)
 
 
 def same(tensor):
@@ -34,7 +35,7 @@ def same(tensor):
 @pytest.mark.usefixtures("hidable")
 def test_the_caller_runs_what_no_thread_has_begun(monkeypatch):
     monkeypatch.setattr(
-        parallel_apply, "start", lambda function: _workers.Pending(function, ASLEEP)
+        parallel_apply, "start", lambda function: thread_pool.Pending(function, ASLEEP)
     )
     found = parallel_apply._outcomes([threading.get_ident] * 3)
     assert found == [threading.get_ident()] * 3

@@ -93,7 +93,9 @@ def test_a_buffer_is_copied_once_with_its_gradient_or_without(monkeypatch):
 
 def test_the_collector_rests_while_replicas_are_made(monkeypatch):
     module, enabled = sys.modules["impl.replicate"], []
-    build = module.build
-    monkeypatch.setattr(module, "build", lambda *a: enabled.append(gc.isenabled()) or build(*a))
+    build = module.build_replicas
+    monkeypatch.setattr(
+        module, "build_replicas", lambda *a: enabled.append(gc.isenabled()) or build(*a)
+    )
     replicate(nn.Identity(), ["cpu"])
     assert enabled == [False]

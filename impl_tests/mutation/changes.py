@@ -17,7 +17,6 @@ from cosmic_ray.mutating import MutationVisitor
 
 from impl_tests.mutants import IMPL
 from impl_tests.mutation import drops
-from spec_tests.harness.source import imported_modules
 
 #: Of cosmic-ray's operators those that change what a line does without being a variant of another.
 OPERATORS = (
@@ -91,24 +90,19 @@ def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
     """Every change to these files, by name; docstrings and type hints are left alone.
 
     Args:
-        files: By default what ``import impl`` imports. What ``impl.distributed`` alone uses runs
-            in processes of its own, one a rank, where it is not seen which lines a test executes.
+        files: By default all but those of ``impl.distributed``, which run in processes of their
+            own, one a rank, where it is not seen which lines a test executes.
 
     Raises:
         FileNotFoundError: impl has no such file.
     """
-    paths = [IMPL / name for name in files] or sorted(imported(IMPL / "__init__.py"))
+    paths = [IMPL / name for name in files] or sources()
     return {change.name: change for path in paths for change in _changes_of(path)}
 
 
-def imported(path: Path, found: frozenset[Path] = frozenset()) -> frozenset[Path]:
-    """A file of impl and those that it imports, with what they import."""
-    if path in found or not path.is_file():
-        return found
-    found |= {path}
-    for name in imported_modules(path):
-        found = imported(path.with_name(f"{name.removeprefix('.')}.py"), found)
-    return found
+def sources() -> list[Path]:
+    """List the files of impl, without those of ``impl.distributed``."""
+    return sorted(path for path in IMPL.rglob("*.py") if path.parent.name != "distributed")
 
 
 def _changes_of(path: Path) -> Iterator[Change]:
@@ -125,7 +119,15 @@ def _changes_of(path: Path) -> Iterator[Change]:
                 kind = places.get(line, ""), before, after
                 alike[kind] += 1
                 whole = "".join([*lines[:above], text, *lines[below:]])
-                yield Change(path.name, kind[0], line, before, after, whole, alike[kind])
+                yield Change(
+                    path.relative_to(IMPL).as_posix(),
+                    kind[0],
+                    line,
+                    before,
+                    after,
+                    whole,
+                    alike[kind],
+                )
 
 
 def _cuts(code: str) -> list[int]:

@@ -110,7 +110,7 @@ def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
 
 def _key(file: str) -> str:
     digest = hashlib.sha256(file.encode())
-    for path in [*sorted(IMPL.glob("*.py")), ROOT / file]:
+    for path in [*sorted(IMPL.rglob("*.py")), ROOT / file]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -138,13 +138,14 @@ def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, lis
     for path in data.measured_files():
         for line, names in data.contexts_by_lineno(path).items():
             for name in names:
-                found[name][Path(path).name].append(line)
+                found[name][Path(path).relative_to(IMPL).as_posix()].append(line)
     return found
 
 
 def _trace_backward() -> None:
     """Let the threads that autograd starts be traced, as those of Python are."""
-    modules = [f"{IMPL.name}.{path.stem}" for path in IMPL.glob("*.py")]
+    names = [path.relative_to(IMPL.parent).with_suffix("") for path in IMPL.rglob("*.py")]
+    modules = [".".join(name.parts).removesuffix(".__init__") for name in names]
     for name in modules:
         importlib.import_module(name)
     for kind in Function.__subclasses__():

@@ -21,16 +21,16 @@ from spec_tests.meta_tests.rooms import CHAPTERS, ROOT
 #: The conformance tests of a target, and the tests of impl's private modules. What runs in
 #: processes of its own is not seen to execute a line, and would be tried for every change.
 CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
-PRIVATE = "impl_tests/test_*.py"
+PRIVATE = ("impl_tests/test_*.py", "impl_tests/_*/test_*.py")
 #: Tests that do not run impl, but change it themselves, read its text, or start ranks.
 _OF_OTHERS = (
     "test_distributed_page.py",
     "test_house.py",
-    "test_ladder.py",
+    "test_import_order.py",
     "test_mutants.py",
     "test_mutation.py",
     "test_orderings.py",
-    "test_processes.py",
+    "test_process_group.py",
 )
 
 
@@ -58,7 +58,8 @@ class Tests:
 
     def files(self) -> list[str]:
         """The files of all tests, as node ids begin."""
-        private = [path for path in ROOT.glob(PRIVATE) if path.name not in _OF_OTHERS]
+        found = [path for pattern in PRIVATE for path in ROOT.glob(pattern)]
+        private = [path for path in found if path.name not in _OF_OTHERS]
         collected = {_file_of(name) for name in self._items}
         return sorted(collected | {str(path.relative_to(ROOT)) for path in private})
 

@@ -65,7 +65,7 @@ def _functions(shared: Shared, rng: random.Random) -> None:
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     _same(grad.detach(), 2 * x.detach())
     _same(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    one = shared.part("_devices").side_stream
+    one = shared.part("_device").side_stream
     if one(devices[0]) is not one(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
@@ -200,7 +200,7 @@ def _held_forward(shared: Shared, rng: random.Random) -> None:
 
 def _pool(shared: Shared, rng: random.Random) -> None:
     """Threads that wait for work: none is lost, none works for two, and all end."""
-    pool = shared.part("_workers")._Pool()
+    pool = shared.part("_threads.pool")._Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
@@ -216,7 +216,7 @@ def _pool(shared: Shared, rng: random.Random) -> None:
 
 def _paused(shared: Shared, rng: random.Random) -> None:
     """The collector: off inside of blocks."""
-    with shared.part("_collector").use_paused_collector():
+    with shared.part("_compat.gc_pause").use_paused_collector():
         if gc.isenabled():
             raise AssertionError("the collector runs inside of a block")
 

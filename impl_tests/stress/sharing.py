@@ -79,9 +79,9 @@ class Shared:
 
     def check_nothing_is_left(self) -> None:
         """Fail if something of impl still knows of a call."""
-        holds = self.part("_held")._holds
+        holds = self.part("_replica.cache")._holds
         assert not holds, f"{len(holds)} wrappers are still held, and no block lasts"
-        watched = self.part("_succession")._watchman._watched
+        watched = self.part("_threads.sequential")._watchman._watched
         assert not watched, f"{len(watched)} calls in turn are watched that have ended"
 
 

@@ -1,0 +1,87 @@
+"""Copies from device to device: of one tensor, and of a bucket of tensors at once.
+
+The small dense members of a bucket are packed into one flat buffer for the journey. A large one
+travels alone, which spares the packing.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from .._compat import flatten
+from .._device import is_cpu
+from .buckets import sizes_in_bytes, sorted_by_index, unpack
+
+__all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
+
+#: Bytes from which packing a tensor costs more than a transfer of its own.
+_LARGE = 1024 * 1024
+
+
+def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+    """Move ``tensor`` to ``device``, differentiably.
+
+    Args:
+        tensor: Any dtype, layout and device.
+        device: The target.
+        copy: Whether to copy a tensor that is there already.
+
+    Returns:
+        The same values on ``device``, dense strides kept; ``tensor`` itself if it is there and
+        ``copy`` is False. The host waits only for a copy to the CPU, where nothing else would
+        keep a reader from memory that is still being written.
+    """
+    return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
+
+
+def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
+    """Copy one bucket to each of ``devices``.
+
+    Args:
+        bucket: Tensors of one device, dtype and layout.
+        devices: Targets; a device that appears twice gets two copies.
+
+    Returns:
+        For each device a list of plain tensors without history, in the bucket's order:
+        row-major, with version counters of their own, sharing no memory with the bucket nor
+        with another device's list. Members of one list may share one storage.
+    """
+    small, large = small_and_large(bucket)
+    with torch.no_grad():
+        rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
+        if small:
+            # Like shapes are unpacked at once.
+            small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
+            packed = _packed_copies([bucket[index] for index in small], devices)
+            rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
+    return sorted_by_index(rows, small + large)
+
+
+def _packed_copies(
+    bucket: Sequence[Tensor], devices: Sequence[torch.device]
+) -> Iterator[list[Tensor]]:
+    """Copy the small dense members of a bucket as one."""
+    flat = flatten(bucket)
+    shapes = [tensor.shape for tensor in bucket]
+    for index, device in enumerate(devices):
+        # The flat buffer is new: the first copy on its device may keep it.
+        yield unpack(send(flat, device, copy=device in devices[:index]), shapes)
+
+
+def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy one tensor, dense or sparse COO, to ``device``; dense copies are row-major."""
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
+    return copy.copy_(tensor, non_blocking=not is_cpu(device))
+
+
+def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
+    """Part a bucket's indices into those worth packing and those that travel alone.
+
+    A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
+    """
+    sizes = sizes_in_bytes(bucket)
+    small = [index for index, size in enumerate(sizes) if size < _LARGE]
+    if len(small) < 2 or bucket[0].layout is not torch.strided:
+        return [], list(range(len(bucket)))
+    return small, [index for index, size in enumerate(sizes) if size >= _LARGE]

@@ -1,0 +1,70 @@
+"""Private names of PyTorch, names that other packages import, installation, garbage collection.
+
+It imports ``_device`` and ``_pytree``.
+"""
+
+from .gc_pause import use_paused_collector
+from .installation import install, installed, uninstall
+from .legacy_names import _get_stream, _is_namedtuple, is_namedtuple
+from .torch_private import (
+    add_lists,
+    add_lists_in_place,
+    allow_changes,
+    compilation_in_place,
+    compilation_of_wrapper,
+    compiled_module,
+    copy_context_of_backward,
+    flatten,
+    function_mode_count,
+    has_dispatch_modes,
+    has_hooks,
+    has_saved_tensor_hooks,
+    has_transforms,
+    is_compilation_loaded,
+    is_compiled,
+    is_registration_watched,
+    is_torchscript_on,
+    is_wanted_in_backward,
+    next_node_number,
+    run_first_in_backward,
+    sparse_parts,
+    unnumbered_default_device,
+    use_repeated_views,
+    version_counters,
+    was_made_since,
+)
+
+__all__ = [
+    "_get_stream",
+    "_is_namedtuple",
+    "add_lists",
+    "add_lists_in_place",
+    "allow_changes",
+    "compilation_in_place",
+    "compilation_of_wrapper",
+    "compiled_module",
+    "copy_context_of_backward",
+    "flatten",
+    "function_mode_count",
+    "has_dispatch_modes",
+    "has_hooks",
+    "has_saved_tensor_hooks",
+    "has_transforms",
+    "install",
+    "installed",
+    "is_compilation_loaded",
+    "is_compiled",
+    "is_namedtuple",
+    "is_registration_watched",
+    "is_torchscript_on",
+    "is_wanted_in_backward",
+    "next_node_number",
+    "run_first_in_backward",
+    "sparse_parts",
+    "uninstall",
+    "unnumbered_default_device",
+    "use_paused_collector",
+    "use_repeated_views",
+    "version_counters",
+    "was_made_since",
+]

@@ -1,0 +1,58 @@
+"""Devices and streams: what callers may write for them, and which are current.
+
+It imports torch only.
+"""
+
+from .device import (
+    CPU,
+    DeviceLike,
+    accelerator_in_use,
+    accelerator_type,
+    as_device,
+    as_device_or_current,
+    as_target,
+    check_accelerated,
+    current_device,
+    device_at,
+    device_index,
+    has_streams,
+    is_cpu,
+    is_minus_one,
+    is_of_type,
+    is_on_cpu,
+    use_device,
+)
+from .placement import DeviceId, choose_devices, warn_of_imbalance
+from .saved_streams import hand_over, keep_streams, on_kept_streams
+from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
+
+__all__ = [
+    "CPU",
+    "DeviceId",
+    "DeviceLike",
+    "accelerator_in_use",
+    "accelerator_type",
+    "as_device",
+    "as_device_or_current",
+    "as_target",
+    "check_accelerated",
+    "choose_devices",
+    "current_device",
+    "current_stream",
+    "current_streams",
+    "device_at",
+    "device_index",
+    "hand_over",
+    "has_streams",
+    "is_cpu",
+    "is_minus_one",
+    "is_of_type",
+    "is_on_cpu",
+    "keep_streams",
+    "on_kept_streams",
+    "set_current_streams",
+    "side_stream",
+    "use_device",
+    "use_stream",
+    "warn_of_imbalance",
+]

@@ -1,0 +1,254 @@
+"""What callers may write for a device, and the current device and stream.
+
+The one module that asks what kind a device is, and that knows -1 for an old name of the CPU.
+"The accelerator" is the device type that ``torch.accelerator`` reports at the time of the call; a
+bare integer is one of its ordinals.
+"""
+
+import warnings
+from contextlib import AbstractContextManager
+from functools import cache
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "CPU",
+    "DeviceLike",
+    "accelerator_in_use",
+    "accelerator_type",
+    "all_devices",
+    "as_device",
+    "as_device_or_current",
+    "as_target",
+    "check_accelerated",
+    "current_device",
+    "device_at",
+    "device_index",
+    "has_streams",
+    "is_cpu",
+    "is_cuda",
+    "is_minus_one",
+    "is_of_type",
+    "is_on_cpu",
+    "numbered_type",
+    "use_device",
+]
+
+DeviceLike = int | str | torch.device
+
+CPU = torch.device("cpu")
+
+
+def accelerator_type() -> str | None:
+    """Say which accelerator this process can use now.
+
+    Returns:
+        A device type such as ``"cuda"``, or None where no accelerator is available.
+    """
+    accelerator = torch.accelerator.current_accelerator()
+    return None if accelerator is None else _usable_type(accelerator)
+
+
+@cache
+def _usable_type(accelerator: torch.device) -> str | None:
+    """Give the type of ``accelerator`` if it can be used; its driver is asked only once."""
+    usable = torch.get_device_module(accelerator).is_available()
+    return accelerator.type if usable else None
+
+
+def numbered_type() -> str | None:
+    """Say which accelerator there is that may have several devices.
+
+    Returns:
+        A device type; None for Apple's "mps", too, the one device of which has no number.
+    """
+    kind = accelerator_type()
+    return None if kind == "mps" else kind
+
+
+def accelerator_in_use() -> str | None:
+    """Say which accelerator this process has begun to use; begin nothing by asking.
+
+    Returns:
+        A device type; None also in a forked child, which cannot use what its parent has begun.
+    """
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        return None
+    has_begun = getattr(torch.get_device_module(accelerator), "is_initialized", bool)
+    return accelerator.type if has_begun() else None
+
+
+def is_cpu(device: DeviceLike | None) -> bool:
+    """Tell whether ``device`` spells the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    return isinstance(device, torch.device) and device.type == "cpu"
+
+
+def is_cuda(device: torch.device) -> bool:
+    """Tell whether ``device`` is one of CUDA's, of which memory and cores are known."""
+    return device.type == "cuda"
+
+
+def is_on_cpu(tensor: Tensor) -> bool:
+    """Tell whether ``tensor`` is on the CPU."""
+    return tensor.device.type == "cpu"
+
+
+def is_minus_one(device: DeviceLike | None) -> bool:
+    """Tell whether ``device`` is -1, which only as a target means something: the CPU."""
+    return device == -1
+
+
+def is_of_type(device: torch.device, kind: str | None) -> bool:
+    """Tell whether ``device`` is of the device type ``kind``; none is of the type None."""
+    return device.type == kind
+
+
+def check_accelerated(device: torch.device, kind: str) -> None:
+    """Refuse a device that is not of the accelerator's type ``kind``.
+
+    Raises:
+        AssertionError: ``device`` is of another type.
+    """
+    if device.type != kind:
+        raise AssertionError(
+            f"Expected current accelerator type {kind} to match device type {device.type}"
+        )
+
+
+def device_index(device: DeviceLike) -> int:
+    """Give the ordinal that ``device`` names.
+
+    Args:
+        device: An ordinal, or a device (as a string or not) that carries one.
+
+    Returns:
+        The ordinal, unchecked: it may be negative or name no device.
+
+    Raises:
+        ValueError: ``device`` is the CPU, or carries no index.
+        RuntimeError: ``device`` is a string that names no device.
+    """
+    if isinstance(device, int):
+        return int(device)
+    if isinstance(device, str):
+        device = torch.device(device)
+    if is_cpu(device):
+        raise ValueError(f"Expected a non cpu device, but got: {device}")
+    index = device.index if isinstance(device, torch.device) else None
+    if index is None:
+        raise ValueError(
+            f"Expected a torch.device with a specified index or an integer, but got:{device}"
+        )
+    return index
+
+
+def device_at(ordinal: int) -> torch.device:
+    """Give the accelerator's device ``ordinal``.
+
+    Raises:
+        RuntimeError: ``ordinal`` is negative, or there is no accelerator.
+    """
+    if ordinal < 0:
+        raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
+    return torch.device(_require_accelerator(), ordinal)
+
+
+def as_device(device: DeviceLike) -> torch.device:
+    """Give the device that ``device`` names.
+
+    Args:
+        device: An ordinal of the accelerator, a device with an index, or the CPU.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        ValueError: ``device`` carries no index and is not the CPU.
+        RuntimeError: ``device`` is a string that names no device, the ordinal is negative, or
+            there is no accelerator.
+    """
+    return CPU if is_cpu(device) else device_at(device_index(device))
+
+
+def as_device_or_current(device: DeviceLike | None) -> torch.device:
+    """Give the device that ``device`` names, the current one where it names no ordinal.
+
+    Args:
+        device: As for :func:`as_device`; also None, or an accelerator without index.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        RuntimeError: As for :func:`as_device`.
+    """
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, int):
+        return device_at(device)
+    if is_cpu(device):
+        return CPU
+    index = device.index if isinstance(device, torch.device) else None
+    return current_device() if index is None else device_at(index)
+
+
+def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
+    """Give the device that results are wanted on.
+
+    Args:
+        device: As for :func:`as_device_or_current`; also -1, an old name of the CPU.
+        warns: Whether -1 makes a FutureWarning, which points at the caller of the function
+            that calls this one.
+
+    Returns:
+        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+
+    Raises:
+        RuntimeError: As for :func:`as_device`.
+    """
+    if not is_minus_one(device):
+        return as_device_or_current(device)
+    if warns:
+        warnings.warn(
+            "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
+            'instead, e.g., "cpu".',
+            FutureWarning,
+            stacklevel=3,
+        )
+    return CPU
+
+
+def current_device() -> torch.device:
+    """Give the accelerator's current device.
+
+    Raises:
+        RuntimeError: There is no accelerator.
+    """
+    return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
+
+
+def all_devices() -> list[torch.device]:
+    """List the accelerator's devices by ordinal; empty where there is no accelerator."""
+    return [*map(device_at, range(torch.accelerator.device_count()))]
+
+
+def use_device(device: torch.device) -> AbstractContextManager[None]:
+    """Make ``device`` current inside a ``with`` block; for the CPU, change nothing."""
+    # The CPU has no index, and without one PyTorch changes nothing.
+    return torch.accelerator.device_index(device.index)
+
+
+def has_streams(device: torch.device) -> bool:
+    """Tell whether ``device`` can run work beside its current stream."""
+    return device.type not in ("cpu", "mps")
+
+
+def _require_accelerator() -> str:
+    kind = accelerator_type()
+    if kind is None:
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return kind

@@ -1,0 +1,63 @@
+"""A module and everything below it, walked once."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Tree", "collect_tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What there is to copy, each thing once however often it is reached.
+
+    Attributes:
+        modules: Every module, before those that are first reached through it.
+        parameters: Parameters, in the order of ``modules``.
+        buffers: Buffers, in the order of ``modules``.
+    """
+
+    modules: list[nn.Module]
+    parameters: list[Tensor]
+    buffers: list[Tensor]
+
+
+def collect_tree(network: nn.Module) -> Tree:
+    """List the modules, parameters and buffers of ``network``."""
+    modules: dict[nn.Module, None] = {}
+    parameters: dict[int, Tensor | None] = {}
+    buffers: dict[int, Tensor | None] = {}
+    pending = [network]
+    while pending:
+        module = pending.pop()
+        if module in modules:
+            continue
+        modules[module] = None
+        if children := module._modules:
+            pending += [child for child in children.values() if child is not None][::-1]
+        for parameter in module._parameters.values():
+            parameters[id(parameter)] = parameter
+        for buffer in module._buffers.values():
+            buffers[id(buffer)] = buffer
+    return Tree(list(modules), _present(parameters), _present(buffers))
+
+
+def _present(found: dict[int, Tensor | None]) -> list[Tensor]:
+    return [tensor for tensor in found.values() if tensor is not None]
+
+
+def check_source(module: nn.Module, source: torch.device) -> None:
+    """Refuse a module that is not where its replicas are copied from.
+
+    Raises:
+        RuntimeError: A parameter or buffer is on another device than ``source``.
+    """
+    # `module.parameters()` takes three times as long, to give names.
+    tree = collect_tree(module)
+    for tensor in (*tree.parameters, *tree.buffers):
+        if tensor.device != source:
+            raise RuntimeError(
+                "module must have its parameters and buffers on device "
+                f"{source} (device_ids[0]) but found one of them on device: {tensor.device}"
+            )

@@ -1,0 +1,27 @@
+"""Worker threads, the state that replicas take over, and exceptions that cross threads.
+
+It imports ``_compat``, ``_device`` and ``_pytree``.
+"""
+
+from .exceptions import Failure, account, attempt, raise_rebuilt, reraise
+from .locals import use_fresh_locals
+from .pool import start
+from .sequential import PATIENCE, Stall, run_in_turn, run_one_by_one
+from .state import call_in, thread_states, travels_whole
+
+__all__ = [
+    "PATIENCE",
+    "Failure",
+    "Stall",
+    "account",
+    "attempt",
+    "call_in",
+    "raise_rebuilt",
+    "reraise",
+    "run_in_turn",
+    "run_one_by_one",
+    "start",
+    "thread_states",
+    "travels_whole",
+    "use_fresh_locals",
+]

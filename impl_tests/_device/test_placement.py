@@ -1,0 +1,132 @@
+"""impl._device.placement: the devices that the arguments of a data-parallel call mean."""
+
+import importlib
+import inspect
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from impl import DataParallel
+from impl._device import device as device_module
+from impl._device import placement
+from impl._replica import check_source
+
+CPU = torch.device("cpu")
+LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Let the given devices be those of a machine with CUDA."""
+
+    def pretend(*properties):
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: properties[at])
+        ordinals = list(range(len(properties)))
+        return placement.Placement(ordinals, 0, torch.device("cuda", 0))
+
+    return pretend
+
+
+def warned(placed):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        placement.warn_of_imbalance(placed)
+    return [str(warning.message) for warning in caught]
+
+
+def test_all_devices_are_meant_by_default(topology):
+    placed = placement.choose_devices(None, None)
+    assert placed.device_ids == list(range(torch.accelerator.device_count()))
+    assert (placed.output_device, placed.source) == (0, torch.device(topology.accelerator, 0))
+
+
+def test_devices_become_ordinals_in_the_order_given(topology):
+    last, first = topology.devices[-1], topology.devices[0]
+    placed = placement.choose_devices([last, str(first)], last.index)
+    assert placed == ([last.index, first.index], last.index, last)
+
+
+@pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
+def test_the_cpu_is_meant_by_every_spelling(topology, spelling):
+    assert placement.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
+    assert placement.choose_devices([0], spelling).output_device == CPU
+
+
+def test_the_cpu_beside_other_devices_is_refused(topology):
+    with pytest.raises(ValueError) as caught:
+        placement.choose_devices([0, "cpu"], None)
+    assert str(caught.value) == "Expected a non cpu device, but got: cpu"
+
+
+def test_no_devices_are_refused(topology):
+    with pytest.raises(IndexError):
+        placement.choose_devices([], None)
+
+
+@pytest.mark.parametrize("kind", [None, "mps"])
+def test_without_an_accelerator_that_numbers_its_devices_there_is_no_placement(monkeypatch, kind):
+    monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
+    assert placement.choose_devices([0, 1], 0) is None
+    assert placement.choose_devices(None, None) is None
+    assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
+
+
+def test_a_buffer_elsewhere_is_refused():
+    module = nn.BatchNorm1d(2)
+    module.running_mean = torch.zeros(2, device="meta")
+    check_source(nn.BatchNorm1d(2), CPU)
+    with pytest.raises(RuntimeError) as caught:
+        check_source(module, CPU)
+    assert str(caught.value) == (
+        "module must have its parameters and buffers on device cpu (device_ids[0]) "
+        "but found one of them on device: meta"
+    )
+
+
+@pytest.mark.parametrize(
+    "small", [{"total_memory": 74}, {"multi_processor_count": 74}], ids="{0}".format
+)
+def test_a_much_smaller_gpu_is_warned_of_once(cuda, small):
+    other = SimpleNamespace(**{**vars(LARGE), **small})
+    (text,) = warned(cuda(LARGE, other, LARGE))
+    assert "exclude GPU 1 which\n    has less than 75% of the memory or cores of GPU 0" in text
+
+
+def test_a_gpu_that_is_worse_in_all_respects_is_warned_of_once(cuda):
+    poor = SimpleNamespace(total_memory=1, multi_processor_count=1)
+    assert len(warned(cuda(poor, LARGE))) == 1
+
+
+def test_a_somewhat_smaller_gpu_is_not_warned_of(cuda):
+    assert warned(cuda(LARGE, SimpleNamespace(total_memory=75, multi_processor_count=75))) == []
+
+
+def test_other_accelerators_are_not_compared(cuda):
+    poor = SimpleNamespace(total_memory=1, multi_processor_count=1)
+    placed = cuda(poor, LARGE)._replace(source=torch.device("xpu", 0))
+    assert warned(placed) == []
+
+
+def test_the_warning_points_at_the_caller_of_what_warns(cuda):
+    def construct():
+        placement.warn_of_imbalance(placed)
+
+    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+    with pytest.warns(UserWarning, match="imbalance") as caught:
+        construct()
+    here = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+
+
+def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made(cuda, monkeypatch):
+    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+    # The package's attribute of this name is the function.
+    module = importlib.import_module("impl.data_parallel")
+    monkeypatch.setattr(module, "choose_devices", lambda *_: placed)
+    with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
+        DataParallel(nn.Tanh())
+    here = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]

@@ -1,0 +1,119 @@
+"""impl._pytree.inputs: what is to be split, what copied, and what stays as it is."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+from impl import SplitAlong, Whole
+from impl._pytree.containers import FieldsBranch, Same
+from impl._pytree.inputs import Survey, unmarked
+from impl_tests.samples import Misnamed
+
+
+@dataclasses.dataclass
+class Record:
+    first: Any
+    second: Any = None
+
+
+@dataclasses.dataclass
+class Empty:
+    content: Any
+
+    def __len__(self):
+        return 0
+
+
+@pytest.fixture
+def survey():
+    return Survey()
+
+
+def test_markers_come_off_wherever_they_stand():
+    x, y, packed = torch.ones(2), torch.ones(1, 2), pack_sequence([torch.ones(2)])
+    [first], named = unmarked(([Whole(x)], {"y": SplitAlong(y, 1), "p": packed}))
+    assert (first is x, named["y"] is y, named["p"].data is packed.data) == (True, True, True)
+
+
+def test_what_has_no_marker_is_handed_on_as_it_is():
+    inputs = {"x": [torch.ones(2), "text"]}
+    assert unmarked(inputs) is inputs
+
+
+def test_markers_are_counted(survey):
+    survey.take([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
+    assert survey.marks == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (torch.ones(2), torch.tensor(1.0)),
+        (Whole(torch.tensor(1.0)), None),
+        (Whole(1), None),
+        (torch.ones(2), None),
+    ],
+    ids=["split and copied", "marked tensor", "marked value", "split"],
+)
+def test_a_dataclass_is_taken_apart_if_anything_in_it_matters(survey, first, second):
+    assert isinstance(survey.take(Record(first, second), 0, "x"), FieldsBranch)
+
+
+def test_a_dataclass_of_other_values_stays_itself(survey):
+    survey.take(torch.ones(2), 0, "x")
+    value = Record("text", [1])
+    node = survey.take(value, 0, "x")
+    assert isinstance(node, Same)
+    assert node.value is value
+
+
+@dataclasses.dataclass(eq=False)
+class Layer(nn.Module):
+    weight: torch.Tensor
+
+    def __post_init__(self):
+        super().__init__()
+
+
+def test_a_module_stays_itself_though_it_is_a_dataclass(survey):
+    layer = Layer(torch.ones(2))
+    node = survey.take([layer], 0, "x").children[0]
+    assert isinstance(node, Same)
+    assert node.value is layer
+
+
+def test_a_dataclass_is_taken_apart_wherever_it_stands(survey):
+    record = Record(torch.ones(2))
+    nodes = survey.take([record, record], 0, "x").children
+    assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
+
+
+@pytest.mark.parametrize("empty", [[], (), {}], ids=repr)
+def test_a_container_of_nothing_stays_itself(survey, empty):
+    node = survey.take(empty, 0, "x")
+    assert isinstance(node, Same)
+    assert node.value is empty
+
+
+def test_a_dataclass_that_is_false_is_taken_apart(survey):
+    assert isinstance(survey.take(Empty(torch.ones(2)), 0, "x"), FieldsBranch)
+
+
+def test_a_packed_sequence_is_split_by_sequence(survey):
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    split = survey.take(packed, 1, "x")
+    assert (split.dim, split.extent) == (0, 2)
+
+
+def test_a_whole_packed_sequence_is_copied(survey):
+    survey.take(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
+    assert (len(survey.copied), survey.splits) == (1, [])
+
+
+def test_a_tuple_with_other_members_than_fields_is_refused(survey):
+    with pytest.raises(ValueError, match="longer"):
+        survey.take(Misnamed([1, 2]), 0, "x")

@@ -1,0 +1,332 @@
+"""impl._threads.exceptions: what becomes of an exception between a replica and its caller."""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from impl._threads.exceptions import Failure, attempt, reraise
+from impl_tests.samples import fail_with
+
+WHERE = "in replica 2 on device 3"
+REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
+
+
+class ClassMessageError(Exception):
+    """Takes its text by position, though its class has a ``message``."""
+
+    message = "of the class"
+
+
+class KeywordMessageError(Exception):
+    """Takes its text by name alone."""
+
+    message = "of the class"
+
+    def __init__(self, *, message):
+        super().__init__(message)
+
+
+class OptionalMessageError(Exception):
+    """Takes a message by name, too, and its class has none."""
+
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.message = message
+
+
+class SecretiveType(type):
+    """The type of classes whose ``message`` cannot be looked at."""
+
+    @property
+    def message(cls):
+        raise RuntimeError("secret")
+
+
+class SecretError(Exception, metaclass=SecretiveType):
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.received = message
+
+
+class TwoArgumentsError(Exception):
+    """Cannot be built from a text."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+
+class DeafError(Exception):
+    """Says the same whatever it is told."""
+
+    def __init__(self, _=None):
+        super().__init__("always these words")
+
+
+class MuteError(Exception):
+    """Cannot be printed."""
+
+    def __str__(self):
+        raise RuntimeError("mute")
+
+
+class PluralError(Exception):
+    """Is no group, though it holds errors and takes them as a group does."""
+
+    def __init__(self, text, exceptions):
+        super().__init__(text)
+        self.exceptions = exceptions
+
+
+class WatchedError(Exception):
+    """What it is chained to cannot be looked at."""
+
+    @property
+    def __context__(self):
+        raise RuntimeError("secret")
+
+
+class NotedInterrupt(KeyboardInterrupt):
+    """Takes no note."""
+
+    __notes__ = ()
+
+
+class SingleError(Exception):
+    """There is one instance only."""
+
+    instance = None
+
+    def __new__(cls, *args):
+        cls.instance = cls.instance or super().__new__(cls, *args)
+        return cls.instance
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """No attribute of it can be set."""
+
+    text: str
+
+
+class OwnKeyError(KeyError):
+    """A KeyError of a library."""
+
+
+class ElsewhereError(Exception):
+    """Gives something else than an instance where it is asked for a second one."""
+
+    made = 0
+
+    def __new__(cls, *args):
+        cls.made += 1
+        return super().__new__(cls, *args) if cls.made == 1 else ValueError(*args)
+
+
+def failing(error):
+    return attempt(fail_with, error).take()
+
+
+def carried(error):
+    """What the caller catches when a replica raises ``error``."""
+    with pytest.raises(BaseException) as caught:
+        reraise(failing(error), WHERE)
+    return caught.value
+
+
+def test_a_result_passes_unchanged():
+    result = object()
+    assert attempt(lambda value: value, result) is result
+
+
+def test_the_traceback_begins_in_what_was_attempted():
+    trace = failing(ValueError("bad")).__traceback__
+    assert trace.tb_frame.f_code is fail_with.__code__
+    assert trace.tb_next is None
+
+
+def test_an_exception_is_given_away_once():
+    failure = attempt(fail_with, ValueError("bad"))
+    assert isinstance(failure, Failure)
+    failure.take()
+    with pytest.raises(AttributeError):
+        failure.take()
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, OwnKeyError])
+def test_the_type_is_kept_and_the_text_says_where_and_why(kind):
+    caught = carried(kind("bad"))
+    assert type(caught) is kind
+    assert str(caught).startswith(REPORT.format(kind.__name__))
+    assert str(caught).endswith(f"{kind.__name__}: {kind('bad')}\n")
+
+
+@pytest.mark.parametrize("kind", [ClassMessageError, DeafError, torch.OutOfMemoryError])
+def test_a_class_that_takes_one_text_is_kept(kind):
+    caught = carried(kind("bad"))
+    assert type(caught) is kind
+    assert str(caught).startswith(REPORT.format(kind.__name__))
+
+
+def test_the_text_is_shown_as_any_other():
+    caught = carried(ValueError("bad"))
+    assert repr(caught) == f"ValueError({str(caught)!r})"
+    assert "\\n" in repr(caught)
+
+
+def test_a_class_that_takes_a_message_by_name_is_kept():
+    caught = carried(KeywordMessageError(message="bad"))
+    assert type(caught) is KeywordMessageError
+    assert str(caught).startswith(REPORT.format("KeywordMessageError"))
+
+
+def test_a_group_keeps_its_members():
+    group = ExceptionGroup("several", [ValueError("bad"), KeyError("worse")])
+    caught = carried(group)
+    assert type(caught) is ExceptionGroup
+    assert caught.exceptions == group.exceptions
+    assert str(caught).startswith(REPORT.format("ExceptionGroup").splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TwoArgumentsError("bad", 7),
+        UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
+        MuteError("bad"),
+        PluralError("bad", [ValueError("worse")]),
+        SingleError("bad"),
+        ElsewhereError("bad"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_cannot_be_rebuilt_becomes_a_runtime_error(error):
+    caught = carried(error)
+    assert type(caught) is RuntimeError
+    assert str(caught).startswith(REPORT.format(type(error).__name__))
+    assert caught.__cause__ is error
+
+
+def test_a_frozen_exception_is_carried_too():
+    caught = carried(FrozenError("bad"))
+    assert type(caught) is FrozenError
+    assert caught.text.startswith(REPORT.format("FrozenError"))
+
+
+def test_the_cause_is_the_original_with_its_attributes():
+    error = OSError(2, "no such thing", "name")
+    caught = carried(error)
+    assert caught.__cause__ is error
+    assert (caught.__cause__.errno, caught.__cause__.filename) == (2, "name")
+
+
+def test_the_cause_is_told_by_the_text_and_has_no_traceback():
+    caught = carried(ValueError("bad"))
+    assert "in fail_with" in str(caught)
+    assert caught.__cause__.__traceback__ is None
+
+
+def test_causes_are_part_of_the_text():
+    def wrap():
+        try:
+            fail_with(KeyError("inner"))
+        except KeyError as inner:
+            raise ValueError("outer") from inner
+
+    with pytest.raises(ValueError) as caught:
+        reraise(attempt(wrap).take(), WHERE)
+    assert re.search(
+        "KeyError: 'inner'(.|\n)*direct cause(.|\n)*ValueError: outer", str(caught.value)
+    )
+
+
+def test_what_was_being_handled_is_part_of_the_text():
+    def stumble():
+        try:
+            fail_with(KeyError("inner"))
+        except KeyError:
+            fail_with(ValueError("outer"))
+
+    text = str(carried(attempt(stumble).take()))
+    assert re.search("KeyError: 'inner'(.|\n)*another exception(.|\n)*ValueError: outer", text)
+
+
+def test_an_exception_that_cannot_be_printed_may_have_a_cause():
+    error = MuteError("bad")
+    error.__cause__ = ValueError("worse")
+    assert "ValueError: worse" in str(carried(error))
+
+
+def test_an_attempt_ends_though_its_exception_cannot_be_searched():
+    # Not even pytest could report it if it came out.
+    error, found = WatchedError("bad"), []
+    with suppress(RuntimeError):
+        found.append(failing(error))
+    assert found == [error]
+
+
+def test_what_takes_no_note_is_raised_itself():
+    error = NotedInterrupt("stop")
+    assert carried(error) is error
+
+
+def test_each_level_of_nested_calls_tells_the_cause_once():
+    def nested(depth):
+        if depth == 0:
+            raise ValueError("innermost")
+        failure = attempt(nested, depth - 1)
+        reraise(failure.take(), f"at depth {depth}")
+
+    with pytest.raises(ValueError) as caught:
+        nested(5)
+    assert str(caught.value).count("ValueError: innermost") == 1
+    assert str(caught.value).count("Caught ValueError at depth") == 5
+
+
+def test_a_cycle_of_causes_is_no_trap():
+    error = ValueError("bad")
+    error.__cause__ = KeyError("worse")
+    error.__cause__.__cause__ = error
+    assert "ValueError: bad" in str(carried(error))
+
+
+def test_an_exception_that_cannot_be_looked_at_is_carried_too():
+    class ShyError(SyntaxError):
+        @property
+        def lineno(self):
+            raise RuntimeError("do not look")
+
+    assert str(carried(ShyError("bad"))).endswith("ShyError\n")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_is_no_exception_is_raised_itself_with_a_note(kind):
+    error = kind("stop")
+    caught = carried(error)
+    assert caught is error
+    assert caught.__cause__ is None
+    assert caught.__notes__ == [f"Raised {WHERE}."]
+
+
+def test_an_exception_of_the_caller_is_no_part_of_the_cause():
+    error = failing(ValueError("bad"))
+    try:
+        raise KeyError("of the caller")
+    except KeyError:
+        with pytest.raises(ValueError) as caught:
+            reraise(error, WHERE)
+    assert caught.value.__cause__ is error
+    assert error.__context__ is None
+
+
+def test_a_class_without_a_message_is_given_its_text_by_position():
+    caught = carried(OptionalMessageError("bad"))
+    assert (caught.args, caught.message) == ((str(caught),), None)
+
+
+def test_a_message_that_cannot_be_looked_at_is_none():
+    caught = carried(SecretError("bad"))
+    assert (caught.args, caught.received) == ((str(caught),), None)

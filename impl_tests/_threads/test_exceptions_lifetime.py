@@ -1,0 +1,145 @@
+"""impl._threads.exceptions: what an exception keeps alive on its way, and how long it lives."""
+
+import weakref
+
+import pytest
+
+from impl._threads.exceptions import Failure, attempt, reraise
+from impl_tests.samples import fail_with
+from spec_tests.harness.leftovers import no_garbage_collection
+
+WHERE = "in replica 2 on device 3"
+
+
+class BadError(Exception):
+    """An exception that can be watched."""
+
+
+class StopError(BaseException):
+    """No Exception."""
+
+
+class Witness:
+    """Something whose end can be watched."""
+
+
+def hold(witnesses, error):
+    witness = Witness()
+    witnesses.append(weakref.ref(witness))
+    fail_with(error)
+
+
+def chain(witnesses):
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        hold(witnesses, ExceptionGroup("outer", [inner, ValueError("member")]))
+
+
+def cause_alone(witnesses):
+    """Raise with a cause that was handled before, and so is no context."""
+    kept = []
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        kept.append(inner)
+    raise ValueError("outer") from kept.pop()
+
+
+def context_alone(witnesses):
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError:
+        hold(witnesses, ValueError("outer"))
+
+
+def member_alone(witnesses):
+    """Raise a group with a member that was handled before."""
+    kept = []
+    try:
+        hold(witnesses, KeyError("inner"))
+    except KeyError as inner:
+        kept.append(inner)
+    raise ExceptionGroup("outer", [kept.pop()])
+
+
+@pytest.mark.parametrize("raising", [cause_alone, context_alone, member_alone])
+def test_whatever_an_exception_leads_to_loses_its_traceback(raising):
+    failure = attempt(raising, [])
+    with pytest.raises(Exception, match="outer") as caught:
+        reraise(failure.take(), WHERE)
+    error = caught.value.__cause__
+    members = getattr(error, "exceptions", ())
+    linked = {error.__cause__, error.__context__, *members} - {None}
+    assert {type(each) for each in linked} == {KeyError}
+    assert all(each.__traceback__ is None for each in linked)
+
+
+RAISING = [
+    lambda found: hold(found, ValueError("bad")),
+    chain,
+    cause_alone,
+    context_alone,
+    member_alone,
+]
+
+
+@pytest.mark.parametrize("raising", RAISING)
+def test_no_frame_of_the_replica_keeps_its_variables(raising):
+    witnesses = []
+    with no_garbage_collection():
+        failure = attempt(raising, witnesses)
+        assert witnesses
+        assert all(witness() is None for witness in witnesses)
+    assert isinstance(failure, Failure)
+
+
+def test_a_failure_keeps_no_argument_alive():
+    with no_garbage_collection():
+        argument = Witness()
+        witness = weakref.ref(argument)
+        failure = attempt(lambda _: fail_with(ValueError("bad")), argument)
+        del argument
+        assert witness() is None
+    assert isinstance(failure, Failure)
+
+
+@pytest.mark.parametrize("kind", [BadError, StopError])
+def test_a_handled_exception_is_gone_without_the_collector(kind):
+    def handle():
+        try:
+            reraise(attempt(lambda: fail_with(kind("bad"))).take(), WHERE)
+        except kind as error:
+            return weakref.ref(error)
+
+    with no_garbage_collection():
+        assert handle()() is None
+
+
+def test_an_exception_that_someone_holds_is_gone_with_its_holder():
+    def handle():
+        held = BadError("bad")
+        try:
+            reraise(attempt(fail_with, held).take(), WHERE)
+        except BadError:
+            return weakref.ref(held)
+
+    with no_garbage_collection():
+        assert handle()() is None
+
+
+def test_a_suspended_generator_is_not_closed():
+    def numbers():
+        try:
+            fail_with(KeyError("inside"))
+        except KeyError as error:
+            yield error
+        yield "alive"
+
+    generator = numbers()
+
+    def chained():
+        raise ValueError("outside") from next(generator)
+
+    attempt(chained)
+    assert next(generator) == "alive"

@@ -1,0 +1,38 @@
+"""impl._threads.exceptions: an exception on its way to another process."""
+
+import pytest
+
+from impl._threads.exceptions import account, attempt, raise_rebuilt
+from impl_tests.samples import fail_with
+
+WHERE = "on rank 2"
+
+
+def sent(error):
+    """An exception that was raised, and the text that tells of it."""
+    raised = attempt(fail_with, error).take()
+    return raised, account(raised, WHERE)
+
+
+def test_the_text_tells_what_was_raised_where():
+    _, text = sent(ValueError("bad"))
+    assert text.startswith(f"Caught ValueError {WHERE}.\nOriginal Traceback")
+    assert "in fail_with" in text
+    assert text.endswith("ValueError: bad\n")
+
+
+def test_what_could_be_sent_is_raised_with_the_text():
+    error, text = sent(KeyError("bad"))
+    with pytest.raises(KeyError) as caught:
+        raise_rebuilt(error, text)
+    assert str(caught.value) == text
+    assert caught.value.__cause__ is error
+    assert error.__traceback__ is None
+
+
+def test_what_could_not_be_sent_is_a_runtime_error_with_the_text():
+    with pytest.raises(RuntimeError) as caught:
+        raise_rebuilt(None, "what was raised")
+    assert type(caught.value) is RuntimeError
+    assert str(caught.value) == "what was raised"
+    assert caught.value.__cause__ is None
