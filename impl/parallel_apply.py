@@ -1,6 +1,5 @@
 """Several modules at once, each on its own device and in its own thread."""
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -13,14 +12,11 @@ from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._pytree import Level, descend
 from ._replica import has_compiled_code
 from ._threads import (
-    PATIENCE,
     Failure,
-    Stall,
     attempt,
     call_in,
     reraise,
-    run_in_turn,
-    run_one_by_one,
+    run_sequentially,
     start,
     thread_states,
     travels_whole,
@@ -92,15 +88,10 @@ def parallel_apply(
             raised after all modules have ended.
         BaseException: A module raised one that is no Exception: that very object. In turn, later
             modules have not begun then.
-        RuntimeError: In turn, a module had not ended after ``sequential.PATIENCE`` seconds (5),
-            in which this process computed next to nothing, so that it seems to wait for a later
-            one. Raised when all have ended, for the later ones are then begun in threads.
 
     Note:
-        A module that takes as long in turn while this process computes gives its result, and a
-        RuntimeWarning. Which is which tells the processor time of the whole process: a module
-        that waits for something else, a network or a debugger, seems to wait for its like, and
-        one that waits for its like while other threads compute seems to compute.
+        In turn, a module that waits for a later one waits for ever. An interrupt (Ctrl-C) then
+        shows the line that waits.
 
         An interrupt of the calling thread ends its own module, and is raised when the others
         have ended. While it only waits for the others it is raised at once; they run to their
@@ -121,28 +112,27 @@ def parallel_apply(
             thread_states(targets), modules, inputs, all_kwargs, strict=True
         )
     ]
-    outcomes, stall = _run(calls, modules, in_turn=in_turn)
+    outcomes = _run(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Failure):
             # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
             # cycle, which would keep them alive until the collector runs.
             outcomes.clear()
             reraise(outcome.take(), f"in replica {index} on device {_shown(targets[index])}")
-    if stall is not None:
-        _report(stall, targets[stall.number])
     return outcomes
 
 
 def _run(
     calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
-) -> tuple[list[Any], Stall | None]:
-    """Give a result or Failure for each of ``calls``, and what was noticed on the way."""
-    has_turns = len(calls) > 1  # A single one has no other to wait for.
-    if has_turns and any(map(has_compiled_code, modules)):
-        # PyTorch compiles in one thread at a time. Nobody looks after those that take long:
-        # the first call compiles, and compiled code waits for no other replica.
-        return run_one_by_one(calls), None
-    return run_in_turn(calls) if in_turn and has_turns else (_outcomes(calls), None)
+) -> list[Any]:
+    """Return a result or a Failure for each of ``calls``."""
+    if len(calls) == 1:
+        # No other module could miss the modes that are active here.
+        return [attempt(calls[0])]
+    # PyTorch compiles in one thread at a time.
+    if in_turn or any(map(has_compiled_code, modules)):
+        return run_sequentially(calls)
+    return _outcomes(calls)
 
 
 def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -151,9 +141,6 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     caller    1 wake all ──► 2 run the first ──► 3 run what sleeps ──► 4 wait for the rest
     worker    ····· wakes ·······► run its own, unless the caller has taken it
     """
-    if len(calls) == 1:
-        # Whatever modes are active here: there is no other module that would not see them.
-        return [attempt(calls[0])]
     here = 1 if travels_whole() else 0
     # 1. Before the first one runs here: modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
@@ -218,23 +205,6 @@ def _find_devices(
 def _device_of(*nested: Any) -> torch.device:
     tensor = get_a_var(nested)
     return as_device_or_current(None if tensor is None else tensor.device)
-
-
-def _report(stall: Stall, device: torch.device) -> None:
-    """Tell that a replica seems to wait for later ones, or at least takes long."""
-    first, last = stall.later[0], stall.later[-1]
-    others = f"replica {first}" if first == last else f"replicas {first} to {last}"
-    told = (
-        f"Replica {stall.number} on device {_shown(device)} had not ended after {PATIENCE:g} s, "
-        f"and {others} had not begun"
-    )
-    if stall.was_idle:
-        raise RuntimeError(f"{told}: it seems to wait for them. Leave out in_turn=True")
-    warnings.warn(
-        f"{told}, so these were begun in threads, as without in_turn=True",
-        RuntimeWarning,
-        stacklevel=3,
-    )
 
 
 def _shown(device: torch.device) -> int | str:

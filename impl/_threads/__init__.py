@@ -6,20 +6,17 @@ It imports ``_compat``, ``_device`` and ``_pytree``.
 from .exceptions import Failure, account, attempt, raise_rebuilt, reraise
 from .locals import use_fresh_locals
 from .pool import start
-from .sequential import PATIENCE, Stall, run_in_turn, run_one_by_one
+from .sequential import run_sequentially
 from .state import call_in, thread_states, travels_whole
 
 __all__ = [
-    "PATIENCE",
     "Failure",
-    "Stall",
     "account",
     "attempt",
     "call_in",
     "raise_rebuilt",
     "reraise",
-    "run_in_turn",
-    "run_one_by_one",
+    "run_sequentially",
     "start",
     "thread_states",
     "travels_whole",

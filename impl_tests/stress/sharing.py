@@ -81,8 +81,6 @@ class Shared:
         """Fail if something of impl still knows of a call."""
         holds = self.part("_replica.cache")._holds
         assert not holds, f"{len(holds)} wrappers are still held, and no block lasts"
-        watched = self.part("_threads.sequential")._watchman._watched
-        assert not watched, f"{len(watched)} calls in turn are watched that have ended"
 
 
 def _counting(parallel: Any, shared: Shared) -> Any:

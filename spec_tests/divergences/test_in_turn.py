@@ -3,10 +3,8 @@
 import copy
 import inspect
 import pickle
-import re
 import threading
 import time
-import warnings
 import weakref
 
 import pytest
@@ -24,11 +22,7 @@ ORDER = clause("divergences.PA-9.one-after-the-other")
 STATE = clause("divergences.PA-9.state-of-the-caller")
 ERRORS = clause("divergences.PA-9.errors")
 INTERRUPTS = clause("divergences.PA-9.interrupts")
-WAITING = clause("divergences.PA-9.waiting")
-SLOW = clause("divergences.PA-9.slow")
 WRAPPED = clause("divergences.PA-9.data-parallel")
-#: More than the 5 seconds after which a module in turn is looked at.
-LONG = 6.0
 
 
 def in_turn(target, topology, modules, inputs=None):
@@ -144,53 +138,6 @@ def test_an_interrupt_keeps_the_next_ones_from_beginning(
     assert raised.value is error
     assert f"Raised in replica {index} on device" in raised.value.__notes__[0]
     checks.same([number for what, number, _ in noted if what == "begins"], [*range(index + 1)])
-
-
-@WAITING
-def test_a_module_that_waits_for_a_later_one_ends_in_an_error(target, topology):
-    barrier, noted = threading.Barrier(2, timeout=60), []
-
-    def meet():
-        barrier.wait()
-        noted.append(threading.get_ident())
-
-    with pytest.raises(
-        RuntimeError, match=r"Replica 1 on .* had not ended after 5 s, and replica 2"
-    ):
-        in_turn(target, topology, [Noting([], 0), meet, meet])
-    assert len(set(noted)) == 2
-
-
-@SLOW
-def test_a_module_that_computes_as_long_gives_its_result(target, topology):
-    def compute():
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            pass
-        return "computed"
-
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        found = in_turn(target, topology, [compute, Noting([], 1)])
-    assert any(
-        issubclass(each.category, RuntimeWarning)
-        and re.search(r"Replica 0 on .* 5 s, and replica 1 had not begun", str(each.message))
-        for each in told
-    )
-    assert found[0] == "computed"
-    assert found[1][0] == 1
-
-
-@SLOW
-def test_the_last_module_may_take_its_time(target, topology):
-    def rest():
-        time.sleep(LONG)
-        return "rested"
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = in_turn(target, topology, [Noting([], 0), rest])
-    assert found[1] == "rested"
 
 
 @ORDER
