@@ -28,23 +28,6 @@ class FunctionMode(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class CountingLock:
-    """Counts how often it is taken, and keeps nobody out.
-
-    Attributes:
-        count: That number.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 def fail_with(error: BaseException) -> NoReturn:
     """Raise ``error``."""
     raise error

@@ -16,7 +16,7 @@ import torch
 from impl._threads import pool as thread_pool
 from impl._threads.exceptions import Failure
 from impl._threads.locals import can_be_fresh
-from impl_tests.samples import CountingLock, FunctionMode, fail_with
+from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness import interpreter
 from spec_tests.harness.leftovers import becomes
 from spec_tests.harness.topology import not_run
@@ -335,10 +335,6 @@ def test_where_no_process_forks_its_end_alone_is_watched(watched, monkeypatch):
     assert watched == ["at its end"]
 
 
-def test_so_many_threads_are_kept():
-    assert thread_pool.MAX_IDLE == 64
-
-
 def test_an_abandoned_pool_keeps_no_thread():
     pool = thread_pool._Pool()
 
@@ -365,19 +361,6 @@ def test_the_threads_end_with_the_process(pool, monkeypatch):
     thread_pool._end()
     assert pool._closed
     assert not alive(pool)
-
-
-def test_the_pool_is_asked_and_changed_by_one_thread_at_a_time(keeping_pool):
-    lock = keeping_pool._lock = CountingLock()
-    counts = []
-    worker = keeping_pool._new_worker()
-    for step in (partial(keeping_pool.keep, worker), keeping_pool._idle_worker):
-        counts.append(lock.count)
-        step()
-    counts.append(lock.count)
-    worker.hand(None)
-    keeping_pool.close()
-    assert [*counts, lock.count] == [1, 2, 3, 4]
 
 
 def test_threads_are_daemons_and_have_a_name(pool):

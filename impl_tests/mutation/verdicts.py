@@ -1,13 +1,13 @@
-"""The record of what was noticed, and by which test: a run goes on where others have ended.
+"""The cache of noticed changes, and of the tests that noticed them.
 
-It goes with the repository, so that whoever changes a file tries the changes to that file only.
-What it says of a change holds as long as the changed file and the file of the test keep their
-text. What else may matter, a module that both import, it does not see: a run with a record of
-its own (``--verdicts``) asks everything anew.
+An interrupted run continues where it stopped. An entry is valid as long as the changed file and
+the test's file keep their text; modules that both import are not compared. ``--verdicts`` with a
+new file tries every change again.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from impl_tests.mutation.changes import Change
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = Path(__file__).with_name("noticed.json")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+RECORD = _CACHE / "torch-parallel-spec" / "noticed.json"
 
 
 def load(path: Path, chosen: Iterable[Change], tests: Container[str]) -> dict[Change, str]:
@@ -67,6 +68,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _write(path: Path, record: dict[str, Any]) -> None:
     """A line for each test, so that two records can be compared; whole, or not at all."""
     lines = [f"{json.dumps(killer)}: {json.dumps(record[killer])}" for killer in sorted(record)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_suffix(".new")
     whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     whole.replace(path)
