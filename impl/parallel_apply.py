@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._aliases import _get_device_index as _get_device_index
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
