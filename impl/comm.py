@@ -33,6 +33,8 @@ from ._comm import (
     row_major_copy,
     send_chunks,
 )
+from ._compat import _get_device_index as _get_device_index
+from ._compat import _handle_complex as _handle_complex
 from ._device import (
     DeviceLike,
     as_device_or_current,

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
 from ._comm import check_weights, send
-from ._device import DeviceId, DeviceLike, as_target, choose_devices, warn_of_imbalance
+from ._compat import _check_balance
+from ._compat import _get_available_device_type as _get_available_device_type
+from ._device import DeviceId, DeviceLike, as_target, choose_devices, is_cuda
 from ._pytree import Leaf, Survey, unmarked
 from ._replica import check_source, hold_of, use_hold
 from .parallel_apply import parallel_apply
@@ -99,7 +101,8 @@ class DataParallel(nn.Module, Generic[T]):
             self.chunk_sizes = chunk_sizes
         if in_turn:
             self.in_turn = in_turn
-        warn_of_imbalance(placement)
+        if is_cuda(self.src_device_obj):
+            _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 

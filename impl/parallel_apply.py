@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._compat import _get_device_index as _get_device_index
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._pytree import Level, descend
 from ._replica import has_compiled_code

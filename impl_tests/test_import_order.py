@@ -12,8 +12,8 @@ LEVELS = (
     {"_compat"},
     {"_comm", "_threads"},
     {"_replica", "comm"},
-    {"functions", "replicate", "parallel_apply"},
-    {"scatter_gather", "_functions"},
+    {"functions", "parallel_apply"},
+    {"_functions", "replicate", "scatter_gather"},
     {"data_parallel"},
     {"distributed"},
 )

@@ -5,7 +5,20 @@ It imports ``_device`` and ``_pytree``.
 
 from .gc_pause import use_paused_collector
 from .installation import install, installed, uninstall
-from .legacy_names import _get_stream, _is_namedtuple, is_namedtuple
+from .legacy_names import (
+    _check_balance,
+    _get_available_device_type,
+    _get_device_index,
+    _get_stream,
+    _handle_complex,
+    _init_script_module,
+    _is_jit_enabled,
+    _is_namedtuple,
+    _is_script_method,
+    _is_script_module,
+    _streams,
+    is_namedtuple,
+)
 from .torch_private import (
     add_lists,
     add_lists_in_place,
@@ -35,8 +48,17 @@ from .torch_private import (
 )
 
 __all__ = [
+    "_check_balance",
+    "_get_available_device_type",
+    "_get_device_index",
     "_get_stream",
+    "_handle_complex",
+    "_init_script_module",
+    "_is_jit_enabled",
     "_is_namedtuple",
+    "_is_script_method",
+    "_is_script_module",
+    "_streams",
     "add_lists",
     "add_lists_in_place",
     "allow_changes",

@@ -17,12 +17,13 @@ from .device import (
     device_index,
     has_streams,
     is_cpu,
+    is_cuda,
     is_minus_one,
     is_of_type,
     is_on_cpu,
     use_device,
 )
-from .placement import DeviceId, choose_devices, warn_of_imbalance
+from .placement import DeviceId, choose_devices
 from .saved_streams import hand_over, keep_streams, on_kept_streams
 from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
 
@@ -45,6 +46,7 @@ __all__ = [
     "hand_over",
     "has_streams",
     "is_cpu",
+    "is_cuda",
     "is_minus_one",
     "is_of_type",
     "is_on_cpu",
@@ -54,5 +56,4 @@ __all__ = [
     "side_stream",
     "use_device",
     "use_stream",
-    "warn_of_imbalance",
 ]

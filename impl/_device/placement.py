@@ -1,6 +1,5 @@
 """Which devices a data-parallel module computes on."""
 
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,20 +12,10 @@ from .device import (
     as_device_or_current,
     device_index,
     is_cpu,
-    is_cuda,
     numbered_type,
 )
 
-__all__ = ["Placement", "choose_devices", "warn_of_imbalance"]
-
-#: Of two devices, the smaller should have this much of what the larger has.
-_BALANCED = 0.75
-
-_IMBALANCE = """
-    There is an imbalance between your GPUs. You may want to exclude GPU {} which
-    has less than 75% of the memory or cores of GPU {}. You can do so by setting
-    the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
-    environment variable."""
+__all__ = ["Placement", "choose_devices"]
 
 #: An ordinal of the accelerator, unchecked, or the CPU.
 DeviceId = int | torch.device
@@ -76,23 +65,6 @@ def choose_devices(
         return Placement([CPU] * len(listed), wanted, CPU)
     ordinals = [device_index(_device_id(device)) for device in listed]
     return Placement([*ordinals], wanted, torch.device(kind, ordinals[0]))
-
-
-def warn_of_imbalance(placement: Placement) -> None:
-    """Warn if one of several CUDA devices is much smaller than another."""
-    if not is_cuda(placement.source):
-        return
-    properties = [torch.cuda.get_device_properties(device) for device in placement.device_ids]
-    for sizes in (
-        [device.total_memory for device in properties],
-        [device.multi_processor_count for device in properties],
-    ):
-        if min(sizes) < _BALANCED * max(sizes):
-            small, large = (
-                placement.device_ids[sizes.index(size)] for size in (min(sizes), max(sizes))
-            )
-            warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
-            return
 
 
 def _device_id(device: DeviceLike | None) -> DeviceId:
