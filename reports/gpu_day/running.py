@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reports import benchmarks
+from reports.publishing import benchmarks
 
 from .ledger import Entry, Ledger
 from .process import run

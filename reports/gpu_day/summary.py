@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import benchmarks
+from reports.publishing import benchmarks
 from spec_tests.harness import verdicts
 
 from .ledger import Entry

@@ -15,7 +15,7 @@ from spec_tests.harness.register import Divergence
 from spec_tests.harness.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
 from spec_tests.site.matrix import OFF, Matrix, differences, history
-from spec_tests.site.runs import Bench, Run, Shelf
+from spec_tests.site.runs import Run, Shelf
 from spec_tests.site.words import slug
 
 __all__ = ["Site", "write"]
@@ -57,7 +57,7 @@ class Site:
             )
         for run in self.shelf.runs:
             yield self._page(f"runs/{run.name}.html", "run", run=run)
-        for before, after in [*combinations(self.shelf.columns, 2), *history(self.shelf)]:
+        for before, after in [*combinations(self.matrix.columns, 2), *history(self.shelf)]:
             changes = differences(self.matrix.clauses.values(), before, after)
             address = f"differences/{difference_name(before, after)}.html"
             about = {"before": before, "after": after, "changes": changes}
@@ -88,19 +88,15 @@ class Site:
         return found
 
     def _machines(self) -> Iterator[Mapping[str, Any]]:
-        """For each target and machine the newest benchmarks, and how they came about."""
-        kinds: dict[tuple[str, str], list[Bench]] = {}
+        """Yield the title, ratios, times by size and peak memory of each report of benchmarks."""
         for bench in self.shelf.benches:
-            kind = str(bench.about["target"]), str(bench.about["hardware"])
-            kinds.setdefault(kind, []).append(bench)
-        for (target, hardware), benches in kinds.items():
+            torch = str(bench.about["torch"]).partition("+")[0]
             yield {
-                "name": f"{target} on {hardware}",
-                "bench": benches[-1],
-                "rows": speed.rows(benches[-1], self.floors),
-                "curves": speed.curves(benches[-1]),
-                "peaks": speed.peaks(benches[-1]),
-                "trends": speed.trends(benches, self.floors),
+                "name": f"{bench.about['target']}, torch {torch}, {bench.about['hardware']}",
+                "bench": bench,
+                "rows": speed.rows(bench, self.floors),
+                "curves": speed.curves(bench),
+                "peaks": speed.peaks(bench),
             }
 
     def _data(self) -> Iterator[tuple[str, str]]:

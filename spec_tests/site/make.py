@@ -10,7 +10,7 @@ from spec_tests.site.build import Site, write
 
 __all__ = ["FOLDER", "make", "site_of"]
 
-#: In a checkout: published runs, and below it the site.
+#: The folder of a checkout that holds the published results and the site.
 FOLDER = "reports"
 _REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 

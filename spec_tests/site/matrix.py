@@ -1,4 +1,4 @@
-"""Clauses beside implementations: the verdict of each, and what follows from the whole."""
+"""The verdict of each clause for each implementation, and comparisons of verdicts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from spec_tests.harness.clauses import Clause
+from spec_tests.harness.clauses import Clause, suite_version
 from spec_tests.site.runs import Run, Shelf
 
 __all__ = ["OFF", "Change", "Matrix", "differences", "history"]
@@ -31,19 +31,31 @@ class Matrix:
     """The columns, and a row for each clause.
 
     Args:
-        clauses: By id; what a run judged and the specification no longer has comes last.
-        columns: One run each.
+        clauses: By id; clauses that the specification no longer has come last.
+        columns: One run each, all of one version of the suite.
+        older: The newest runs of the kinds that this version has not judged.
     """
 
     clauses: Mapping[str, Clause]
     columns: Sequence[Run]
+    older: Sequence[Run] = ()
 
     @classmethod
     def of(cls, shelf: Shelf, known: Mapping[str, Clause]) -> "Matrix":
-        """The matrix of the newest run of each kind."""
+        """Return the matrix of the newest run of each kind.
+
+        Its columns are of today's suite if any run is, else of the suite of the newest run.
+        """
         judged = dict.fromkeys(name for run in shelf.runs for name in run.verdicts)
         gone = sorted(set(judged) - set(known))
-        return cls({**known, **{name: _gone(name) for name in gone}}, shelf.columns)
+        clauses = {**known, **{name: _gone(name) for name in gone}}
+        newest = shelf.newest
+        suites = {run.suite for run in newest}
+        suite = suite_version(known)
+        if suites and suite not in suites:
+            suite = max(newest, key=lambda run: run.date).suite
+        columns = [run for run in newest if run.suite == suite]
+        return cls(clauses, columns, [run for run in newest if run.suite != suite])
 
     @cached_property
     def chapters(self) -> dict[str, list[Clause]]:

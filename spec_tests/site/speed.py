@@ -1,4 +1,4 @@
-"""What published benchmarks show: ratios, times by size, memory, and how they change."""
+"""What published benchmarks show: ratios, times by size and memory."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from spec_tests.site.ratios import Ratio, ratios
 from spec_tests.site.runs import Bench
 
-__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows", "trends"]
+__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
 #: What a row's name says of its size: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
@@ -150,14 +150,3 @@ def peaks(bench: Bench) -> list[Peak]:
         Peak(group, {library: median(each) for library, each in libraries.items()})
         for group, libraries in found.items()
     ]
-
-
-def trends(
-    benches: Sequence[Bench], floors: Mapping[str, float]
-) -> dict[str, list[tuple[Bench, Row]]]:
-    """The row of each group in each publication, oldest first."""
-    found: dict[str, list[tuple[Bench, Row]]] = {}
-    for bench in benches:
-        for row in rows(bench, floors):
-            found.setdefault(row.group, []).append((bench, row))
-    return found
