@@ -1,4 +1,4 @@
-"""The command for a day on a GPU: limits of time, what is gone on with, what is kept."""
+"""The checks on a GPU: time limits, resumed steps and saved results."""
 
 import json
 import os
@@ -10,22 +10,22 @@ import time
 import pytest
 
 from reports.gpu_day import __main__ as program
-from reports.gpu_day.ledger import Entry
-from reports.gpu_day.process import LONGEST_TAIL, run
-from reports.gpu_day.rows import rows
-from reports.gpu_day.running import is_complete, ledger_of, run_steps
+from reports.gpu_day.process import TAIL_BYTES, run
+from reports.gpu_day.requirements import requirements
+from reports.gpu_day.runner import is_complete, run_steps, step_log
+from reports.gpu_day.step_log import StepResult
 from reports.gpu_day.steps import Setup, Step, steps
 from reports.gpu_day.summary import summary
 from reports.tests.samples import benchmark_run
 
-#: What a call of the tool that lends the machine leaves for the steps, and how often it is called.
+#: Seconds for the steps in one call of nine minutes, and the number of calls.
 CALL, CALLS = 9 * 60 - 8, 3
 LONG = 1000.0
 
 
 @pytest.fixture
 def setup(tmp_path):
-    """Empty folders for the results and for the rest."""
+    """Empty folders for results and temporary files."""
     for name in ("out", "scratch"):
         tmp_path.joinpath(name).mkdir()
     return Setup(tmp_path / "out", tmp_path / "scratch", "cuda", 16)
@@ -33,7 +33,7 @@ def setup(tmp_path):
 
 @pytest.fixture
 def pipe(tmp_path):
-    """A named pipe and its end to read, at which reading waits until no writer lives."""
+    """A named pipe and its read end; a read waits until every writer has ended."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -43,29 +43,29 @@ def pipe(tmp_path):
 
 
 def shell(text, name="step", seconds=LONG, **rest):
-    return Step(name, "tells", ("sh", "-c", text), seconds, **rest)
+    return Step(name, "purpose", ("sh", "-c", text), seconds, **rest)
 
 
 def statuses(setup):
-    return [(entry.step, entry.status, entry.code) for entry in ledger_of(setup).entries()]
+    return [(each.step, each.status, each.code) for each in step_log(setup).results()]
 
 
-def test_what_hangs_is_killed_with_its_children(pipe, tmp_path):
+def test_process_that_hangs_is_killed_with_its_children(pipe, tmp_path):
     path, end = pipe
     hangs = f"(echo alive; sleep 1000) > {path} & cat; wait"
-    ended = run(["sh", "-c", hangs], 3.0, {}, tmp_path / "log")
-    assert ended.code is None
+    completed = run(["sh", "-c", hangs], 3.0, {}, tmp_path / "log")
+    assert completed.code is None
     assert [os.read(end, 100), os.read(end, 100)] == [b"alive\n", b""]
 
 
-def test_children_are_killed_when_the_program_is_asked_to_end(pipe, tmp_path, monkeypatch):
+def test_children_are_killed_when_the_program_exits(pipe, tmp_path, monkeypatch):
     path, end = pipe
     wait = subprocess.Popen.wait
 
     def interrupted(process, seconds=None):
         if seconds is None:
             return wait(process)
-        while not os.read(end, 100):  # before there is a writer, there is nothing
+        while not os.read(end, 100):  # empty until there is a writer
             time.sleep(0.01)
         raise SystemExit
 
@@ -75,19 +75,19 @@ def test_children_are_killed_when_the_program_is_asked_to_end(pipe, tmp_path, mo
     assert os.read(end, 100) == b""
 
 
-def test_the_end_of_what_was_printed_is_kept(tmp_path):
+def test_end_of_the_output_is_kept(tmp_path):
     prints = "import sys; print('x' * 10**6, flush=True); print('\\udcff', 'end', file=sys.stderr)"
-    ended = run(
+    completed = run(
         [sys.executable, "-c", prints],
         LONG,
         {"PYTHONIOENCODING": ":surrogateescape"},
         tmp_path / "log",
     )
-    assert (ended.code, len(ended.tail)) == (0, LONGEST_TAIL)
-    assert ended.tail.endswith("end\n")
+    assert (completed.code, len(completed.tail)) == (0, TAIL_BYTES)
+    assert completed.tail.endswith("end\n")
 
 
-def test_steps_run_in_order_and_once(setup):
+def test_steps_run_once_and_in_order(setup):
     todo = [
         shell(f"echo {name} >> {setup.scratch}/trace; exit {code}", name)
         for code, name in enumerate("ab")
@@ -99,13 +99,13 @@ def test_steps_run_in_order_and_once(setup):
     assert is_complete(todo, setup)
 
 
-def test_a_step_that_made_headway_is_gone_on_with(setup):
+def test_step_with_progress_is_resumed(setup):
     file = setup.out / "verdicts.jsonl"
     # The first call writes one line and hangs; the second finds it.
     text = f"test -e {file} && exit 0; echo line > {file}; sleep 1000"
     step = shell(text, seconds=1, verdicts=file)
     run_steps([step], setup, LONG)
-    assert statuses(setup) == [("step", "cut", None)]
+    assert statuses(setup) == [("step", "interrupted", None)]
     assert not is_complete([step], setup)
     run_steps([step], setup, LONG)
     assert statuses(setup)[1:] == [("step", "ended", 0)]
@@ -113,15 +113,15 @@ def test_a_step_that_made_headway_is_gone_on_with(setup):
 
 
 @pytest.mark.parametrize("has_verdicts", [False, True])
-def test_a_step_that_made_no_headway_is_given_up(setup, has_verdicts):
+def test_step_without_progress_is_not_repeated(setup, has_verdicts):
     file = setup.out / "verdicts.jsonl" if has_verdicts else None
     step = shell("sleep 1000", seconds=0.2, verdicts=file)
     for _ in range(2):
         run_steps([step], setup, LONG, least=0)
-    assert statuses(setup) == [("step", "over", None)]
+    assert statuses(setup) == [("step", "timed-out", None)]
 
 
-def test_a_step_is_not_begun_without_time_for_it(setup):
+def test_step_that_cannot_resume_needs_its_whole_limit(setup):
     whole, part = (
         shell("exit 7", "whole", 50),
         shell("exit 8", "part", 50, verdicts=setup.out / "v"),
@@ -132,38 +132,41 @@ def test_a_step_is_not_begun_without_time_for_it(setup):
     assert statuses(setup)[1:] == [("whole", "ended", 7)]
 
 
-def test_the_last_step_ends_with_the_time_of_the_call(setup):
+def test_last_step_is_killed_at_the_limit_of_the_call(setup):
     file = setup.out / "verdicts.jsonl"
     step = shell(f"echo line >> {file}; sleep 1000", verdicts=file)
     run_steps([step], setup, 1, least=0)
-    assert statuses(setup) == [("step", "cut", None)]
+    assert statuses(setup) == [("step", "interrupted", None)]
 
 
-def test_a_step_that_is_asked_for_again_runs_again(setup):
+def test_requested_step_runs_again(setup):
     todo = [shell("exit 3", "a"), shell("exit 4", "b")]
     run_steps(todo, setup, 3 * LONG)
-    ledger_of(setup).add(Entry("b", "again"))
+    step_log(setup).add(StepResult("b", "again"))
     assert not is_complete(todo, setup)
     run_steps(todo, setup, 3 * LONG)
     assert statuses(setup)[2:] == [("b", "again", None), ("b", "ended", 4)]
 
 
-def test_what_cannot_run_here_is_not_run_for_a_reason(setup):
+def test_step_that_cannot_run_is_recorded_with_the_reason(setup):
     run_steps([shell("exit 1", absent="no such tool")], setup, LONG)
-    (entry,) = ledger_of(setup).entries()
-    assert (entry.status, entry.tail) == ("not-run", "no such tool")
+    (result,) = step_log(setup).results()
+    assert (result.status, result.tail) == ("not-run", "no such tool")
 
 
-def test_results_of_a_step_are_there_before_the_next_begins(setup):
+def test_result_of_a_step_is_saved_before_the_next_starts(setup):
     seen = []
     todo = [shell("exit 0", name) for name in "abc"]
     run_steps(
-        todo, setup, 4 * LONG, after=lambda entry: seen.append((entry.step, len(statuses(setup))))
+        todo,
+        setup,
+        4 * LONG,
+        after=lambda result: seen.append((result.step, len(statuses(setup)))),
     )
     assert seen == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_figures_are_kept_without_samples(setup):
+def test_figures_are_saved_without_samples(setup):
     for name in ("one", "two"):
         file = setup.scratch / f"{name}.json"
         file.write_text(json.dumps(benchmark_run()))
@@ -173,35 +176,33 @@ def test_figures_are_kept_without_samples(setup):
     assert '"data"' not in text
 
 
-def test_a_benchmark_without_figures_says_so(setup):
+def test_benchmark_without_figures_is_recorded(setup):
     run_steps([shell("exit 2", benchmark=setup.scratch / "none.json")], setup, 2 * LONG)
-    (entry,) = ledger_of(setup).entries()
-    assert "no figures: FileNotFoundError" in entry.tail
+    (result,) = step_log(setup).results()
+    assert "no figures: FileNotFoundError" in result.tail
 
 
-def test_the_steps_are_few_enough_for_the_time_there_is(setup):
+def test_limits_of_all_steps_fit_into_three_calls(setup):
     todo = steps(setup)
     assert sum(step.seconds for step in todo) <= CALLS * CALL
     assert all(step.seconds <= CALL for step in todo)
-    names = [step.name for step in todo]
-    assert names[:5] == ["machine", "suite-2", "suite-3", "stand-ins", "reference"]
-    assert len(set(names)) == len(names)
+    assert len({step.name for step in todo}) == len(todo)
 
 
-def test_the_results_are_at_most_eight_files(setup):
+def test_results_are_at_most_eight_files(setup):
     named = {part for step in steps(setup) for part in step.command if str(setup.out) in part}
     assert len(named | {"benchmark.json", "steps.jsonl", "summary.md"}) <= 8
 
 
-def test_steps_that_share_a_file_of_verdicts_share_no_test(setup):
-    # `--resume` takes a test that has a verdict for done.
+def test_steps_with_one_file_of_verdicts_share_no_test(setup):
+    # `--resume` skips a test that has a verdict.
     shared = [step for step in steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3
     assert len(set(paths)) == len(paths)
 
 
-def test_the_simulator_is_no_card(setup):
+def test_steps_for_cuda_are_not_run_on_the_simulator(setup):
     todo = steps(Setup(setup.out, setup.scratch, "sim", 2))
     absent = {step.name: step.absent for step in todo if step.absent}
     assert absent == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
@@ -229,16 +230,13 @@ def figures(*, reference, impl, share=0.8, reference_share=0.5):
 
 
 def verdicts_of(found):
-    return {row.verdict for row in found}
+    return {each.verdict for each in found}
 
 
-def test_rows_that_are_reached_are_met():
-    found = rows(figures(reference=1.5, impl=1.0))
+def test_figures_at_the_minimum_meet_the_requirements():
+    found = requirements(figures(reference=1.5, impl=1.0))
     assert verdicts_of(found) == {"met"}
-    assert len(found) == 2 * 3 + 2 + 1
-    assert not [
-        row for row in found if "4KiB" in row.name.partition(":")[0] and "share" in row.name
-    ]
+    assert not [each for each in found if "4KiB" in each.name and "share" in each.name]
 
 
 @pytest.mark.parametrize(
@@ -251,37 +249,37 @@ def test_rows_that_are_reached_are_met():
     ],
     ids=["times", "share", "bytes-a-second", "slower"],
 )
-def test_rows_that_are_missed_are_not_met(changed, missed):
-    found = rows(figures(**changed))
-    assert [row.verdict for row in found].count("not met") == missed
+def test_figures_below_the_minimum_do_not_meet_the_requirements(changed, missed):
+    found = requirements(figures(**changed))
+    assert [each.verdict for each in found].count("not met") == missed
 
 
-def test_memory_is_not_slow():
+def test_peak_memory_is_not_a_time():
     data = figures(reference=1.5, impl=1.0)
     for each in data["bench-4"]["runs"][0]["benchmarks"]:
         each["extra_info"]["peak_bytes"] = 2 if each["extra_info"]["library"] == "impl" else 1
-    assert verdicts_of(rows(data)) == {"met"}
+    assert verdicts_of(requirements(data)) == {"met"}
 
 
-def test_rows_without_figures_are_not_measured():
-    assert verdicts_of(rows({})) == {"not measured"}
+def test_requirements_without_figures_are_not_measured():
+    assert verdicts_of(requirements({})) == {"not measured"}
 
 
-def test_the_page_lists_rows_steps_and_failures(setup):
+def test_page_lists_requirements_steps_and_failures(setup):
     fails = [
         {"test": f"t{number}", "verdict": "fail", "reason": "this\nthat"} for number in range(50)
     ]
     (setup.out / "verdicts-2.jsonl").write_text("".join(json.dumps(each) + "\n" for each in fails))
     found = {"calls": 9, "differing": 1, "differences": [{"kind": "comm.scatter: result"}]}
     (setup.out / "differences.json").write_text(json.dumps(found))
-    entries = [
-        Entry("suite-2", "cut", None, 100.0),
-        Entry("suite-2", "ended", 1, 20.0),
-        Entry("nccl", "not-run", tail="needs CUDA"),
+    results = [
+        StepResult("suite-2", "interrupted", None, 100.0),
+        StepResult("suite-2", "ended", 1, 20.0),
+        StepResult("nccl", "not-run", tail="needs CUDA"),
     ]
-    page = summary(steps(setup), entries, setup.out)
-    assert "| suite-2 | impl, one card for two | ended | 1 | 120 |" in page
-    assert "| suite-3 | impl, one card for three | left for the next call | - | 0 |" in page
+    page = summary(steps(setup), results, setup.out)
+    assert "| suite-2 | impl, one GPU as two | ended | 1 | 120 |" in page
+    assert "| suite-3 | impl, one GPU as three | left for the next call | - | 0 |" in page
     assert "| not-run: needs CUDA | - | 0 |" in page
     assert "## verdicts-2: 50 fail, 0 not-offered, 0 known, 0 pass, 0 not-run" in page
     assert "* `t0`: this\n" in page
@@ -291,7 +289,7 @@ def test_the_page_lists_rows_steps_and_failures(setup):
     assert "| - | not measured |" in page
 
 
-def test_the_program_tells_whether_anything_is_left(tmp_path, monkeypatch, capsys):
+def test_exit_status_says_whether_steps_remain(tmp_path, monkeypatch, capsys):
     todo = [shell("exit 0", "first", 1), shell("exit 0", "second", 90)]
     monkeypatch.setattr(program, "steps", lambda setup: todo)
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
