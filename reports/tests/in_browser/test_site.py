@@ -1,21 +1,19 @@
-"""The site in a real browser, from the disk: filter, anchors, links, width, contrast, keyboard."""
+"""The site in a browser, from the disk: filter, anchors, links, width, contrast, keyboard."""
 
 import json
-import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from playwright.sync_api import sync_playwright
 
-REPORTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPORTS.parent))
+from reports.__main__ import HERE as REPORTS
+from reports.tests import samples
+from reports.tests.in_browser import tools
+from spec_tests.harness import clauses
+from spec_tests.site import make
 
-from reports.tests import samples  # noqa: E402  # of the checkout, wherever pytest was started
-from reports.tests.in_browser import tools  # noqa: E402
-from spec_tests.site import make  # noqa: E402
-
-#: How wide the frame around what has the focus is.
+#: The width of the outline of the focused element.
 OUTLINE = """(style => style.outlineStyle === "none" ? "none" : style.outlineWidth)(
     getComputedStyle(document.activeElement))"""
 PHONE = {"width": 375, "height": 700}
@@ -26,14 +24,17 @@ HOSTILE_CLAUSE = "comm.scatter.even-chunks"
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory):
-    """All that is published, and runs with every verdict, one by a stranger who means no good."""
+    """A site of the published runs and of runs with every verdict, one with hostile text."""
     folder = tmp_path_factory.mktemp("site")
     verdicts = {ONE: "fail", TWO: "not-run", "replicate.no-device": "not-offered"}
-    file = samples.verdicts(folder / "theirs.jsonl", verdicts)
+    suite = clauses.suite_version(clauses.load())
+    file = samples.verdicts(folder / "theirs.jsonl", verdicts, suite=suite)
     known = {"divergences.CO-1.complex-stays-complex": "known", ONE: "pass", TWO: "pass"}
-    other = samples.verdicts(folder / "other.jsonl", known, target="torch.nn.parallel")
+    other = samples.verdicts(
+        folder / "other.jsonl", known, target="torch.nn.parallel", suite=suite
+    )
     hostile = samples.verdicts(
-        folder / "hostile.jsonl", {HOSTILE_CLAUSE: "fail"}, target=samples.HOSTILE
+        folder / "hostile.jsonl", {HOSTILE_CLAUSE: "fail"}, target=samples.HOSTILE, suite=suite
     )
     lines = [json.loads(line) for line in hostile.read_text().splitlines()]
     lines[1] |= dict.fromkeys(("test", "call", "difference"), samples.HOSTILE)
@@ -46,7 +47,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def addresses(home):
-    """Every page."""
+    """The addresses of all pages."""
     return sorted(str(path.relative_to(home)) for path in home.rglob("*.html"))
 
 
@@ -55,7 +56,7 @@ def browser():
     """Chromium without a window."""
     path = tools.chromium()
     with sync_playwright() as playwright:
-        # Without its sandbox it runs in containers, too; it opens nothing but what was made here.
+        # The sandbox does not work in containers; only pages built here are opened.
         found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield found
         found.close()
@@ -63,29 +64,29 @@ def browser():
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory):
-    """The text of axe-core."""
+    """The source of axe-core."""
     return tools.axe(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture
 def visit(browser, home):
-    """Open pages in a tab; at the end nothing may have complained or asked the network."""
-    tabs, complaints = [], []
+    """Open pages in a tab; fail at the end on a message, an error, a dialog or a request."""
+    tabs, problems = [], []
 
     def open_page(address, **settings):
         if not tabs or settings:
             tabs.append(browser.new_context(**{"viewport": DESK, **settings}).new_page())
-            tabs[-1].on("console", lambda said: complaints.append(said.text))
-            tabs[-1].on("pageerror", lambda error: complaints.append(str(error)))
-            tabs[-1].on("dialog", lambda dialog: complaints.append(dialog.message))
-            tabs[-1].on("request", lambda asked: complaints.extend(_outside(asked.url)))
+            tabs[-1].on("console", lambda message: problems.append(message.text))
+            tabs[-1].on("pageerror", lambda error: problems.append(str(error)))
+            tabs[-1].on("dialog", lambda dialog: problems.append(dialog.message))
+            tabs[-1].on("request", lambda request: problems.extend(_outside(request.url)))
         tabs[-1].goto(f"file://{home}/{address}")
         return tabs[-1]
 
     yield open_page
     for tab in tabs:
         tab.context.close()
-    assert complaints == []
+    assert problems == []
 
 
 def _outside(url):
@@ -93,14 +94,14 @@ def _outside(url):
 
 
 def shown(page):
-    """The clauses that are not hidden."""
+    """Return the clauses that are not hidden."""
     return page.eval_on_selector_all(
         "#matrix tr[id]:not(.chapter)",
         "rows => rows.filter(row => row.offsetParent !== null).map(row => row.id)",
     )
 
 
-def test_no_page_complains_or_scrolls_sideways_on_a_phone(visit, addresses):
+def test_no_page_scrolls_sideways_on_a_phone(visit, addresses):
     page, wide = visit("index.html", viewport=PHONE), []
     for address in addresses:
         page = visit(address)
@@ -110,12 +111,12 @@ def test_no_page_complains_or_scrolls_sideways_on_a_phone(visit, addresses):
     assert wide == []
 
 
-def test_the_matrix_itself_needs_no_scrolling_on_a_phone(visit):
+def test_matrix_needs_no_scrolling_on_a_phone(visit):
     page = visit("matrix.html", viewport=PHONE)
     assert page.evaluate("e => e.scrollWidth <= e.clientWidth", page.query_selector(".wide"))
 
 
-def test_every_link_leads_to_a_page_and_an_anchor_of_it(visit, home, addresses):
+def test_every_link_has_a_page_and_an_anchor(visit, home, addresses):
     links, ids = {}, {}
     for address in addresses:
         page = visit(address)
@@ -126,20 +127,20 @@ def test_every_link_leads_to_a_page_and_an_anchor_of_it(visit, home, addresses):
         (address, link)
         for address, found in links.items()
         for link in set(found)
-        if link.startswith("file:") and not _is_there(urlsplit(link), ids)
+        if link.startswith("file:") and not _exists(urlsplit(link), ids)
     ]
     assert broken == []
     assert sum(map(len, links.values())) > 1000
 
 
-def _is_there(link, ids):
+def _exists(link, ids):
     path = unquote(link.path)
     if not link.fragment:
         return Path(path).is_file()
     return unquote(link.fragment) in ids.get(path, ())
 
 
-def test_a_filter_is_in_the_address_and_comes_back_from_it(visit):
+def test_filter_is_kept_in_the_address(visit):
     page = visit("matrix.html")
     everything = shown(page)
     page.fill("[name=q]", "scatter slices")
@@ -156,7 +157,7 @@ def test_a_filter_is_in_the_address_and_comes_back_from_it(visit):
     assert shown(page) == everything
 
 
-def test_a_filter_by_verdict_and_column_shows_that_verdict_in_that_column(visit):
+def test_filter_by_verdict_and_column_shows_that_verdict_in_that_column(visit):
     page = visit("matrix.html?verdict=fail&column=theirs")
     assert shown(page) == [ONE]
     assert shown(visit("matrix.html?verdict=pass&column=theirs")) == []
@@ -167,13 +168,12 @@ def test_a_filter_by_verdict_and_column_shows_that_verdict_in_that_column(visit)
     assert page.inner_text("#shown").startswith("0 of")
 
 
-def test_a_filter_by_difference_shows_clauses_of_two_verdicts(visit):
+def test_filter_by_difference_shows_clauses_with_two_verdicts(visit):
     assert {ONE, TWO} <= set(shown(visit("matrix.html?differ=1")))
-    # Of what is published one or the other does not offer each.
     assert set(shown(visit("../two/matrix.html?differ=1"))) == {ONE, TWO}
 
 
-def test_a_filter_holds_beside_an_anchor(visit):
+def test_filter_works_with_an_anchor(visit):
     page = visit(f"matrix.html?chapter=comm#{ONE}")
     assert page.query_selector(":target").get_attribute("id") == ONE
     page.fill("[name=q]", "slices")
@@ -181,10 +181,10 @@ def test_a_filter_holds_beside_an_anchor(visit):
     assert page.evaluate("location.hash") == f"#{ONE}"
 
 
-def test_a_cell_leads_to_what_failed_and_to_the_command(visit):
+def test_cell_links_to_the_failure_and_the_command(visit):
     page = visit("matrix.html")
     page.click(f"tr[id='{ONE}'] .v-fail a")
-    target = page.wait_for_selector(":target")  # The page before has none.
+    target = page.wait_for_selector(":target")  # no element of the page before
     assert target.get_attribute("id") == f"{ONE}--theirs"
     assert page.evaluate("e => e.getBoundingClientRect().top < innerHeight", target)
     why = page.inner_text(f".why:has([id='{ONE}--theirs'])")
@@ -193,13 +193,13 @@ def test_a_cell_leads_to_what_failed_and_to_the_command(visit):
     assert f"--clause={ONE}" in why
 
 
-def test_what_a_stranger_has_written_is_shown_and_not_run(visit):
+def test_hostile_text_is_shown_and_not_executed(visit):
     page = visit(f"clauses/comm.html#{HOSTILE_CLAUSE}--hostile")
     assert samples.HOSTILE.split("\x07")[0] in page.inner_text("main")
     assert page.query_selector("main script, [onfocus]") is None
 
 
-def test_without_scripts_all_is_there_but_the_filter(visit):
+def test_pages_without_scripts_lack_only_the_filter(visit):
     page = visit("matrix.html", java_script_enabled=False)
     assert not page.is_visible("#filter")
     assert page.is_visible("text=Without scripts there is no filter")
@@ -209,7 +209,7 @@ def test_without_scripts_all_is_there_but_the_filter(visit):
     assert page.is_visible(f"text={ONE}")
 
 
-def test_all_can_be_reached_by_keyboard(visit):
+def test_every_control_is_reachable_by_keyboard(visit):
     page = visit("matrix.html?q=scatter.slices")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -221,7 +221,7 @@ def test_all_can_be_reached_by_keyboard(visit):
     assert {"q", "chapter", "verdict", "column", "differ", f"#{ONE}--theirs"} <= set(seen)
 
 
-def test_paper_is_white_and_has_no_navigation(visit):
+def test_printed_page_is_white_and_has_no_navigation(visit):
     page = visit("matrix.html", color_scheme="dark")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(media="print")
@@ -247,7 +247,7 @@ PAGES = [
 
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_kind_of_page_is_accessible(visit, axe, scheme, size):
+def test_page_has_no_violation_of_accessibility_rules(visit, axe, scheme, size):
     visit("index.html", color_scheme=scheme, viewport=size)
     found = {}
     for address in PAGES:

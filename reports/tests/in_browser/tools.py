@@ -1,4 +1,4 @@
-"""The browser and the checker of accessibility; where one is missing, the run ends and says so."""
+"""Find the browser and axe-core; end the run with a message if one is missing."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _AXE = "axe-core@4"
 
 
 def chromium() -> str:
-    """The system's Chromium, or the one that ``CHROMIUM`` names."""
+    """Return the path of the system's Chromium, or the value of ``CHROMIUM``."""
     named = os.environ.get("CHROMIUM")
     found = next(filter(None, map(shutil.which, [named] if named else _NAMES)), None)
     if found is None:
@@ -23,15 +23,15 @@ def chromium() -> str:
 
 
 def axe(folder: Path) -> str:
-    """The text of axe-core, from npm."""
+    """Return the source of axe-core, from npm."""
     npm = shutil.which("npm")
     if npm is None:
-        _end("npm is missing, which fetches axe-core: apt-get install npm")
+        _end("npm is missing (it installs axe-core): apt-get install npm")
     command = [str(npm), "install", "--no-save", "--silent", "--prefix", str(folder), _AXE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     if not script.exists():
-        _end(f"axe-core is missing, npm gave none: {done.stderr.strip()[-500:]}")
+        _end(f"npm did not install axe-core: {done.stderr.strip()[-500:]}")
     return script.read_text(encoding="utf-8")
 
 
