@@ -145,7 +145,7 @@ def test_build_refuses_a_folder_that_holds_other_files(home, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("years of work")
     file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
-    with pytest.raises(checked.RefusedError, match="something else than a site"):
+    with pytest.raises(checked.RefusedError, match="other files than a site"):
         make.make(None, [file], tmp_path / "site")
     assert (tmp_path / "site" / "thesis.txt").exists()
 

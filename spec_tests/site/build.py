@@ -1,4 +1,4 @@
-"""The whole site: every page by its address, and how they are written."""
+"""Render every page of the site and write the files."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ from spec_tests.site.words import slug
 __all__ = ["Site", "write"]
 
 HERE = Path(__file__).parent
-#: Says in a folder that it was made here, so that it may be made anew.
+#: The file that marks a folder as a site, which may be replaced.
 _MARK = ".made-by-parallel-conformance"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the pages are made of.
+    """The data of the pages.
 
     Args:
         shelf: The runs.
         known: The specification.
         divergences: The records of the register.
-        titles: What each divergence is about.
+        titles: The title of each divergence.
         floors: The least ratio of benchmarks, by group.
     """
 
@@ -45,11 +45,11 @@ class Site:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The newest runs."""
+        """The matrix of the newest runs."""
         return Matrix.of(self.shelf, self.known)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Address and text of everything but what is copied."""
+        """Yield address and text of each file that is not copied."""
         yield from self._pages()
         for chapter, members in self.matrix.chapters.items():
             yield self._page(
@@ -118,7 +118,7 @@ class Site:
         loader = FileSystemLoader(HERE / "templates")
         made = Environment(
             loader=loader,
-            autoescape=True,  # a failing call may hold anything
+            autoescape=True,  # a failing call may hold any text
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -146,25 +146,25 @@ class Site:
 
 
 def difference_name(before: Run, after: Run) -> str:
-    """The name of the page of a difference."""
+    """Return the name of the page that compares two runs."""
     return f"{before.name}..{after.name}"
 
 
 def _letters(place: int) -> str:
-    """A for 0, Z for 25, AA for 26."""
+    """Return the letters of a column: A for 0, Z for 25, AA for 26."""
     rest, last = divmod(place, 26)
     return (_letters(rest - 1) if rest else "") + chr(ord("A") + last)
 
 
 def write(site: Site, home: Path) -> int:
-    """Make the site in ``home``, anew if it was made there before; return the number of pages.
+    """Write the site to ``home`` in place of an older site; return the number of pages.
 
     Raises:
-        checked.RefusedError: the folder holds something else.
+        checked.RefusedError: The folder holds other files.
     """
     if home.exists() and any(home.iterdir()) and not (home / _MARK).exists():
-        raise checked.RefusedError(f"{home} holds something else than a site; name another folder")
-    files = dict(site.files())  # all are made before the old ones go
+        raise checked.RefusedError(f"{home} holds other files than a site; name another folder")
+    files = dict(site.files())  # rendered before the old site is removed
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     (home / _MARK).touch()

@@ -30,7 +30,7 @@ _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
-#: What stands in the style sheet in place of each.
+#: The colours of the style sheet that replace these.
 _IN_PAGE = {
     _INK: "currentColor",
     _GRID: "var(--grid)",
@@ -59,7 +59,7 @@ _SETTINGS: Any = {  # releases of matplotlib type its keys differently
     "figure.facecolor": "none",
     "legend.frameon": False,
 }
-#: What a ratio's axis names of the range that is drawn.
+#: The ticks of the axis of ratios.
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
@@ -140,7 +140,7 @@ def _drawable(*values: float) -> bool:
 
 @contextmanager
 def _figure(width: float, height: float) -> Iterator[_Figure]:
-    """A figure, in inches."""
+    """Yield a figure of a size in inches, and its axes."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
@@ -156,13 +156,13 @@ def _name(library: str) -> str:
 
 
 def _plain(text: str, most: int = 56) -> str:
-    """``text`` without what no XML may hold, and no longer than a picture can show."""
+    """Return ``text`` without signs that XML forbids, cut to the length of a label."""
     text = _CONTROL.sub("\ufffd", text)
     return text if len(text) <= most else f"{text[:most]} …"
 
 
 def _svg(figure: Figure, name: str) -> Markup:
-    """The picture for the middle of a page: its ids are its own, its colours the page's."""
+    """Return the picture for a page, with ids of its own and the colours of the page."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
@@ -171,7 +171,7 @@ def _svg(figure: Figure, name: str) -> Markup:
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}-", text)
     for drawn, placed in _IN_PAGE.items():
         text = text.replace(drawn, placed)
-    # What stands around it says in words what it shows, and gives the numbers.
+    # The caption and the table give the numbers to readers who cannot see the picture.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 

@@ -11,15 +11,15 @@ from spec_tests.site.runs import Run, Shelf
 
 __all__ = ["OFF", "Change", "Matrix", "differences", "history"]
 
-#: The verdicts of a target that does otherwise than the clause says.
+#: The verdicts of a target that does not meet a clause.
 OFF = ("fail", "not-offered", "known")
-#: Those of one that offers what the clause is about.
+#: Those of a target that defines the names of the clause.
 BROKEN = ("fail", "known")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A clause of which two runs say different things; empty where one did not judge it."""
+    """A clause with different verdicts in two runs; empty where a run has none."""
 
     clause: Clause
     before: str
@@ -28,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The columns, and a row for each clause.
+    """A row for each clause and a column for each run.
 
     Args:
         clauses: By id; clauses that the specification no longer has come last.
@@ -66,14 +66,14 @@ class Matrix:
         return found
 
     def counts(self, run: Run, chapter: str | None = None) -> Counter[str]:
-        """How many clauses of a chapter, or of all, have each verdict in ``run``."""
+        """Return the number of clauses with each verdict, in one chapter or in all."""
         inside = self.clauses if chapter is None else {each.id for each in self.chapters[chapter]}
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
     def only_here(self, kind: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """The clauses that runs of one kind do not keep, while all others that judged them do.
+        """Return for each kind the clauses that only its runs break, while another run passes.
 
-        Who does not offer a clause that another breaks says nothing of it.
+        A run that lacks the names of a clause does not count if another run breaks the clause.
         """
         found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
         for clause in self.clauses.values():
@@ -87,7 +87,10 @@ class Matrix:
         return found
 
     def agreed(self) -> dict[str, list[Clause]]:
-        """By verdict, the clauses of which all that offer and judged them, two at least, agree."""
+        """Return by verdict the clauses with equal verdicts in two or more runs.
+
+        Runs that lack the names of a clause, or have no verdict of it, do not count.
+        """
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses.values():
             found_here = [run.verdicts.get(clause.id, "not-offered") for run in self.columns]
@@ -98,7 +101,7 @@ class Matrix:
 
 
 def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Change]:
-    """Where two runs differ, in the order of the clauses."""
+    """Return the clauses with different verdicts in two runs, in the order of the clauses."""
     changes = (
         Change(each, before.verdicts.get(each.id, ""), after.verdicts.get(each.id, ""))
         for each in clauses
@@ -107,7 +110,7 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
 
 
 def history(shelf: Shelf) -> list[tuple[Run, Run]]:
-    """Each run with the one of its kind before it."""
+    """Return each run with the previous run of its kind."""
     kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
     for run in shelf.runs:
         kinds.setdefault(run.kind, []).append(run)

@@ -48,7 +48,7 @@ class Run:
 
     @cached_property
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each clause that it judged."""
+        """The verdict of each clause of the run."""
         return by_clause([dict(test) for test in self.tests])
 
     @cached_property
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The implementation, with its version if that is not PyTorch's."""
+        """The implementation, with its version unless it is that of PyTorch."""
         name, version = str(self.about["target"]), self.version
         return f"{name} {version}" if version else name
 
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def release(self) -> str:
-        """PyTorch's version without what says how it was built."""
+        """PyTorch's version without the name of the build."""
         return str(self.about["torch"]).partition("+")[0]
 
     @property
@@ -84,27 +84,27 @@ class Run:
 
     @property
     def date(self) -> str:
-        """Day and time, as far as known."""
+        """Date and time in ISO 8601."""
         return str(self.about["date"])
 
     @property
     def label(self) -> str:
-        """What its column is called."""
+        """The title of its column."""
         label = f"{self.target} · torch {self.release} · {self.hardware}"
         return label if self.published else f"{label} · not published"
 
     @property
     def kind(self) -> tuple[str, str, str, bool]:
-        """What is alike in runs of which only the newest has a column.
+        """The key of runs of which only the newest has a column.
 
-        A run that is not published may be of a few clauses: it takes no published one's place.
+        An unpublished run may hold few clauses, so it does not replace a published one.
         """
         return self.target, self.release, self.hardware, self.published
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Published benchmarks: some runs of one machine."""
+    """A report of benchmarks: several runs on one machine."""
 
     name: str
     about: Mapping[str, Any]
