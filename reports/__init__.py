@@ -1,1 +1,1 @@
-"""Published results, and the program that publishes them."""
+"""Published results and the code that publishes them."""

@@ -1,51 +1,45 @@
-"""Publish a run, and make the pages of all.
+"""Publish runs and build the pages.
 
-``python -m reports build`` makes ``reports/site`` and ``reports/MATRIX.md``;
-``python -m reports add FILE`` publishes a file of verdicts, whoever wrote it, and does the same.
+``python -m reports add FILE [FILE ...]`` writes a report below ``reports/results`` and builds;
+``python -m reports build`` builds ``reports/MATRIX.md`` and ``reports/site`` only.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from spec_tests.site import checked, markdown
-from spec_tests.site.make import make, site_of
-from spec_tests.site.matrix import Matrix
-from spec_tests.site.runs import Shelf
+from reports.publishing.pages import build
 
 HERE = Path(__file__).resolve().parent
 
 
-def main() -> int:
-    """Do what the arguments ask for; 1 if a file is refused, in one sentence."""
-    options = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
+    """Run one command on ``folder``; return 1 if a file is refused."""
+    options = _parser().parse_args(arguments)
     try:
-        if options.command == "add":
-            from reports.publish import publish
+        if options.command != "build":
+            # Only publishing needs pytest-benchmark, which brings py-cpuinfo.
+            from reports.publishing.publish import publish
 
-            print(publish([options.file], options.target, options.hardware, folder=HERE))
-        (HERE / "MATRIX.md").write_text(matrix_page(HERE), encoding="utf-8")
-        print(make(HERE, (), HERE / "site"))
-    except checked.RefusedError as error:
+            results = folder / "results"
+            print(publish(options.files, options.target, options.hardware, folder=results))
+        print(build(folder))
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def matrix_page(folder: Path) -> str:
-    """MATRIX.md: published runs only, so that it is the same in every checkout."""
-    site = site_of(folder)
-    published = Shelf([run for run in site.shelf.runs if run.published], site.shelf.benches)
-    return markdown.page(Matrix.of(published, site.known))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("build", help="make reports/site and reports/MATRIX.md")
-    add = commands.add_parser("add", help="publish a file of verdicts, then build")
-    add.add_argument("file", type=Path)
-    add.add_argument("--target", help="the name of its column (default: what the file says)")
+    commands.add_parser("build", help="build reports/MATRIX.md and reports/site")
+    add = commands.add_parser("add", aliases=["publish"], help="publish runs, then build")
+    add.add_argument(
+        "files", type=Path, nargs="+", help="benchmarks (*.json) or verdicts (*.jsonl)"
+    )
+    add.add_argument("--target", help="the implementation (default: what the file says, or impl)")
     add.add_argument("--hardware", help="a word for the machine (default: the accelerator)")
     return parser
 

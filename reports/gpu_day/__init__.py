@@ -1,7 +1,7 @@
-"""Everything that only a machine with a GPU can tell, by one command, in the order of its worth.
+"""Run every check that needs a GPU, the most informative first, with one command.
 
-``python -m reports.gpu_day --out FOLDER`` runs the steps of ``steps.py``, each in a process of its
-own with a limit of time, and ends within ``--minutes``. All it knows lies in the files of the
-folder, at most eight: called again with them, on another machine too, it goes on where it stopped.
-It needs neither tox nor git nor the network.
+``python -m reports.gpu_day --out FOLDER`` runs the steps of ``steps.py``, each in its own process
+with a time limit, and ends within ``--minutes``. All results are in the files of the folder, at
+most eight. A later call with this folder resumes there, on another machine too. The command needs
+neither tox nor git nor the network.
 """

@@ -1,7 +1,7 @@
-"""What NCCL does with one rank: broadcasts to a single device, and gradients summed over it.
+"""Check impl beside one rank of NCCL: broadcasts to one device, and an all-reduce of gradients.
 
-``torch.nn.parallel.comm.broadcast`` may make a communicator of one rank, and then refuses dtypes
-and leaves version counters alone. impl makes none; it must work where there is one.
+``torch.nn.parallel.comm.broadcast`` may create a communicator of one rank, which refuses some
+dtypes and does not increase version counters. impl creates none; it must work beside one.
 """
 
 import importlib
@@ -18,17 +18,17 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.int16, torch.bool, torch.complex
 
 
 def main() -> int:
-    """Print what both libraries do; return 1 if impl is wrong."""
+    """Print the results of both libraries; return 1 if a result of impl is wrong."""
     warnings.simplefilter("ignore")
-    wrong = sum(_broadcast(dtype) for dtype in _DTYPES)
+    wrong = sum(_broadcast_is_wrong(dtype) for dtype in _DTYPES)
     with tempfile.NamedTemporaryFile() as file:
         dist.init_process_group("nccl", init_method=f"file://{file.name}", rank=0, world_size=1)
-        wrong += _training()
+        wrong += _gradients_are_wrong()
         dist.destroy_process_group()
     return int(wrong > 0)
 
 
-def _broadcast(dtype: torch.dtype) -> bool:
+def _broadcast_is_wrong(dtype: torch.dtype) -> bool:
     expected = torch.ones(8, dtype=dtype)
     for name in ("torch.nn.parallel", "impl"):
         sent, found = expected.cuda(), None
@@ -37,10 +37,11 @@ def _broadcast(dtype: torch.dtype) -> bool:
             print(dtype, name, "is the input:", found is sent, "version:", found._version)
         except RuntimeError as error:
             print(dtype, name, str(error).partition("\n")[0])
+    # The last result is that of impl.
     return found is None or not torch.equal(found.cpu(), expected)
 
 
-def _training() -> bool:
+def _gradients_are_wrong() -> bool:
     module = torch.nn.Linear(4, 3).cuda()
     wrapped = impl.DataParallel(module, [0, 0])
     wrapped(torch.ones(6, 4, device="cuda")).sum().backward()

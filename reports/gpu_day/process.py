@@ -1,4 +1,4 @@
-"""One process with a limit of time, and the end of what it printed."""
+"""Run one process with a time limit and keep the end of its output."""
 
 import contextlib
 import os
@@ -9,21 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "run"]
+__all__ = ["Completed", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: How many bytes of the output are kept.
-LONGEST_TAIL = 6000
+#: The number of bytes kept of the output.
+TAIL_BYTES = 6000
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a process ended.
+class Completed:
+    """The result of a process.
 
     Args:
-        code: Its exit status; None if it was killed for its time.
-        seconds: How long it ran.
-        tail: The end of its output and errors.
+        code: The exit status; None if it was killed at its limit.
+        seconds: The duration.
+        tail: The end of standard output and standard error.
     """
 
     code: int | None
@@ -33,14 +33,14 @@ class Ended:
 
 def run(
     command: Sequence[str], seconds: float, environment: Mapping[str, str], log: Path
-) -> Ended:
+) -> Completed:
     """Run ``command`` in the root of the checkout; kill it and its children after ``seconds``.
 
     Args:
         command: Program and arguments.
         seconds: The limit.
         environment: Variables beside those of this process.
-        log: Where the output goes.
+        log: The file of the output.
     """
     began = time.monotonic()
     with log.open("wb") as sink:
@@ -54,7 +54,7 @@ def run(
             start_new_session=True,
         )
         code = _wait(process, seconds)
-    return Ended(code, time.monotonic() - began, _tail(log))
+    return Completed(code, time.monotonic() - began, _tail(log))
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -63,8 +63,8 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     except subprocess.TimeoutExpired:
         return None
     finally:
-        # Also when this process is asked to end. As long as its first process has not been waited
-        # for, nothing else can have the number of the group.
+        # Also after SystemExit in this process. The id of the group cannot be reused before its
+        # first process has been waited for.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -73,5 +73,5 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 def _tail(log: Path) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LONGEST_TAIL))
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         return file.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What is run, in the order of its worth, and how long each step may take."""
+"""Define the steps, the most informative first, with their time limits."""
 
 import shutil
 import sys
@@ -8,14 +8,14 @@ from pathlib import Path
 
 __all__ = ["Setup", "Step", "steps"]
 
-# One card stands for as many as its ordinal is repeated.
+# One GPU stands for several: its ordinal is repeated.
 TWO, THREE, FOUR = (",".join("0" * count) for count in (2, 3, 4))
-#: The machine may have plug-ins of its own for pytest; the suite knows these.
+#: The only plug-ins of pytest that are loaded; the machine may have others.
 _PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 _BENCHMARK = "pytest_benchmark.plugin"
-_ONLY_THESE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-_CHECKED = ("spec_tests/comm", "spec_tests/functions")
-_LATE = (*_CHECKED, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))
+_NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+_CORE = ("spec_tests/comm", "spec_tests/functions")
+_LATE = (*_CORE, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))
 _MACHINE = """
 import json, os, platform, torch
 about = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
@@ -29,13 +29,13 @@ print(json.dumps(about))
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and on what to run.
+    """Folders and machine.
 
     Args:
         out: The folder of the results.
-        scratch: A folder for what need not be kept.
+        scratch: A folder for temporary files.
         accelerator: ``cuda``, or ``sim`` to try the command itself.
-        workers: How many processes a run of tests may use.
+        workers: The number of processes of a run of tests.
     """
 
     out: Path
@@ -49,15 +49,14 @@ class Step:
     """One process to run.
 
     Args:
-        name: What the results call it.
-        purpose: What it tells.
+        name: The name in the results.
+        purpose: The question that it answers.
         command: Program and arguments.
-        seconds: The longest that it may take in one call.
-        verdicts: The file that says which tests are done; with one, a step that was cut off goes
-            on after them.
+        seconds: The time limit in one call.
+        verdicts: The file of verdicts; a step that has one resumes after its tests.
         benchmark: The file that pytest-benchmark writes.
         environment: Variables beside those of this process.
-        absent: Why it cannot be run here.
+        absent: The reason if it cannot run on this machine.
     """
 
     name: str
@@ -71,9 +70,9 @@ class Step:
 
 
 def steps(setup: Setup) -> list[Step]:
-    """All steps, the most telling first. Their limits fit into three calls of nine minutes."""
+    """Return all steps. Their limits fit into three calls of nine minutes."""
     return [
-        Step("machine", "what is run on", (sys.executable, "-c", _MACHINE), 30),
+        Step("machine", "versions and hardware", (sys.executable, "-c", _MACHINE), 30),
         *_verdicts(setup),
         *_comparisons(setup),
         *_sanitizers(setup),
@@ -83,16 +82,18 @@ def steps(setup: Setup) -> list[Step]:
 def _verdicts(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
     stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
-    # Its first test compiles it, and the others wait.
+    # The first test compiles it while the others wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     to_reference = (*suite, "--target=torch.nn.parallel")
     return [
-        _tests(setup, "suite-2", "impl, one card for two", 150, "verdicts-2", TWO, suite),
-        _tests(setup, "suite-3", "impl, one card for three", 120, "verdicts-3", THREE, suite),
-        _tests(setup, "stand-ins", "beside the real primitives", 60, "checks", TWO, stand_ins),
-        _tests(setup, "reference", "its own verdicts", 150, "reference", TWO, to_reference),
-        _tests(setup, "front-end", "C++", 150, "checks", TWO, front_end),
-        _tests(setup, "late", "inputs that are late", 120, "checks", TWO, (*_LATE, "--late=2")),
+        _tests(setup, "suite-2", "impl, one GPU as two", 150, "verdicts-2", TWO, suite),
+        _tests(setup, "suite-3", "impl, one GPU as three", 120, "verdicts-3", THREE, suite),
+        _tests(
+            setup, "stand-ins", "stand-ins against CUDA's primitives", 60, "checks", TWO, stand_ins
+        ),
+        _tests(setup, "reference", "torch.nn.parallel", 150, "reference", TWO, to_reference),
+        _tests(setup, "front-end", "C++ front end", 150, "checks", TWO, front_end),
+        _tests(setup, "late", "late inputs", 120, "checks", TWO, (*_LATE, "--late=2")),
     ]
 
 
@@ -101,11 +102,11 @@ def _comparisons(setup: Setup) -> list[Step]:
     where = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
     written = ("--json", str(setup.out / "differences.json"))
     comparison = (*against, *where, *written, "--examples=40")
-    # On the simulator there is nothing of the reference's own to time.
+    # On the simulator the reference's primitives are stand-ins, whose times mean nothing.
     comm = _benchmark(setup, "bench-comm", 120, FOUR, "comm")
     return [
-        Step("differences", "the simulator beside the accelerator", comparison, 120),
-        # Several, as nothing is written of a run of benchmarks that is cut off.
+        Step("differences", "simulator against GPU", comparison, 120),
+        # Several steps: a run of benchmarks writes nothing if it is killed.
         replace(comm, absent=None if setup.accelerator == "cuda" else "needs CUDA"),
         _benchmark(
             setup, "bench-parts", 120, FOUR, "replicate", "parallel_apply", "scatter_gather"
@@ -116,10 +117,10 @@ def _comparisons(setup: Setup) -> list[Step]:
 
 
 def _sanitizers(setup: Setup) -> list[Step]:
-    few = _pytest(setup, TWO, (*_CHECKED, "--hypothesis-profile=few"), timeout=170)
-    # The caching allocator would hide what is read past the end of a block.
-    plain = {**_ONLY_THESE, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    traced = {**_ONLY_THESE, "TORCH_CUDA_SANITIZER": "1"}
+    few = _pytest(setup, TWO, (*_CORE, "--hypothesis-profile=few"), timeout=170)
+    # The caching allocator would hide reads past the end of a block.
+    plain = {**_NO_AUTOLOAD, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    traced = {**_NO_AUTOLOAD, "TORCH_CUDA_SANITIZER": "1"}
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     checked = (tool, "--tool=memcheck", "--target-processes=all", "--error-exitcode=99", *few)
     nccl = (sys.executable, "-m", "reports.gpu_day.nccl")
@@ -127,8 +128,8 @@ def _sanitizers(setup: Setup) -> list[Step]:
     missing = None if Path(tool).exists() else "this machine has no compute-sanitizer"
     absent = other or missing
     return [
-        Step("memcheck", "memory", checked, 180, environment=plain, absent=absent),
-        Step("order", "accesses by stream", few, 100, environment=traced, absent=other),
+        Step("memcheck", "memory accesses", checked, 180, environment=plain, absent=absent),
+        Step("order", "order of streams", few, 100, environment=traced, absent=other),
         Step("nccl", "one rank of NCCL", nccl, 50, absent=other),
     ]
 
@@ -145,7 +146,7 @@ def _tests(
     verdicts = setup.out / f"{file}.jsonl"
     workers = ("-n", str(setup.workers), "--resume", "--verdicts", str(verdicts))
     command = _pytest(setup, ids, (*arguments, *workers))
-    return Step(name, purpose, command, seconds, verdicts, environment=_ONLY_THESE)
+    return Step(name, purpose, command, seconds, verdicts, environment=_NO_AUTOLOAD)
 
 
 def _benchmark(setup: Setup, name: str, seconds: int, ids: str, *topics: str) -> Step:
@@ -153,8 +154,8 @@ def _benchmark(setup: Setup, name: str, seconds: int, ids: str, *topics: str) ->
     options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", f"--benchmark-json={file}")
     files = tuple(f"bench/bench_{topic}.py" for topic in topics)
     command = _pytest(setup, ids, (*files, *options))
-    purpose = f"{', '.join(topics)}, one card for {len(ids.split(','))}"
-    return Step(name, purpose, command, seconds, benchmark=file, environment=_ONLY_THESE)
+    purpose = f"{', '.join(topics)}, one GPU as {len(ids.split(','))}"
+    return Step(name, purpose, command, seconds, benchmark=file, environment=_NO_AUTOLOAD)
 
 
 def _pytest(
@@ -162,7 +163,7 @@ def _pytest(
 ) -> tuple[str, ...]:
     plugins = tuple(part for name in _PLUGINS for part in ("-p", name))
     where = ("--accelerator", setup.accelerator, "--device-ids", ids)
-    # A test that hangs below Python ends with its process; the others of the run go on.
+    # The thread method also ends tests that hang outside Python, with their process.
     limits = (f"--timeout={timeout}", "--timeout-method=thread", "-p", "no:cacheprovider")
     head = (sys.executable, "-m", "pytest", "-q", "--tb=short")
     return (*head, *plugins, *limits, *where, *arguments)

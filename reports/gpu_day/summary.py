@@ -1,4 +1,4 @@
-"""What the files of a folder say, as one page."""
+"""Write the results of a folder as one page."""
 
 import json
 from collections import Counter
@@ -6,61 +6,60 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import benchmarks
+from reports.publishing import benchmarks
 from spec_tests.harness import verdicts
 
-from .ledger import Entry
-from .rows import rows
+from .requirements import requirements
+from .step_log import StepResult
 from .steps import Step
 
 __all__ = ["summary"]
 
-#: Files of verdicts, and how many failures of each the page lists.
+#: Files of verdicts, and the number of failures listed of each.
 _FILES = ("verdicts-2", "verdicts-3", "reference", "checks")
 _LISTED = 40
-_NOT_HERE = "Not measured: DataParallel with its replicas in turn, which impl does not offer."
 
 
-def summary(steps: Sequence[Step], entries: Sequence[Entry], out: Path) -> str:
-    """The page: what must be reached, each step, verdicts, differences, and the ratios.
+def summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> str:
+    """Return the page: requirements, steps, verdicts, differences and ratios.
 
     Args:
-        steps: All there is to do.
-        entries: What was done.
+        steps: All steps.
+        results: Their results so far.
         out: The folder of the results.
     """
     figures = _json(out / "benchmark.json", {})
-    lines = ["# One day on a GPU", "", *_rows(figures), _NOT_HERE, ""]
-    lines += [*_steps(steps, entries), *_verdicts(out), *_differences(out)]
+    lines = ["# Results on a GPU", "", *_requirements(figures)]
+    lines += [*_steps(steps, results), *_verdicts(out), *_differences(out)]
     for name, data in figures.items():
         lines += [f"## {name}", "", benchmarks.summary(data, {}), ""]
     return "\n".join(lines)
 
 
-def _rows(figures: dict[str, Any]) -> Iterator[str]:
-    yield from ("| row | at least | found | |", "|---|---|---|---|")
-    for row in rows(figures):
-        found = "-" if row.found is None else f"{row.found:.2f}"
-        yield f"| {row.name} | {row.wanted} | {found} | {row.verdict} |"
+def _requirements(figures: dict[str, Any]) -> Iterator[str]:
+    yield from ("| requirement | minimum | found | |", "|---|---|---|---|")
+    for each in requirements(figures):
+        found = "-" if each.found is None else f"{each.found:.2f}"
+        yield f"| {each.name} | {each.minimum} | {found} | {each.verdict} |"
     yield ""
 
 
-def _steps(steps: Sequence[Step], entries: Sequence[Entry]) -> Iterator[str]:
+def _steps(steps: Sequence[Step], results: Sequence[StepResult]) -> Iterator[str]:
     yield from (
         "## Steps",
         "",
-        "| step | tells | status | exit | seconds |",
+        "| step | purpose | status | exit | seconds |",
         "|---|---|---|---|---|",
     )
     for step in steps:
-        mine = [each for each in entries if each.step == step.name]
-        last = mine[-1] if mine else Entry(step.name, "left for the next call")
+        mine = [each for each in results if each.step == step.name]
+        last = mine[-1] if mine else StepResult(step.name, "left for the next call")
         status = f"not-run: {last.tail}" if last.status == "not-run" else last.status
         code = "-" if last.code is None else str(last.code)
         seconds = sum(each.seconds for each in mine)
         yield f"| {step.name} | {step.purpose} | {status} | {code} | {seconds:.0f} |"
     yield ""
-    yield from (each.tail for each in entries if each.step == "machine")
+    yield from (each.tail for each in results if each.step == "machine")
 
 
 def _verdicts(out: Path) -> Iterator[str]:
@@ -74,7 +73,7 @@ def _verdicts(out: Path) -> Iterator[str]:
 
 
 def _failures(tests: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Each test that fails, once, with the first line of the reason."""
+    """Yield each failed test once, with the first line of its reason."""
     failed = {test["test"]: test for test in tests if test["verdict"] == "fail"}
     for test in list(failed.values())[:_LISTED]:
         first = test.get("reason", "").partition("\n")[0]

@@ -1,1 +1,1 @@
-"""Implementations that are not ours, judged by the suite: ``python -m reports.others [NAME]``."""
+"""Validate other implementations: ``python -m reports.others [NAME]``."""

@@ -1,4 +1,4 @@
-"""The implementations, as ``others.toml`` lists them."""
+"""Read the list of implementations, ``others.toml``."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,24 +10,25 @@ __all__ = ["HERE", "ROOT", "Implementation", "load"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+REFERENCE = "torch.nn.parallel"
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One of them.
+    """One implementation.
 
     Args:
-        name: What ``tox -e others -- NAME`` takes; its map is ``maps/NAME.toml``, if it has one.
+        name: The name on the command line; ``maps/NAME.toml`` is its map, if it has one.
         title: Package and release, for people.
-        target: What the suite imports.
-        differs: What differs, in a sentence.
-        torch: The release of PyTorch that it is judged with.
-        lacks: The parts, and the names in parts, that it does not offer: these and no others.
-        install: What pip installs, beside PyTorch and the suite's own needs.
-        build: What ``install`` is built with, where a build of its own would not do.
-        settings: Variables for the time of the installation.
-        path: A folder of this one that has the package.
-        warns: How what it warns of in every call begins; else each call would fail.
+        target: The module that the suite imports.
+        differs: One sentence about the differences.
+        torch: The release of PyTorch for the run.
+        lacks: The submodules and names that it does not define.
+        install: Requirements for pip, beside PyTorch and those of the suite.
+        build: Requirements for building ``install`` without build isolation.
+        settings: Environment variables of the installation.
+        path: The folder of this package that holds it, if it is not installed.
+        warns: The beginnings of warnings that every call issues; the run ignores them.
     """
 
     name: str
@@ -44,17 +45,22 @@ class Implementation:
 
     @property
     def map(self) -> Path | None:
-        """Where it has its parts, if not where torch.nn.parallel has them."""
+        """The file that maps the names of torch.nn.parallel to its own; None if it has none."""
         found = HERE / "maps" / f"{self.name}.toml"
         return found if found.exists() else None
 
+    @property
+    def report_target(self) -> str:
+        """The target that its report names: every release of the reference has the same."""
+        return self.target if self.target == REFERENCE else self.name
+
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
-    """All of them by name, in the order of the file."""
+    """Return all implementations by name, in the order of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
     return {name: _implementation(name, table) for name, table in tables.items()}
 
 
 def _implementation(name: str, table: Mapping[str, Any]) -> Implementation:
-    several = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-    return Implementation(name=name, **{**table, **several})
+    lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
+    return Implementation(name=name, **{**table, **lists})

@@ -1,4 +1,4 @@
-"""An environment of its own for each implementation, made once."""
+"""Make a virtual environment for each implementation."""
 
 import json
 import os
@@ -16,83 +16,79 @@ from reports.others.catalogue import ROOT, Implementation
 
 __all__ = ["install_torch", "pip", "python_of"]
 
-#: What a CUDA build requires that the CPU does not; most of it is CUDA's, 2 GB.
+#: Requirements of a CUDA build that the CPU does not need; most are CUDA's libraries, 2 GB.
 CUDA = re.compile(r"cuda|nvidia|triton")
-#: Written when everything is there.
+#: The file that names what a complete environment holds.
 STAMP = "made.json"
 
 
-def python_of(wanted: Implementation, home: Path) -> Path:
-    """The interpreter of its environment below ``home``, which is made if it is not there."""
-    folder = home / wanted.name
+def python_of(implementation: Implementation, home: Path) -> Path:
+    """Return the interpreter of its environment below ``home``; make the environment if needed."""
+    folder = home / implementation.name
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    needs = json.dumps([_installed(wanted), _needs_of_suite()], sort_keys=True)
+    needs = json.dumps([_installed(implementation), _suite_requirements()], sort_keys=True)
     stamp = folder / STAMP
     if not stamp.exists() or stamp.read_text() != needs:
-        print(f"{wanted.name}: making {folder}", flush=True)
+        print(f"{implementation.name}: making {folder}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
-        _fill(wanted, python)
+        _fill(implementation, python)
         stamp.write_text(needs)
     return python
 
 
-def _installed(wanted: Implementation) -> dict[str, Any]:
-    """What decides what is in the environment; what is said of an implementation does not."""
-    about = asdict(wanted)
+def _installed(implementation: Implementation) -> dict[str, Any]:
+    """Return the fields that decide the content of the environment."""
+    about = asdict(implementation)
     return {key: about[key] for key in ("torch", "install", "build", "settings")}
 
 
-def _fill(wanted: Implementation, python: Path) -> None:
-    install_torch(wanted.torch, python)
-    pip(python, *_needs_of_suite())
-    if wanted.build:
-        pip(python, *wanted.build)
-    if wanted.install:
-        plain = ["--no-build-isolation"] if wanted.build else []
-        pip(python, *plain, *wanted.install, settings=wanted.settings)
+def _fill(implementation: Implementation, python: Path) -> None:
+    install_torch(implementation.torch, python)
+    pip(python, *_suite_requirements())
+    if implementation.build:
+        pip(python, *implementation.build)
+    if implementation.install:
+        options = ["--no-build-isolation"] if implementation.build else []
+        pip(python, *options, *implementation.install, settings=implementation.settings)
 
 
-def _needs_of_suite() -> list[str]:
+def _suite_requirements() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needs: list[str] = project["optional-dependencies"]["suite"]
     return needs
 
 
 def install_torch(version: str, python: Path) -> None:
-    """Install the CPU build; where the index has none, the CUDA build without CUDA."""
+    """Install the CPU build; if the index has none, the CUDA build without CUDA's libraries."""
     if pip(python, f"torch=={version}+cpu", check=False):
         return
     pip(python, "--no-deps", f"torch=={version}")
     pip(python, *(need for need in _requirements(python) if not CUDA.search(need)))
-    library = _ask(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
-    hollow = ROOT / ".ci" / "without_cuda.py"
-    subprocess.run([sys.executable, hollow, Path(library).parent / "lib"], check=True)
+    library = _output(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
+    stub_libraries = ROOT / ".ci" / "without_cuda.py"
+    subprocess.run([sys.executable, stub_libraries, Path(library).parent / "lib"], check=True)
 
 
 def _requirements(python: Path) -> Iterable[str]:
-    """What PyTorch requires, without extras; conditions are left to pip."""
+    """Return the requirements of PyTorch, without extras; pip evaluates their markers."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
-    return [line for line in _ask(python, program).splitlines() if "extra ==" not in line]
+    return [line for line in _output(python, program).splitlines() if "extra ==" not in line]
 
 
-def _ask(python: Path, program: str) -> str:
+def _output(python: Path, program: str) -> str:
     done = subprocess.run([python, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 
 
 def pip(
-    python: Path, *what: str, settings: Mapping[str, str] | None = None, check: bool = True
+    python: Path,
+    *requirements: str,
+    settings: Mapping[str, str] | None = None,
+    check: bool = True,
 ) -> bool:
-    """Install, and tell whether that could be done."""
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        *what,
-    ]
+    """Install ``requirements`` and return whether pip succeeded."""
+    options = ["install", "-q", "--disable-pip-version-check"]
+    command: list[str | Path] = [python, "-m", "pip", *options, *requirements]
     environment = {**os.environ, **(settings or {})}
-    quiet = None if check else subprocess.DEVNULL
-    return subprocess.run(command, env=environment, stderr=quiet, check=check).returncode == 0
+    stderr = None if check else subprocess.DEVNULL
+    return subprocess.run(command, env=environment, stderr=stderr, check=check).returncode == 0

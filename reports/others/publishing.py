@@ -1,43 +1,43 @@
-"""A report of one implementation: one verdict a clause, with the reason where it does not pass."""
+"""Publish the run of one implementation, reduced to one test a clause."""
 
 import json
 import re
 from pathlib import Path
 
-from reports import publish as reports
 from reports.others.catalogue import Implementation
+from reports.publishing import publish as reports
 from spec_tests.harness import verdicts
 
 __all__ = ["publish"]
 
-#: Letters of a reason that are kept.
+#: The number of characters kept of a reason.
 _REASON = 160
-#: Where things lie on the machine of the run, and what pytest-xdist says of its worker.
-_PLACES = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+")
+#: Absolute paths, and pytest-xdist's header of a failure on a worker.
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+")
 _WORKER = re.compile(r"^\[gw\d+\] .*\n", re.MULTILINE)
 
 
-def publish(wanted: Implementation, saved: Path) -> Path:
+def publish(implementation: Implementation, saved: Path) -> Path:
     """Write the report and return its folder."""
-    small = saved.with_suffix(".clauses.jsonl")
-    about, *_ = saved.read_text(encoding="utf-8").splitlines()
-    lines = [about, *map(json.dumps, by_clause(verdicts.read(saved)))]
-    small.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return reports.publish([small], wanted.name)
+    reduced = saved.with_suffix(".clauses.jsonl")
+    header, *_ = saved.read_text(encoding="utf-8").splitlines()
+    lines = [header, *map(json.dumps, by_clause(verdicts.read(saved)))]
+    reduced.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return reports.publish([reduced], implementation.report_target)
 
 
 def by_clause(tests: list[dict[str, str]]) -> list[dict[str, str]]:
-    """For each clause the first test with the gravest verdict."""
+    """Return for each clause the first test that has the verdict of the clause."""
     found = verdicts.by_clause(tests)
     lines: dict[str, dict[str, str]] = {}
     for test in tests:
         name = test.get("clause", "")
         if name not in lines and found.get(name) == test["verdict"]:
-            reason = {"reason": _told(test["reason"])} if "reason" in test else {}
+            reason = {"reason": _short(test["reason"])} if "reason" in test else {}
             lines[name] = {key: test[key] for key in ("clause", "test", "verdict")} | reason
     return [lines[name] for name in sorted(lines)]
 
 
-def _told(reason: str) -> str:
-    """What a reader elsewhere can use of a reason."""
-    return _PLACES.sub("", _WORKER.sub("", reason))[:_REASON]
+def _short(reason: str) -> str:
+    """Return the beginning of a reason, without folders and workers of the machine."""
+    return _FOLDERS.sub("", _WORKER.sub("", reason))[:_REASON]

@@ -35,9 +35,9 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _made(options: argparse.Namespace) -> str:
-    from spec_tests.site import make
+    from spec_tests.site import make, runs
 
     here = Path(make.FOLDER)
-    folder = options.reports or (here if any(here.glob("*/environment.json")) else None)
+    folder = options.reports or (here if any(here.glob(runs.RESULTS)) else None)
     home = options.to or (folder / "site" if folder else Path("site"))
     return make.make(folder, options.file, home)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec_tests.harness import interpreter
+from spec_tests.harness import clauses, interpreter
 from spec_tests.harness.options import REFERENCE, mapping_of, target_of
 from spec_tests.harness.topology import Topology
 
@@ -43,6 +43,7 @@ def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "examples": settings.default.max_examples if settings.default else None,
         "command": command(config),
+        "suite": clauses.suite_version(clauses.load()),
         **_suite(),
     }
 

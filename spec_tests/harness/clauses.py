@@ -3,8 +3,9 @@
 ``python -m spec_tests.harness.clauses`` prints it by chapter.
 """
 
+import hashlib
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -63,6 +64,13 @@ def of(item: pytest.Item) -> list[str]:
 def load(source: Path = SOURCE) -> dict[str, Clause]:
     """All clauses by id, in the order of the file."""
     return {found.id: found for found in _parsed(source.read_text(encoding="utf-8"))}
+
+
+def suite_version(names: Iterable[str]) -> str:
+    """Return the number of clauses and a hash of their names: ``587 clauses, 1f3a9c2``."""
+    ordered = sorted(names)
+    digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
+    return f"{len(ordered)} clauses, {digest[:7]}"
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from spec_tests.harness import clauses
 from spec_tests.harness.verdicts import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,6 +167,7 @@ def test_the_first_line_of_verdicts_says_what_was_run(suite, pytester):
     run = json.loads(path.read_text().splitlines()[0])["run"]
     assert (run["target"], run["torch"]) == ("torch", torch.__version__)
     assert (run["version"], run["devices"]) == (torch.__version__, ["sim:0", "sim:0"])
+    assert run["suite"] == clauses.suite_version(["a.one", "a.two"])
     given = "torch --accelerator=sim --device-ids=0,0"
     mapped = "--target-map=comm=torch.nn.parallel.comm"
     assert run["command"] == f"parallel-conformance run {given} {mapped}"

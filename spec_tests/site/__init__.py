@@ -1,1 +1,1 @@
-"""Published runs as a static site: what is read, how it is compared, how it is drawn."""
+"""Read published runs, compare them and write them as a static site."""

@@ -1,4 +1,4 @@
-"""The whole site: every page by its address, and how they are written."""
+"""Render every page of the site and write the files."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,25 +15,25 @@ from spec_tests.harness.register import Divergence
 from spec_tests.harness.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
 from spec_tests.site.matrix import OFF, Matrix, differences, history
-from spec_tests.site.runs import Bench, Run, Shelf
+from spec_tests.site.runs import Run, Shelf
 from spec_tests.site.words import slug
 
 __all__ = ["Site", "write"]
 
 HERE = Path(__file__).parent
-#: Says in a folder that it was made here, so that it may be made anew.
+#: The file that marks a folder as a site, which may be replaced.
 _MARK = ".made-by-parallel-conformance"
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the pages are made of.
+    """The data of the pages.
 
     Args:
         shelf: The runs.
         known: The specification.
         divergences: The records of the register.
-        titles: What each divergence is about.
+        titles: The title of each divergence.
         floors: The least ratio of benchmarks, by group.
     """
 
@@ -45,11 +45,11 @@ class Site:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The newest runs."""
+        """The matrix of the newest runs."""
         return Matrix.of(self.shelf, self.known)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Address and text of everything but what is copied."""
+        """Yield address and text of each file that is not copied."""
         yield from self._pages()
         for chapter, members in self.matrix.chapters.items():
             yield self._page(
@@ -57,7 +57,7 @@ class Site:
             )
         for run in self.shelf.runs:
             yield self._page(f"runs/{run.name}.html", "run", run=run)
-        for before, after in [*combinations(self.shelf.columns, 2), *history(self.shelf)]:
+        for before, after in [*combinations(self.matrix.columns, 2), *history(self.shelf)]:
             changes = differences(self.matrix.clauses.values(), before, after)
             address = f"differences/{difference_name(before, after)}.html"
             about = {"before": before, "after": after, "changes": changes}
@@ -88,19 +88,15 @@ class Site:
         return found
 
     def _machines(self) -> Iterator[Mapping[str, Any]]:
-        """For each target and machine the newest benchmarks, and how they came about."""
-        kinds: dict[tuple[str, str], list[Bench]] = {}
+        """Yield the title, ratios, times by size and peak memory of each report of benchmarks."""
         for bench in self.shelf.benches:
-            kind = str(bench.about["target"]), str(bench.about["hardware"])
-            kinds.setdefault(kind, []).append(bench)
-        for (target, hardware), benches in kinds.items():
+            torch = str(bench.about["torch"]).partition("+")[0]
             yield {
-                "name": f"{target} on {hardware}",
-                "bench": benches[-1],
-                "rows": speed.rows(benches[-1], self.floors),
-                "curves": speed.curves(benches[-1]),
-                "peaks": speed.peaks(benches[-1]),
-                "trends": speed.trends(benches, self.floors),
+                "name": f"{bench.about['target']}, torch {torch}, {bench.about['hardware']}",
+                "bench": bench,
+                "rows": speed.rows(bench, self.floors),
+                "curves": speed.curves(bench),
+                "peaks": speed.peaks(bench),
             }
 
     def _data(self) -> Iterator[tuple[str, str]]:
@@ -122,7 +118,7 @@ class Site:
         loader = FileSystemLoader(HERE / "templates")
         made = Environment(
             loader=loader,
-            autoescape=True,  # a failing call may hold anything
+            autoescape=True,  # a failing call may hold any text
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -150,25 +146,25 @@ class Site:
 
 
 def difference_name(before: Run, after: Run) -> str:
-    """The name of the page of a difference."""
+    """Return the name of the page that compares two runs."""
     return f"{before.name}..{after.name}"
 
 
 def _letters(place: int) -> str:
-    """A for 0, Z for 25, AA for 26."""
+    """Return the letters of a column: A for 0, Z for 25, AA for 26."""
     rest, last = divmod(place, 26)
     return (_letters(rest - 1) if rest else "") + chr(ord("A") + last)
 
 
 def write(site: Site, home: Path) -> int:
-    """Make the site in ``home``, anew if it was made there before; return the number of pages.
+    """Write the site to ``home`` in place of an older site; return the number of pages.
 
     Raises:
-        checked.RefusedError: the folder holds something else.
+        checked.RefusedError: The folder holds other files.
     """
     if home.exists() and any(home.iterdir()) and not (home / _MARK).exists():
-        raise checked.RefusedError(f"{home} holds something else than a site; name another folder")
-    files = dict(site.files())  # all are made before the old ones go
+        raise checked.RefusedError(f"{home} holds other files than a site; name another folder")
+    files = dict(site.files())  # rendered before the old site is removed
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     (home / _MARK).touch()

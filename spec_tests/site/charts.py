@@ -18,11 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from spec_tests.site.runs import Bench
 from spec_tests.site.speed import Curve, Peak, Row
 from spec_tests.site.words import slug
 
-__all__ = ["curve_chart", "memory_chart", "ratio_chart", "trend_chart"]
+__all__ = ["curve_chart", "memory_chart", "ratio_chart"]
 
 _INK = "#010203"
 _GRID = "#010204"
@@ -31,7 +30,7 @@ _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
-#: What stands in the style sheet in place of each.
+#: The colours of the style sheet that replace these.
 _IN_PAGE = {
     _INK: "currentColor",
     _GRID: "var(--grid)",
@@ -60,14 +59,19 @@ _SETTINGS: Any = {  # releases of matplotlib type its keys differently
     "figure.facecolor": "none",
     "legend.frameon": False,
 }
-#: What a ratio's axis names of the range that is drawn.
+#: The ticks of the axis of ratios.
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
 
 
-def ratio_chart(rows: Sequence[Row]) -> Markup:
-    """Each row's ratio with quartiles, its floor as a bar, and a line where both are equal."""
+def ratio_chart(rows: Sequence[Row], name: str) -> Markup:
+    """Draw each ratio with its quartiles, its floor as a bar, and a line at equal times.
+
+    Args:
+        rows: The ratios.
+        name: The report's name, which makes the ids of the picture unique in a page.
+    """
     shown = [row for row in rows if _drawable(row.low, row.value, row.high)]
     with _figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
         for place, row in enumerate(reversed(shown)):
@@ -83,11 +87,11 @@ def ratio_chart(rows: Sequence[Row]) -> Markup:
         axes.set_yticks(range(len(shown)), [_plain(row.group) for row in reversed(shown)])
         axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
         axes.set_xlabel("torch.nn.parallel / impl")
-        return _svg(figure, "ratios")
+        return _svg(figure, f"{name}-ratios")
 
 
-def curve_chart(curve: Curve) -> Markup:
-    """Time by size on logarithmic axes, a line for each library."""
+def curve_chart(curve: Curve, name: str) -> Markup:
+    """Draw time by size on logarithmic axes, a line for each library."""
     with _figure(4.6, 3.2) as (figure, axes):
         for library, points in curve.points.items():
             sizes = [point.size for point in points]
@@ -115,11 +119,11 @@ def curve_chart(curve: Curve) -> Markup:
         axes.set_xlabel(curve.unit)
         axes.set_ylabel("ms")
         axes.legend()
-        return _svg(figure, f"curve-{curve.name}-{curve.unit}")
+        return _svg(figure, f"{name}-curve-{curve.name}-{curve.unit}")
 
 
-def memory_chart(peak: Peak) -> Markup:
-    """Peak memory, a bar for each library."""
+def memory_chart(peak: Peak, name: str) -> Markup:
+    """Draw peak memory, a bar for each library."""
     with _figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
         libraries = list(reversed(list(peak.peaks)))
         for place, library in enumerate(libraries):
@@ -127,22 +131,7 @@ def memory_chart(peak: Peak) -> Markup:
             axes.barh([place], [size], 0.6, color=_COLOURS.get(library, _OTHER))
         axes.set_yticks(range(len(libraries)), list(map(_name, libraries)))
         axes.set_xlabel("MiB")
-        return _svg(figure, f"memory-{peak.group}")
-
-
-def trend_chart(group: str, history: Sequence[tuple[Bench, Row]]) -> Markup:
-    """The ratio of one row over the publications, with quartiles and the floor."""
-    shown = [pair for pair in history if _drawable(pair[1].low, pair[1].value, pair[1].high)]
-    with _figure(3.4, 1.9) as (figure, axes):
-        for place, (_, row) in enumerate(shown):
-            axes.plot([place, place], [row.low, row.high], color=_COLOURS["impl"], linewidth=2)
-        axes.plot([row.value for _, row in shown], "o-", color=_COLOURS["impl"])
-        if shown and shown[-1][1].floor is not None:
-            axes.axhline(shown[-1][1].floor, color=_FLOOR, linestyle="--")
-        days = [_plain(str(bench.about["date"])[5:10]) for bench, _ in shown]
-        axes.set_xticks(range(len(days)), days)
-        axes.set_ylim(0, 1.1 * max([row.high for _, row in shown], default=1))
-        return _svg(figure, f"trend-{group}")
+        return _svg(figure, f"{name}-memory-{peak.group}")
 
 
 def _drawable(*values: float) -> bool:
@@ -151,7 +140,7 @@ def _drawable(*values: float) -> bool:
 
 @contextmanager
 def _figure(width: float, height: float) -> Iterator[_Figure]:
-    """A figure, in inches."""
+    """Yield a figure of a size in inches, and its axes."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
@@ -167,13 +156,13 @@ def _name(library: str) -> str:
 
 
 def _plain(text: str, most: int = 56) -> str:
-    """``text`` without what no XML may hold, and no longer than a picture can show."""
+    """Return ``text`` without signs that XML forbids, cut to the length of a label."""
     text = _CONTROL.sub("\ufffd", text)
     return text if len(text) <= most else f"{text[:most]} …"
 
 
 def _svg(figure: Figure, name: str) -> Markup:
-    """The picture for the middle of a page: its ids are its own, its colours the page's."""
+    """Return the picture for a page, with ids of its own and the colours of the page."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
@@ -182,7 +171,7 @@ def _svg(figure: Figure, name: str) -> Markup:
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}-", text)
     for drawn, placed in _IN_PAGE.items():
         text = text.replace(drawn, placed)
-    # What stands around it says in words what it shows, and gives the numbers.
+    # The caption and the table give the numbers to readers who cannot see the picture.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 

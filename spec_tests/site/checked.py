@@ -1,4 +1,4 @@
-"""Files of results, held to their schemas; a broken or foreign one is refused in one sentence."""
+"""Read files of results and check them against their schemas; errors are one sentence."""
 
 import functools
 import json
@@ -12,21 +12,21 @@ from jsonschema.exceptions import best_match
 __all__ = ["SCHEMAS", "RefusedError", "document", "verdicts"]
 
 SCHEMAS = Path(__file__).with_name("schemas")
-#: Of what a foreign file holds, so much is repeated.
+#: The number of characters of a file that a message repeats.
 _SHOWN = 200
 
 Tests = list[dict[str, Any]]
 
 
 class RefusedError(ValueError):
-    """A file that holds something else than it should; the text is one sentence."""
+    """A file breaks its schema; the text is one sentence."""
 
 
 def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
-    """What a file of verdicts says of its run (nothing, if it is an old one), and its tests.
+    """Return the header of a file of verdicts, empty for an old file, and its tests.
 
     Raises:
-        RefusedError: it cannot be read, breaks the schema, or holds no test.
+        RefusedError: The file cannot be read, breaks the schema, or holds no test.
     """
     lines = list(_lines(path))
     runs = [line["run"] for line in lines if "run" in line]
@@ -45,14 +45,14 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def document(path: Path, schema: str) -> dict[str, Any]:
-    """The one JSON object that a file holds.
+    """Return the JSON object of a file.
 
     Args:
         path: The file.
         schema: ``environment`` or ``benchmark``.
 
     Raises:
-        RefusedError: it cannot be read, or is not what the schema asks for.
+        RefusedError: The file cannot be read, or breaks the schema.
     """
     return _held(_parsed(_text(path), str(path)), schema, path)
 

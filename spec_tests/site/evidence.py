@@ -1,4 +1,4 @@
-"""Why a clause has its verdict: what differed, the smallest call, and what repeats it."""
+"""The evidence of a verdict: the difference, the smallest call and the command."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ __all__ = ["Evidence", "Shared", "commands", "of_clause", "shared"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one run says of one clause.
+    """The evidence of one clause in one run.
 
     Args:
         verdict: Of the clause.
-        test: The gravest of its tests, the first of several.
-        difference: What differed, or why it was not run.
+        test: The first test with the verdict of the clause.
+        difference: The difference, or the reason why it was not run.
         call: The smallest call that shows it; empty if the file has none.
-        others: How many more tests of the clause have the same verdict.
+        others: The number of other tests with the same verdict.
     """
 
     verdict: str
@@ -31,27 +31,27 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Shared:
-    """Evidence that is the same in several runs, told once."""
+    """Evidence that is equal in several runs."""
 
     evidence: Evidence
     runs: Sequence[Run]
 
 
 def of_clause(run: Run, clause: str) -> Evidence | None:
-    """What ``run`` says of a clause; None if it did not judge it."""
+    """Return the evidence of a clause; None if the run has no verdict of it."""
     verdict = run.verdicts.get(clause)
     if verdict is None:
         return None
     same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
     first = min(same, key=lambda test: "call" not in test)
     words, call = first.get("difference", first.get("reason", "")), first.get("call", "")
-    # Where the words hold the call, too, it need not be read twice.
-    told = words.replace(call, "the call above") if call else words
-    return Evidence(verdict, first["test"], told, call, len(same) - 1)
+    # The page shows the call once.
+    difference = words.replace(call, "the call above") if call else words
+    return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
 def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
-    """The evidence of a clause, gravest first; what is equal stands once."""
+    """Return the evidence of a clause, worst verdict first, equal evidence once."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
         evidence = of_clause(run, clause)
@@ -62,7 +62,7 @@ def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
 
 
 def commands(runs: Sequence[Run], clause: str) -> list[str]:
-    """What repeats a clause's tests on the targets of ``runs``, each command once."""
+    """Return the commands that repeat the tests of a clause on the targets of ``runs``."""
     return list(dict.fromkeys(_command(run, clause) for run in runs))
 
 

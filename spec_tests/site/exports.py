@@ -1,4 +1,4 @@
-"""The data beside the pages: CSV for tables, JSON lines for other sites, and badges."""
+"""Export runs and benchmarks as CSV, JSON lines and badges."""
 
 import csv
 import io
@@ -13,11 +13,11 @@ from spec_tests.site.runs import Bench, Run
 __all__ = ["badge", "bench_csv", "matrix_csv", "run_csv", "run_jsonl"]
 
 _TEST = ("clause", "test", "verdict", "reason", "difference", "call")
-#: What spreadsheets take for the beginning of a formula.
+#: The signs that begin a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-#: The order of what a badge says.
+#: The order of the verdicts in a badge.
 _SAID = ("pass", "fail", "not-offered", "known", "not-run")
-#: The gravest verdict of a run decides the colour.
+#: The worst verdict of a run decides the colour.
 _COLOUR = {
     "fail": "red",
     "not-offered": "orange",
@@ -28,7 +28,7 @@ _COLOUR = {
 
 
 def matrix_csv(matrix: Matrix) -> str:
-    """A row for each clause, a column for each run."""
+    """Return a row for each clause, with a column for each run."""
     head = ["clause", "says", "basis", "source", *(run.label for run in matrix.columns)]
     return _csv(
         head,
@@ -41,12 +41,12 @@ def matrix_csv(matrix: Matrix) -> str:
 
 
 def run_csv(run: Run) -> str:
-    """A row for each test."""
+    """Return a row for each test."""
     return _csv(_TEST, ([test.get(key, "") for key in _TEST] for test in run.tests))
 
 
 def bench_csv(bench: Bench) -> str:
-    """A row for each library of each group of each run; seconds, bytes."""
+    """Return a row for each library of each group of each run, in seconds and bytes."""
     head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
     return _csv(
         head,
@@ -61,23 +61,23 @@ def bench_csv(bench: Bench) -> str:
 
 
 def run_jsonl(run: Run) -> str:
-    """The run as a file of verdicts that says what was run, whoever wrote it."""
+    """Return the run as a file of verdicts with a header."""
     about = {"format": 1, "accelerator": run.hardware.partition("-")[0], **run.about}
     lines = [{"run": about}, *map(dict, run.tests)]
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def badge(run: Run) -> str:
-    """What shields.io's endpoint reads."""
+    """Return a badge for the endpoint of shields.io."""
     counts = Counter(run.verdicts.values())
     words = [f"{counts[verdict]} {verdict}" for verdict in _SAID if counts[verdict]]
-    gravest = min(counts, key=VERDICTS.index, default="not-run")
+    worst = min(counts, key=VERDICTS.index, default="not-run")
     return json.dumps(
         {
             "schemaVersion": 1,
             "label": "torch.nn.parallel clauses",
             "message": ", ".join(words),
-            "color": _COLOUR[gravest],
+            "color": _COLOUR[worst],
         }
     )
 
@@ -91,5 +91,5 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _plain(cell: object) -> object:
-    """A text that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet evaluates as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

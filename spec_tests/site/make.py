@@ -1,4 +1,4 @@
-"""The site of a folder of reports, with the specification and the register of this suite."""
+"""Build the site of a folder of reports, with the clauses and divergences of this suite."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,21 @@ from spec_tests.site.build import Site, write
 
 __all__ = ["FOLDER", "make", "site_of"]
 
-#: In a checkout: published runs, and below it the site.
+#: The folder of a checkout that holds the published results and the site.
 FOLDER = "reports"
 _REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 
 
 def make(folder: Path | None, files: Sequence[Path], home: Path) -> str:
-    """Write the site to ``home`` and say in one sentence what is there.
+    """Write the site to ``home`` and return one sentence about it.
 
     Args:
         folder: Published runs; None for none.
-        files: Verdicts that nobody has published.
-        home: Where the site goes.
+        files: Unpublished verdicts.
+        home: The folder of the site.
 
     Raises:
-        checked.RefusedError: a file is broken, nothing is there to be shown, or ``home`` holds
-            something else.
+        checked.RefusedError: A file is broken, there is no run, or ``home`` holds other files.
     """
     site = site_of(folder, files)
     if not site.shelf.runs:
@@ -35,10 +34,10 @@ def make(folder: Path | None, files: Sequence[Path], home: Path) -> str:
 
 
 def site_of(folder: Path | None, files: Sequence[Path] = ()) -> Site:
-    """What the pages are made of.
+    """Return the data of the pages.
 
     Raises:
-        checked.RefusedError: a file is broken.
+        checked.RefusedError: A file is broken.
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
     shelf = runs.load(folder, files)
@@ -46,7 +45,7 @@ def site_of(folder: Path | None, files: Sequence[Path] = ()) -> Site:
 
 
 def _floors(folder: Path | None) -> Mapping[str, float]:
-    """Those of the checkout that the reports lie in."""
+    """Return the floors of the checkout that holds the reports; empty outside a checkout."""
     path = folder.parent / "bench" / "floors.toml" if folder else None
     if path is None or not path.exists():
         return {}

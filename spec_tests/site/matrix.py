@@ -1,4 +1,4 @@
-"""Clauses beside implementations: the verdict of each, and what follows from the whole."""
+"""The verdict of each clause for each implementation, and comparisons of verdicts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from spec_tests.harness.clauses import Clause
+from spec_tests.harness.clauses import Clause, suite_version
 from spec_tests.site.runs import Run, Shelf
 
 __all__ = ["OFF", "Change", "Matrix", "differences", "history"]
 
-#: The verdicts of a target that does otherwise than the clause says.
+#: The verdicts of a target that does not meet a clause.
 OFF = ("fail", "not-offered", "known")
-#: Those of one that offers what the clause is about.
+#: Those of a target that defines the names of the clause.
 BROKEN = ("fail", "known")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A clause of which two runs say different things; empty where one did not judge it."""
+    """A clause with different verdicts in two runs; empty where a run has none."""
 
     clause: Clause
     before: str
@@ -28,22 +28,34 @@ class Change:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The columns, and a row for each clause.
+    """A row for each clause and a column for each run.
 
     Args:
-        clauses: By id; what a run judged and the specification no longer has comes last.
-        columns: One run each.
+        clauses: By id; clauses that the specification no longer has come last.
+        columns: One run each, all of one version of the suite.
+        older: The newest runs of the kinds that this version has not judged.
     """
 
     clauses: Mapping[str, Clause]
     columns: Sequence[Run]
+    older: Sequence[Run] = ()
 
     @classmethod
     def of(cls, shelf: Shelf, known: Mapping[str, Clause]) -> "Matrix":
-        """The matrix of the newest run of each kind."""
+        """Return the matrix of the newest run of each kind.
+
+        Its columns are of today's suite if any run is, else of the suite of the newest run.
+        """
         judged = dict.fromkeys(name for run in shelf.runs for name in run.verdicts)
         gone = sorted(set(judged) - set(known))
-        return cls({**known, **{name: _gone(name) for name in gone}}, shelf.columns)
+        clauses = {**known, **{name: _gone(name) for name in gone}}
+        newest = shelf.newest
+        suites = {run.suite for run in newest}
+        suite = suite_version(known)
+        if suites and suite not in suites:
+            suite = max(newest, key=lambda run: run.date).suite
+        columns = [run for run in newest if run.suite == suite]
+        return cls(clauses, columns, [run for run in newest if run.suite != suite])
 
     @cached_property
     def chapters(self) -> dict[str, list[Clause]]:
@@ -54,14 +66,14 @@ class Matrix:
         return found
 
     def counts(self, run: Run, chapter: str | None = None) -> Counter[str]:
-        """How many clauses of a chapter, or of all, have each verdict in ``run``."""
+        """Return the number of clauses with each verdict, in one chapter or in all."""
         inside = self.clauses if chapter is None else {each.id for each in self.chapters[chapter]}
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
     def only_here(self, kind: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """The clauses that runs of one kind do not keep, while all others that judged them do.
+        """Return for each kind the clauses that only its runs break, while another run passes.
 
-        Who does not offer a clause that another breaks says nothing of it.
+        A run that lacks the names of a clause does not count if another run breaks the clause.
         """
         found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
         for clause in self.clauses.values():
@@ -75,7 +87,10 @@ class Matrix:
         return found
 
     def agreed(self) -> dict[str, list[Clause]]:
-        """By verdict, the clauses of which all that offer and judged them, two at least, agree."""
+        """Return by verdict the clauses with equal verdicts in two or more runs.
+
+        Runs that lack the names of a clause, or have no verdict of it, do not count.
+        """
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses.values():
             found_here = [run.verdicts.get(clause.id, "not-offered") for run in self.columns]
@@ -86,7 +101,7 @@ class Matrix:
 
 
 def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Change]:
-    """Where two runs differ, in the order of the clauses."""
+    """Return the clauses with different verdicts in two runs, in the order of the clauses."""
     changes = (
         Change(each, before.verdicts.get(each.id, ""), after.verdicts.get(each.id, ""))
         for each in clauses
@@ -95,7 +110,7 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
 
 
 def history(shelf: Shelf) -> list[tuple[Run, Run]]:
-    """Each run with the one of its kind before it."""
+    """Return each run with the previous run of its kind."""
     kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
     for run in shelf.runs:
         kinds.setdefault(run.kind, []).append(run)

@@ -7,13 +7,13 @@ from typing import Any
 
 __all__ = ["LEGEND", "Ratio", "ratios"]
 
-#: The library whose time is taken off both sides.
+#: The library whose time is subtracted from both sides.
 MODULE = "module"
 LEGEND = (
     "A ratio is the reference's time over impl's, medians of one run: 2 means half the time. "
-    "Where the plain module was timed beside them, its time is taken off both sides first, so "
-    "that the overhead is compared. The quartiles are those that favour the reference and those "
-    "that favour impl. `(bytes)` is peak memory, not time."
+    "If the plain module was timed too, its time is subtracted from both sides, so that the ratio "
+    "compares overheads. The quartiles are those that favour the reference and those that favour "
+    "impl. `(bytes)` is peak memory, not time."
 )
 
 
@@ -37,12 +37,12 @@ class Ratio:
 
     @property
     def passes(self) -> bool:
-        """Whether the floor, if any, is reached, at least by the quartiles that favour impl."""
+        """Whether the quartiles that favour impl reach the floor; True without a floor."""
         return self.floor is None or self.high >= self.floor
 
 
 def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
-    """One `Ratio` a group of times, then one a group of peak memory.
+    """Yield the `Ratio` of the times of each group, and that of its peak memory if it has one.
 
     Args:
         run: What pytest-benchmark saved.

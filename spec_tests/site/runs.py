@@ -1,4 +1,4 @@
-"""Runs: what was judged, where and when, and what came of it; read from folders and files."""
+"""Read runs and benchmarks from reports and from files of verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from spec_tests.harness.clauses import suite_version
 from spec_tests.harness.verdicts import by_clause
 from spec_tests.site import checked
 from spec_tests.site.words import slug
 
-__all__ = ["Bench", "Run", "Shelf", "load"]
+__all__ = ["RESULTS", "Bench", "Run", "Shelf", "load"]
 
-#: Below the folder of reports: runs of this machine that nobody has published.
+#: The published reports below the folder of reports.
+RESULTS = "results/*/*/environment.json"
+#: The folder of unpublished runs of this machine, below the folder of reports.
 LOCAL = "local"
 _FIRST = ("torch.nn.parallel", "impl")
 
@@ -22,20 +25,30 @@ class Run:
     """One run of the suite.
 
     Args:
-        name: Of its folder or file; stands in addresses.
-        about: What is known of it: ``target``, ``torch``, ``hardware``, ``date`` at least.
+        name: The name in addresses, from the folder or file.
+        about: At least ``target``, ``torch``, ``hardware`` and ``date``.
         tests: One mapping a test and clause, as in the file.
-        published: Whether it has a folder of its own.
+        folder: The report's path below the folder of reports; empty for an unpublished run.
     """
 
     name: str
     about: Mapping[str, Any]
     tests: Sequence[Mapping[str, Any]] = field(repr=False)
-    published: bool = True
+    folder: str = ""
+
+    @property
+    def published(self) -> bool:
+        """Whether the run has a report."""
+        return bool(self.folder)
+
+    @property
+    def suite(self) -> str:
+        """The version of the suite; for an old file that does not name it, of its clauses."""
+        return str(self.about.get("suite") or suite_version(self.verdicts))
 
     @cached_property
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each clause that it judged."""
+        """The verdict of each clause of the run."""
         return by_clause([dict(test) for test in self.tests])
 
     @cached_property
@@ -49,7 +62,7 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The implementation, with its version if that is not PyTorch's."""
+        """The implementation, with its version unless it is that of PyTorch."""
         name, version = str(self.about["target"]), self.version
         return f"{name} {version}" if version else name
 
@@ -61,7 +74,7 @@ class Run:
 
     @property
     def release(self) -> str:
-        """PyTorch's version without what says how it was built."""
+        """PyTorch's version without the name of the build."""
         return str(self.about["torch"]).partition("+")[0]
 
     @property
@@ -71,27 +84,27 @@ class Run:
 
     @property
     def date(self) -> str:
-        """Day and time, as far as known."""
+        """Date and time in ISO 8601."""
         return str(self.about["date"])
 
     @property
     def label(self) -> str:
-        """What its column is called."""
+        """The title of its column."""
         label = f"{self.target} · torch {self.release} · {self.hardware}"
         return label if self.published else f"{label} · not published"
 
     @property
     def kind(self) -> tuple[str, str, str, bool]:
-        """What is alike in runs of which only the newest has a column.
+        """The key of runs of which only the newest has a column.
 
-        A run that is not published may be of a few clauses: it takes no published one's place.
+        An unpublished run may hold few clauses, so it does not replace a published one.
         """
         return self.target, self.release, self.hardware, self.published
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Published benchmarks: some runs of one machine."""
+    """A report of benchmarks: several runs on one machine."""
 
     name: str
     about: Mapping[str, Any]
@@ -100,37 +113,42 @@ class Bench:
 
 @dataclass(frozen=True)
 class Shelf:
-    """All that is shown, oldest first."""
+    """All runs and benchmarks, oldest first."""
 
     runs: Sequence[Run]
     benches: Sequence[Bench]
 
     @property
-    def columns(self) -> list[Run]:
+    def published(self) -> "Shelf":
+        """The runs that have a report."""
+        return Shelf([run for run in self.runs if run.published], self.benches)
+
+    @property
+    def newest(self) -> list[Run]:
         """The newest run of each kind: implementation, release of PyTorch, machine."""
         newest = {run.kind: run for run in self.runs}
         return sorted(newest.values(), key=_place)
 
 
 def _place(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
-    """The reference first, then impl, then the others by name; older releases first."""
+    """Return the sort key: the reference, impl, the others by name; older releases first."""
     name = str(run.about["target"])
     first = _FIRST.index(name) if name in _FIRST else len(_FIRST)
     return first, run.target, _numbers(run.release), run.hardware, not run.published
 
 
 def _numbers(release: str) -> list[tuple[int, str]]:
-    """2.9 before 2.13."""
+    """Return the sort key of a release: 2.9 comes before 2.13."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in release.split(".")]
 
 
 def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
-    """What lies in a folder of reports, in its folder ``local``, and in the files named.
+    """Return the reports of a folder, the runs in its folder ``local``, and those of ``files``.
 
     Raises:
-        checked.RefusedError: something is broken, or no file of results.
+        checked.RefusedError: A file is broken, or holds no results.
     """
-    homes = sorted(path.parent for path in folder.glob("*/environment.json")) if folder else []
+    homes = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
     loose = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
     runs = [_published(home) for home in homes if (home / "verdicts.jsonl").exists()]
     for path in dict.fromkeys(path.resolve() for path in [*loose, *files]):
@@ -145,25 +163,31 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
 def _published(home: Path) -> Run:
     about = checked.document(home / "environment.json", "environment")
     said, tests = checked.verdicts(home / "verdicts.jsonl")
-    return Run(slug(home.name), {**said, **about}, tests)
+    folder = "/".join(home.parts[-3:])
+    return Run(_name(home), {**said, **about}, tests, folder)
+
+
+def _name(home: Path) -> str:
+    """Return the name of a report in addresses: ``impl.torch-2.13.0_sim``."""
+    return slug(".".join(home.parts[-2:]))
 
 
 def _loose(path: Path, taken: set[str]) -> Run:
     said, tests = checked.verdicts(path)
     if not said:
         raise checked.RefusedError(
-            f"{path} does not say in its first line what was run: publish it with "
-            "python -m reports.publish, which asks for target and hardware"
+            f"{path} has no header: publish it with python -m reports add, "
+            "which takes --target and --hardware"
         )
     name = wanted = slug(path.stem)
     count = 1
     while name in taken:
         count += 1
         name = f"{wanted}-{count}"
-    return Run(name, {"hardware": said["accelerator"], **said}, tests, published=False)
+    return Run(name, {"hardware": said["accelerator"], **said}, tests)
 
 
 def _bench(home: Path) -> Bench:
     about = checked.document(home / "environment.json", "environment")
     data = checked.document(home / "benchmark.json", "benchmark")
-    return Bench(slug(home.name), about, data)
+    return Bench(_name(home), about, data)

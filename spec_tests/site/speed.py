@@ -1,4 +1,4 @@
-"""What published benchmarks show: ratios, times by size, memory, and how they change."""
+"""Compute ratios, times by size and peak memory of published benchmarks."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import Any
 from spec_tests.site.ratios import Ratio, ratios
 from spec_tests.site.runs import Bench
 
-__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows", "trends"]
+__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
-#: What a row's name says of its size: ``blocks=100``.
+#: The size in the name of a group: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
 _UNIT = {
     "modules": "modules",
@@ -24,7 +24,7 @@ _UNIT = {
 
 @dataclass(frozen=True)
 class Row:
-    """One group of benchmarks over all runs that were published together.
+    """One group of benchmarks over all runs of a report.
 
     Args:
         group: What is compared.
@@ -57,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Time by size, for each library that was timed at two sizes at least."""
+    """Time by size, for each library with two sizes or more."""
 
     name: str
     unit: str
@@ -73,7 +73,7 @@ class Peak:
 
 
 def rows(bench: Bench, floors: Mapping[str, float]) -> list[Row]:
-    """The ratios of published benchmarks, in the order in which they were run."""
+    """Return the ratios of a report, in the order of the benchmarks."""
     found: dict[str, list[Ratio]] = {}
     for run in bench.data["runs"]:
         for ratio in ratios(run, floors):
@@ -95,7 +95,7 @@ def _row(found: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
 
 
 def _times(bench: Bench) -> dict[str, dict[str, Point]]:
-    """By group and library."""
+    """Return seconds by group and library."""
     found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
     for each in _benchmarks(bench):
         libraries = found.setdefault(each["group"], {})
@@ -117,7 +117,7 @@ def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
 
 
 def curves(bench: Bench) -> list[Curve]:
-    """Groups whose names differ by one size only, as time by size."""
+    """Return time by size for groups whose names differ in one size only."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times(bench).items():
         for match in _SIZE.finditer(group):
@@ -139,7 +139,7 @@ def _curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve
 
 
 def peaks(bench: Bench) -> list[Peak]:
-    """Peak memory, the median of the runs."""
+    """Return the median of the runs' peak memory, by group and library."""
     found: dict[str, dict[str, list[float]]] = {}
     for each in _benchmarks(bench):
         if "peak_bytes" in each["extra_info"]:
@@ -150,14 +150,3 @@ def peaks(bench: Bench) -> list[Peak]:
         Peak(group, {library: median(each) for library, each in libraries.items()})
         for group, libraries in found.items()
     ]
-
-
-def trends(
-    benches: Sequence[Bench], floors: Mapping[str, float]
-) -> dict[str, list[tuple[Bench, Row]]]:
-    """The row of each group in each publication, oldest first."""
-    found: dict[str, list[tuple[Bench, Row]]] = {}
-    for bench in benches:
-        for row in rows(bench, floors):
-            found.setdefault(row.group, []).append((bench, row))
-    return found

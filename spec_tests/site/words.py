@@ -1,4 +1,4 @@
-"""Names that may stand in an address, in the name of a file and after a ``#``."""
+"""Turn a text into a name for addresses, files and anchors."""
 
 import re
 
@@ -6,5 +6,5 @@ __all__ = ["slug"]
 
 
 def slug(text: str) -> str:
-    """``text`` with every run of other signs than letters, digits, ``._-`` as one ``-``."""
+    """Return ``text`` with one ``-`` for each series of signs but letters, digits and ``._-``."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-") or "unnamed"

@@ -1,7 +1,7 @@
-"""parallel_apply as PyTorch 1.0 had it, written from a description of what it did.
+"""parallel_apply as in PyTorch 1.0, written from a description of its behaviour.
 
-A worker's exception is raised as it is, not a new one that names the replica. Of the caller's
-state only grad mode reaches the workers: no autocast, no stream. Lengths are asserted.
+The exception of a worker is raised unchanged, without the name of its replica. The workers take
+over the caller's grad mode, but neither autocast nor the stream. Lengths are asserted.
 """
 
 from .parallel_apply import parallel_apply as parallel_apply

@@ -1,4 +1,4 @@
-"""One thread a module; what a module raises is raised in the caller, the same object."""
+"""Call each module in a thread of its own; raise its exception unchanged in the caller."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ __all__ = ["parallel_apply"]
 
 
 class _Calls:
-    """The calls of one parallel_apply, and what came of each."""
+    """The calls of one parallel_apply, with their results and exceptions."""
 
     def __init__(self, calls: Sequence[tuple[nn.Module, Any, Mapping[str, Any], Any]]) -> None:
         self._calls = calls
@@ -20,7 +20,7 @@ class _Calls:
         self._errors: dict[int, Exception] = {}
 
     def run(self, slot: int) -> None:
-        """Make one of the calls; what is no Exception ends the thread."""
+        """Make one of the calls. A BaseException that is no Exception ends the thread."""
         module, inputs, kwargs, device = self._calls[slot]
         try:
             with (
@@ -33,7 +33,7 @@ class _Calls:
             self._errors[slot] = error
 
     def result(self, slot: int) -> Any:
-        """What the call returned; what it raised is raised."""
+        """Return the result of a call, or raise its exception."""
         if slot in self._errors:
             raise self._errors[slot]
         return self._results[slot]
@@ -45,7 +45,7 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call every module with its inputs, on its device; a single one in the caller's thread."""
+    """Call every module with its inputs on its device; a single module in the caller's thread."""
     kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     places = [None] * len(modules) if devices is None else devices
     assert len(modules) == len(inputs) == len(kwargs) == len(places)
@@ -72,7 +72,7 @@ def _index(device: Any, inputs: Any) -> Any:
 
 
 def _first_tensor(value: Any) -> Any:
-    """The first tensor in nested containers; None if there is none."""
+    """Return the first tensor in nested containers; None if there is none."""
     if isinstance(value, Tensor):
         return value
     items = value.values() if isinstance(value, Mapping) else value

@@ -1,0 +1,52 @@
+"""Record the results of steps in ``steps.jsonl``, one line for each result."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["StepLog", "StepResult"]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of one process of a step.
+
+    Args:
+        step: The step's name.
+        status: ``ended``; ``interrupted`` by the limit after progress, to be resumed;
+            ``timed-out`` without progress; ``not-run``, with the reason in ``tail``; ``again``
+            if the user asked for another run.
+        code: The exit status; None if the process did not end by itself.
+        seconds: The duration.
+        tail: The end of the output.
+    """
+
+    step: str
+    status: str
+    code: int | None = None
+    seconds: float = 0.0
+    tail: str = ""
+
+
+class StepLog:
+    """The results of all calls, in one file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def add(self, result: StepResult) -> None:
+        """Append ``result`` to the file."""
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+
+    def results(self) -> Iterator[StepResult]:
+        """Yield all results in the order of their ends."""
+        if self._file.exists():
+            for line in self._file.read_text(encoding="utf-8").splitlines():
+                yield StepResult(**json.loads(line))
+
+    def is_done(self, step: str) -> bool:
+        """Return whether the last result of ``step`` is final."""
+        statuses = [each.status for each in self.results() if each.step == step]
+        return bool(statuses) and statuses[-1] not in ("interrupted", "again")

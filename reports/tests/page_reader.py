@@ -1,0 +1,66 @@
+"""Read the text, links and attributes of a page of the site."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+__all__ = ["Page", "broken_links", "read"]
+
+
+@dataclass
+class Page(HTMLParser):
+    """The text, links and attributes of one page."""
+
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    attributes: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    @property
+    def text(self) -> str:
+        """The text of the page."""
+        return "".join(self.words)
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Record the tag, attributes and links of an element."""
+        found = {name: value or "" for name, value in attrs}
+        self.tags.append(tag)
+        self.attributes.extend(found)
+        self.ids.extend(value for name, value in found.items() if name == "id")
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag not in ("use", "a"):
+            self.loaded.extend(found[name] for name in ("href", "src") if name in found)
+
+    def handle_data(self, data: str) -> None:
+        """Record text."""
+        self.words.append(data)
+
+
+def read(path: Path) -> Page:
+    """Parse a page."""
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    page.close()
+    return page
+
+
+def broken_links(home: Path) -> list[str]:
+    """Return the internal links of a site that have no target file or no anchor."""
+    pages = {path: read(path) for path in sorted(home.rglob("*.html"))}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            address, _, anchor = link.partition("#")
+            if ":" in address:
+                continue
+            target = (path.parent / address).resolve() if address else path
+            if not target.is_file() or (anchor and anchor not in pages[target].ids):
+                broken.append(f"{path.relative_to(home)}: {link}")
+    return broken

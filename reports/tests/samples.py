@@ -1,0 +1,122 @@
+"""Write sample results, including hostile ones, for the tests of publisher and pages."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["HOSTILE", "benchmark_report", "benchmark_run", "verdict_report", "verdicts"]
+
+#: A text for any field: HTML, an attribute, a template, mathematics, a formula, a control sign.
+HOSTILE = (
+    '=$\\frac{ $</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} \x07'
+)
+
+
+def verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
+    """Write a file of verdicts and return its path.
+
+    Args:
+        path: The file.
+        tests: The verdict of each clause.
+        about: Fields of the header, beside or in place of the default ones.
+    """
+    header = {
+        "format": 1,
+        "target": "theirs",
+        "version": "1.0",
+        "torch": "2.12.0+cpu",
+        "python": "3.12.1",
+        "accelerator": "sim",
+        "devices": ["sim:0", "sim:1"],
+        "date": "2026-01-02T03:04:05+00:00",
+        "command": "parallel-conformance run theirs --accelerator=sim",
+        "suite": "3 clauses, 0000000",
+        **about,
+    }
+    lines = [{"run": header}, *(_test(clause, verdict) for clause, verdict in tests.items())]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _test(clause: str, verdict: str) -> dict[str, str]:
+    test = {"clause": clause, "test": f"spec_tests/test_{clause}.py::test_it", "verdict": verdict}
+    if verdict == "not-run":
+        test["reason"] = "needs two devices"
+    elif verdict != "pass":
+        test |= {"reason": "E", "difference": f"{clause} differs", "call": f"call({clause!r})"}
+    return test
+
+
+def verdict_report(home: Path, tests: Mapping[str, str], **about: Any) -> None:
+    """Write a report of one run of the suite."""
+    _environment(home, **about)
+    verdicts(home / "verdicts.jsonl", tests, **about)
+
+
+def _environment(home: Path, **about: Any) -> None:
+    fields = {
+        "date": "2026-01-02T03:04:05+00:00",
+        "target": "impl",
+        "version": "",
+        "hardware": "sim",
+        "torch": "2.12.0+cpu",
+        "python": "3.12.1",
+        **about,
+        "complete": True,
+    }
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
+
+
+def benchmark_report(home: Path, groups: Mapping[str, Mapping[str, float]], **about: Any) -> None:
+    """Write a report of benchmarks.
+
+    Args:
+        home: The folder.
+        groups: The median of each library, by group; the quartiles are 10 % off.
+        about: Fields of the machine in place of the default ones.
+    """
+    machine = {
+        "cpu": "Fast",
+        "cores": 2,
+        "torch": "2.12.0",
+        "python_version": "3.12.1",
+        "devices": ["sim:0"],
+        **about,
+    }
+    benches = [
+        {
+            "group": group,
+            "extra_info": {"library": library, "peak_bytes": 1000 * median},
+            "stats": {"q1": median * 0.9, "median": median, "q3": median * 1.1},
+        }
+        for group, libraries in groups.items()
+        for library, median in libraries.items()
+    ]
+    run = {"datetime": "2026-01-02", "commit": "abc", "benchmarks": benches}
+    _environment(home)
+    (home / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
+
+
+def benchmark_run(**machine: Any) -> dict[str, Any]:
+    """Return one benchmark of two libraries, as ``pytest --benchmark-json`` writes it."""
+    info = {"torch": "2", "python_version": "3", "devices": ["sim:0"], "threads": 1, **machine}
+    return {
+        "datetime": "2026-01-02T03:04:05",
+        "commit_info": {"id": "abc"},
+        "machine_info": {"cpu": {"brand_raw": "Fast", "count": 2}, "node": "private", **info},
+        "benchmarks": [_benchmark("reference", 2.0), _benchmark("impl", 1.0)],
+    }
+
+
+def _benchmark(library: str, median: float) -> dict[str, Any]:
+    stats = dict.fromkeys(("min", "q1", "median", "q3", "mean"), median)
+    return {
+        "group": "work",
+        "fullname": f"bench_work[{library}]",
+        "extra_info": {"library": library},
+        "options": {"timer": "perf_counter"},
+        "stats": {**stats, "rounds": 3, "data": [median] * 3},
+    }

@@ -1,0 +1,301 @@
+"""The site of published runs: its content, its links and the escaping of foreign text."""
+
+import html
+import json
+import re
+
+import pytest
+
+from reports.tests import samples
+from reports.tests.page_reader import broken_links, read
+from spec_tests.harness import clauses
+from spec_tests.site import checked, make, runs
+from spec_tests.site.build import write
+from spec_tests.site.matrix import Matrix, differences
+
+ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Load one run for each mapping of clauses to verdicts."""
+
+    def make_shelf(*columns, **about):
+        files = [
+            samples.verdicts(tmp_path / f"run{place}.jsonl", column, target=f"target{place}")
+            for place, column in enumerate(columns)
+        ]
+        return runs.load(None, files)
+
+    return make_shelf
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A site of three implementations and two reports of benchmarks."""
+    folder = tmp_path_factory.mktemp("reports")
+    verdicts = {ONE: "pass", TWO: "known", THREE: "not-run"}
+    files = [
+        samples.verdicts(folder / "local" / "one.jsonl", verdicts, target="one"),
+        samples.verdicts(folder / "two.jsonl", {ONE: "fail", TWO: "pass"}, target="two"),
+        samples.verdicts(folder / "three.jsonl", {ONE: "pass", TWO: "not-offered"}),
+    ]
+    times = {"reference": 2.0, "impl": 1.0, "module": 0.5}
+    for name in ("a_bench", "b_bench"):
+        groups = {f"DataParallel blocks={count} devices=4": times for count in (10, 100)}
+        samples.benchmark_report(folder / "results" / "impl" / name, groups)
+    made = folder / "site"
+    make.make(folder, files[1:], made)
+    return made
+
+
+def test_every_link_has_a_target(home):
+    assert broken_links(home) == []
+
+
+def test_ids_of_a_page_are_unique(home):
+    for path in home.rglob("*.html"):
+        ids = read(path).ids
+        assert len(ids) == len(set(ids)), path
+
+
+def test_pages_load_only_files_of_the_site(home):
+    for path in home.rglob("*.html"):
+        for address in read(path).loaded:
+            assert address == "data:," or (path.parent / address).is_file(), (path, address)
+    assert "url(" not in (home / "static" / "site.css").read_text()
+
+
+def _linked(home, clause, key):
+    """Return the page that the cell of a clause links to, from the anchor on."""
+    text = (home / "matrix.html").read_text()
+    row = text[text.index(f'<tr id="{clause}">') :]
+    (link,) = re.findall(
+        rf'<a href="([^"]+)" aria-label="{key} [^"]+">', row.partition("</tr>")[0]
+    )
+    address, _, anchor = link.partition("#")
+    page = (home / address).read_text()
+    section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
+    return section[section.index(f'id="{anchor}"') :] if "--" in anchor else section
+
+
+def test_cell_links_to_sentence_basis_difference_call_and_command(home):
+    section = _linked(home, ONE, "C")
+    clause = clauses.load()[ONE]
+    whole = (home / "clauses" / "comm.html").read_text()
+    assert f'<p class="sentence">{clause.says}</p>' in whole
+    assert f"Basis: {clause.basis}" in whole
+    assert f'href="{clause.source}"' in whole
+    assert f"call(&#39;{ONE}&#39;)" in section
+    assert f"{ONE} differs" in section
+    assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
+
+
+def test_call_that_the_difference_repeats_is_shown_once(tmp_path):
+    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
+    difference, call = f"{ONE} differs", f"call({ONE!r})"
+    both = json.dumps(f"they disagree on\n  {call}\nhere")
+    file.write_text(file.read_text().replace(json.dumps(difference), both))
+    make.make(None, [file], tmp_path / "site")
+    section = html.unescape(_linked(tmp_path / "site", ONE, "A"))
+    assert section.count(call) == 1
+    assert "they disagree on\n  the call above\nhere" in section
+
+
+def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(home):
+    assert "needs two devices" in _linked(home, THREE, "A")
+
+
+def test_clause_with_a_divergence_links_to_record_and_threads(tmp_path):
+    clause = "divergences.CO-1.complex-stays-complex"
+    file = samples.verdicts(tmp_path / "v.jsonl", {clause: "known"})
+    make.make(None, [file], tmp_path / "site")
+    page = (tmp_path / "site" / "clauses" / "divergences.html").read_text()
+    section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
+    assert 'href="../divergences.html#CO-1"' in section
+    assert "https://github.com/pytorch/pytorch/" in section
+
+
+def test_equal_evidence_of_several_columns_is_shown_once(tmp_path):
+    names = ("one", "two")
+    files = [samples.verdicts(tmp_path / f"{n}.jsonl", {ONE: "fail"}, target=n) for n in names]
+    make.make(None, files, tmp_path / "site")
+    page = (tmp_path / "site" / "clauses" / "comm.html").read_text()
+    assert page.count("What differs") == 1
+    assert f'id="{ONE}--one"' in page
+    assert f'id="{ONE}--two"' in page
+
+
+def test_two_builds_are_identical(home, tmp_path):
+    again = tmp_path / "site"
+    make.make(home.parent, [home.parent / f"{name}.jsonl" for name in ("two", "three")], again)
+    for path in sorted(path for path in home.rglob("*") if path.is_file()):
+        assert path.read_bytes() == (again / path.relative_to(home)).read_bytes(), path
+
+
+def test_build_replaces_an_older_site(home, tmp_path):
+    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    for name in ("old", "new"):
+        make.make(None, [file.rename(tmp_path / f"{name}.jsonl")], tmp_path / "site")
+        file = tmp_path / f"{name}.jsonl"
+    assert [path.name for path in (tmp_path / "site" / "runs").iterdir()] == ["new.html"]
+
+
+def test_build_refuses_a_folder_that_holds_other_files(home, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "thesis.txt").write_text("years of work")
+    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    with pytest.raises(checked.RefusedError, match="other files than a site"):
+        make.make(None, [file], tmp_path / "site")
+    assert (tmp_path / "site" / "thesis.txt").exists()
+
+
+def test_build_without_runs_is_refused(tmp_path):
+    with pytest.raises(checked.RefusedError, match="no run to show"):
+        make.make(tmp_path, (), tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_file_without_a_header_is_refused(tmp_path):
+    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    path.write_text(path.read_text().split("\n", 1)[1])
+    with pytest.raises(checked.RefusedError, match="has no header"):
+        make.make(None, [path], tmp_path / "site")
+
+
+def _hostile(value):
+    """Return ``value`` with `samples.HOSTILE` in place of every text."""
+    if isinstance(value, dict):
+        kept = ("clause", "verdict")
+        return {key: each if key in kept else _hostile(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_hostile(each) for each in value]
+    return samples.HOSTILE if isinstance(value, str) else value
+
+
+def test_every_field_of_a_file_is_escaped(tmp_path):
+    file = samples.verdicts(tmp_path / "one.jsonl", {ONE: "fail", TWO: "not-run", THREE: "known"})
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(_hostile(line)) + "\n" for line in lines))
+    other = samples.verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
+    home = tmp_path / "reports" / "results" / "impl" / "bench"
+    samples.benchmark_report(home, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
+    data = json.loads((home / "benchmark.json").read_text())
+    data["runs"] = [_hostile(run) for run in data["runs"]]
+    for place, each in enumerate(data["runs"][0]["benchmarks"]):
+        size = f"blocks={10 ** (1 + place // 3)}"
+        each["group"] = f"{samples.HOSTILE} {size}"
+        each["extra_info"]["library"] = ("reference", "impl", samples.HOSTILE)[place % 3]
+    data["machine"] = _hostile(data["machine"])
+    (home / "benchmark.json").write_text(json.dumps(data))
+    make.make(tmp_path / "reports", [file, other], tmp_path / "site")
+    for path in (tmp_path / "site").rglob("*.html"):
+        page = read(path)
+        assert page.tags.count("script") == (path.name == "matrix.html"), path
+        assert not [name for name in page.attributes if name.startswith("on")], path
+        assert page.tags.count("title") == 1, path
+    assert broken_links(tmp_path / "site") == []
+    shown = read(tmp_path / "site" / "clauses" / "comm.html").text
+    assert shown.count(samples.HOSTILE) > 5  # test, call, difference and command among them
+    assert samples.HOSTILE in read(tmp_path / "site" / "benchmarks.html").text
+
+
+def test_newest_run_of_each_kind_is_a_column(tmp_path):
+    for name, day, torch in [("a", 1, "2.13.0"), ("b", 2, "2.13.0+cu130"), ("c", 1, "2.9.0")]:
+        date = f"2026-01-0{day}T00:00:00"
+        samples.verdicts(
+            tmp_path / "local" / f"{name}.jsonl", {ONE: "pass"}, torch=torch, date=date
+        )
+    shelf = runs.load(tmp_path)
+    assert [run.name for run in shelf.newest] == ["c", "b"]
+    assert [run.name for run in shelf.runs] == ["a", "c", "b"]
+
+
+def test_unpublished_run_does_not_replace_a_published_one(tmp_path):
+    samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
+    home = tmp_path / "results" / "impl" / "torch-2.12.0_sim"
+    samples.verdict_report(home, {ONE: "fail"}, target="impl", version="1.0")
+    found = runs.load(tmp_path).newest
+    assert [run.published for run in found] == [True, False]
+    assert f"{found[0].label} · not published" == found[1].label
+
+
+def test_columns_are_runs_of_todays_suite_if_there_are_any(shelf):
+    known = clauses.load()
+    today = clauses.suite_version(known)
+    for suites, columns in [
+        (("a", today, "b"), ["target1"]),
+        (("a", "b", "a"), ["target0", "target2"]),
+        (("a", "a", "b"), ["target0", "target1"]),
+    ]:
+        found = shelf({ONE: "pass"}, {ONE: "pass"}, {ONE: "pass"})
+        # The first run is the newest.
+        renewed = [
+            runs.Run(
+                run.name,
+                {**run.about, "suite": suite, "date": f"2026-01-0{3 - place}"},
+                run.tests,
+            )
+            for place, (run, suite) in enumerate(zip(found.runs, suites, strict=True))
+        ]
+        matrix = Matrix.of(runs.Shelf(renewed[::-1], []), known)
+        assert [run.about["target"] for run in matrix.columns] == columns
+        assert len(matrix.older) == 3 - len(columns)
+
+
+def test_run_without_a_suite_has_the_version_of_its_clauses(tmp_path):
+    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
+    (run,) = runs.load(None, [path]).runs
+    assert run.suite == clauses.suite_version([TWO, ONE])
+    assert run.suite.startswith("2 clauses, ")
+
+
+def test_only_here_lists_clauses_that_one_implementation_alone_breaks(shelf):
+    found = shelf(
+        {ONE: "fail", TWO: "known", THREE: "not-offered"},
+        {ONE: "pass", TWO: "fail", THREE: "not-run"},
+        {ONE: "not-offered", TWO: "pass"},
+    )
+    matrix = Matrix.of(found, clauses.load())
+    only = matrix.only_here(lambda run: run.about["target"])
+    names = {target: [clause.id for clause in each] for target, each in only.items()}
+    assert names == {"target0": [ONE], "target1": [], "target2": []}
+
+
+def test_agreement_needs_two_implementations_with_the_same_verdict(shelf):
+    found = shelf(
+        {ONE: "pass", TWO: "fail", THREE: "pass"},
+        {ONE: "pass", TWO: "pass"},
+        {ONE: "not-offered", THREE: "not-offered"},
+    )
+    agreed = Matrix.of(found, clauses.load()).agreed()
+    assert {verdict: [each.id for each in members] for verdict, members in agreed.items()} == {
+        "pass": [ONE]
+    }
+
+
+def test_differences_include_clauses_that_one_run_did_not_judge(shelf):
+    found = shelf({ONE: "pass", TWO: "fail"}, {ONE: "pass", THREE: "pass"})
+    matrix = Matrix.of(found, clauses.load())
+    changes = differences(matrix.clauses.values(), *found.newest)
+    assert [(each.clause.id, each.before, each.after) for each in changes] == [
+        (TWO, "fail", ""),
+        (THREE, "", "pass"),
+    ]
+
+
+def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
+    file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
+    make.make(None, [file], tmp_path / "site")
+    assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
+    assert "not in today" in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+
+
+def test_site_holds_every_schema(home):
+    names = {path.name for path in (home / "data").glob("*.schema.json")}
+    assert names == {f"{each}.schema.json" for each in ("benchmark", "environment", "verdicts")}
+
+
+def test_write_returns_the_number_of_pages(home, tmp_path):
+    site = make.site_of(home.parent)
+    assert write(site, tmp_path / "site") == len(list((tmp_path / "site").rglob("*.html")))
