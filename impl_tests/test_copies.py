@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from impl import _copies
 from impl._copies import attached_copies, detached_copies
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.concurrency.stream_log import streams_of
 
 BOTH = pytest.mark.parametrize(
     "copy", [attached_copies, detached_copies], ids=["attached", "detached"]

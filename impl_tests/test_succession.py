@@ -15,8 +15,8 @@ from impl import _succession, _thread_state
 from impl._errors import Failure
 from impl._thread_locals import can_be_fresh
 from impl_tests.samples import CountingLock, FunctionMode, fail_with
-from spec_tests.harness import clauses
-from spec_tests.harness.leftovers import becomes, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import becomes, no_garbage_collection
+from spec_tests.harness.conformance import clauses
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Seconds after which something that should happen soon is taken to hang.

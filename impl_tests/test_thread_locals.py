@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from impl import _thread_locals, _thread_state, _workers
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.topology import not_run
 
 #: The module, not the function that the package names alike.
 parallel_apply = importlib.import_module("impl.parallel_apply")

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from impl import _devices, _thread_state
 from impl.parallel_apply import parallel_apply
 from impl_tests.samples import FunctionMode
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")

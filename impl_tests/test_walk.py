@@ -13,7 +13,7 @@ from impl._arguments import Survey, unmarked
 from impl._markers import Whole
 from impl._outputs import Outputs
 from impl._walk import descend
-from spec_tests.strategies.depth import LEVELS, nested, unnested
+from spec_tests.strategies.deep_nesting import LEVELS, nested, unnested
 
 MANY = 20_000
 

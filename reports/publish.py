@@ -21,9 +21,10 @@ from cpuinfo import get_cpu_info  # what pytest-benchmark names the processor by
 
 from bench import compare
 from reports import benchmarks
-from spec_tests.harness import interpreter, verdicts
+from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.environment import interpreter
 from spec_tests.site import checked
-from spec_tests.site.words import slug
+from spec_tests.site.slugs import slug
 
 __all__ = ["publish"]
 

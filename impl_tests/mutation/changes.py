@@ -17,7 +17,7 @@ from cosmic_ray.mutating import MutationVisitor
 
 from impl_tests.mutants import IMPL
 from impl_tests.mutation import drops
-from spec_tests.harness.source import imported_modules
+from spec_tests.meta_tests.python_source import imported_modules
 
 #: Of cosmic-ray's operators those that change what a line does without being a variant of another.
 OPERATORS = (

@@ -82,7 +82,7 @@ def steps(setup: Setup) -> list[Step]:
 
 def _verdicts(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
-    stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
+    stand_ins = ("spec_tests/meta_tests/test_stand_ins_against_cuda.py",)
     # Its first test compiles it, and the others wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     to_reference = (*suite, "--target=torch.nn.parallel")

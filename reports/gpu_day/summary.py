@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import benchmarks
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 from .ledger import Entry
 from .rows import rows

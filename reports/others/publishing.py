@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reports import publish as reports
 from reports.others.catalogue import Implementation
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 __all__ = ["publish"]
 

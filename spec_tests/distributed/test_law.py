@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.distributed.training import Training, agree, trainings
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.effort import part
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.example_count import part
 from spec_tests.strategies.modules import Layer, ModuleSpec
 
 

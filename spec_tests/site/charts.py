@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from spec_tests.site.runs import Bench
+from spec_tests.site.slugs import slug
 from spec_tests.site.speed import Curve, Peak, Row
-from spec_tests.site.words import slug
 
 __all__ = ["curve_chart", "memory_chart", "ratio_chart", "trend_chart"]
 
