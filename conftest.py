@@ -1,3 +1,6 @@
 """Every folder of tests and benchmarks runs on the same devices, chosen by the same options."""
 
-pytest_plugins = ["spec_tests.harness.options", "spec_tests.harness.plugin"]
+pytest_plugins = [
+    "spec_tests.harness.pytest_plugin.options",
+    "spec_tests.harness.pytest_plugin.hooks",
+]

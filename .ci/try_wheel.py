@@ -20,7 +20,7 @@ FEW = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
 
 #: A package with two bugs, laid out in its own way; what is judged of it, and what fails.
-OWN = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "two_bugs"
+OWN = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "renamed_target"
 JUDGED = ("comm.gather", "comm.reduce-add")
 BUGS = {"comm.gather.minus-one-is-the-cpu", "comm.reduce-add.refuses-other-shapes"}
 FAILED = 1

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.topology import not_run
 
 from .libraries import side_by_side
 

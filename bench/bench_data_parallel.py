@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 import torch
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import not_run
 
 from .libraries import LIBRARIES
 from .memory import peak_bytes

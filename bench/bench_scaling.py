@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.target import Target
+from spec_tests.harness.environment.target import Target
 
 from .libraries import LIBRARIES
 from .memory import peak_bytes

@@ -6,10 +6,10 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
-from spec_tests.harness import interpreter
-from spec_tests.harness.plugin import topology_of
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.pytest_plugin.hooks import topology_of
 
 from .libraries import LIBRARIES
 

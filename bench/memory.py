@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 
 def peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:

@@ -44,13 +44,13 @@ _IMPL = (
     "impl_tests/_comm/test_copy.py",
 )
 _REFERENCE = (
-    "spec_tests/meta_tests/test_reference_streams.py",
+    "spec_tests/meta_tests/test_stand_ins_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
 )
 #: The tests that must fail, by the package that is changed.
-TESTS = {"impl": _IMPL, "spec_tests/reference": _REFERENCE}
+TESTS = {"impl": _IMPL, "spec_tests/cuda_stand_ins": _REFERENCE}
 #: What they judge: the stand-ins are what torch.nn.parallel calls.
-TARGETS = {"impl": "impl", "spec_tests/reference": "torch.nn.parallel"}
+TARGETS = {"impl": "impl", "spec_tests/cuda_stand_ins": "torch.nn.parallel"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Deletion:
     """One call left out.
 
     Args:
-        package: ``impl`` or ``spec_tests/reference``.
+        package: ``impl`` or ``spec_tests/cuda_stand_ins``.
         path: The file, relative to the repository.
         place: The line and the call.
         source: The file without it.

@@ -6,7 +6,7 @@ import sysconfig
 import pytest
 
 from impl_tests import free_threaded
-from spec_tests.harness import interpreter
+from spec_tests.harness.environment import interpreter
 
 
 def test_what_to_do_is_said_where_no_python_is_named():

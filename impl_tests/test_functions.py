@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import comm, functions, gather, scatter
 from impl._device.stream import current_stream, side_stream
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.concurrency.stream_log import streams_of
 
 GATHER = functions.Gather.apply
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.source import (
+from spec_tests.meta_tests.python_source import (
     compared_with,
     dotted_names,
     imported_modules,

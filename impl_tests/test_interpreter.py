@@ -6,17 +6,17 @@ import sys
 
 import pytest
 
-from spec_tests.harness import interpreter
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.topology import not_run
 
 #: All that the whole of a run imports, in an interpreter of its own.
 IMPORTS = """
 import sys
 import impl, impl.distributed
 import hypothesis, numpy, pytest, sklearn.datasets
-from spec_tests import reference, simulator
+from spec_tests import cuda_stand_ins, simulator
 simulator.enable(2)
-reference.enable()
+cuda_stand_ins.enable()
 print(sys._is_gil_enabled())
 """
 

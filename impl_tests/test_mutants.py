@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from impl_tests.mutants import IMPL, load
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 
 MUTANTS = load()
 #: Tried on every run; ``python -m impl_tests.mutants`` tries them all.

@@ -9,8 +9,8 @@ import pytest
 from impl_tests.mutants import IMPL
 from impl_tests.stress import races
 from impl_tests.stress.rounds import WARM_UP, Look, grown
-from spec_tests.harness import interpreter
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.topology import not_run
 
 ROOT = Path(__file__).resolve().parents[1]
 RACES = races.load()

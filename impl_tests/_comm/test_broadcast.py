@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from impl._comm import broadcast as bucket_copies
 from impl._comm.broadcast import attached_copies, detached_copies
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.concurrency.stream_log import streams_of
 
 BOTH = pytest.mark.parametrize(
     "copy", [attached_copies, detached_copies], ids=["attached", "detached"]

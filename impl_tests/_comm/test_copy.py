@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._comm.copy import copy_bucket, row_major_copy, send, small_and_large
-from spec_tests.harness.queues import late_copies, queued
+from spec_tests.harness.concurrency.side_streams import late_copies, queued
 
 LARGE = 2**20
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import scatter_gather as reference_scatter_gather
 import impl._functions
 from impl import functions, scatter_gather
 from impl._device.stream import current_stream
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.concurrency.stream_log import streams_of
 
 Pair = namedtuple("Pair", "left right")
 

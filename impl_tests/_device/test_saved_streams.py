@@ -8,7 +8,7 @@ import torch
 from impl._device import saved_streams
 from impl._device.saved_streams import hand_over
 from impl.functions import Scatter
-from spec_tests.harness.queues import on_side_streams, queued
+from spec_tests.harness.concurrency.side_streams import on_side_streams, queued
 
 
 class Looking(torch.autograd.Function):

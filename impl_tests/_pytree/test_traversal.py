@@ -13,7 +13,7 @@ from impl._pytree.inputs import Survey, unmarked
 from impl._pytree.markers import Whole
 from impl._pytree.outputs import Outputs
 from impl._pytree.traversal import descend
-from spec_tests.strategies.depth import LEVELS, nested, unnested
+from spec_tests.strategies.deep_nesting import LEVELS, nested, unnested
 
 MANY = 20_000
 

@@ -8,8 +8,8 @@ import impl
 from impl._compat.torch_private import next_node_number
 from impl._replica import compiled
 from impl._replica.compiled import has_compiled_code
+from spec_tests.divergences.compile_backends import Counting
 from spec_tests.divergences.compiled import HOW
-from spec_tests.divergences.compiling import Counting
 
 
 def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_first():

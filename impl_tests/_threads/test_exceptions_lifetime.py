@@ -6,7 +6,7 @@ import pytest
 
 from impl._threads.exceptions import Failure, attempt, reraise
 from impl_tests.samples import fail_with
-from spec_tests.harness.leftovers import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import no_garbage_collection
 
 WHERE = "in replica 2 on device 3"
 

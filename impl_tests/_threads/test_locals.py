@@ -12,7 +12,7 @@ import pytest
 from impl._threads import locals as thread_locals
 from impl._threads import pool as thread_pool
 from impl._threads import state as thread_state
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.topology import not_run
 
 #: The module, not the function that the package names alike.
 parallel_apply = importlib.import_module("impl.parallel_apply")

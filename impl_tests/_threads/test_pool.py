@@ -17,9 +17,9 @@ from impl._threads import pool as thread_pool
 from impl._threads.exceptions import Failure
 from impl._threads.locals import can_be_fresh
 from impl_tests.samples import FunctionMode, fail_with
-from spec_tests.harness import interpreter
-from spec_tests.harness.leftovers import becomes
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.concurrency.leaks import becomes
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.topology import not_run
 
 #: Seconds after which something that should happen at once is taken to hang.
 PATIENCE = 20

@@ -19,7 +19,7 @@ from impl._device import device as device_module
 from impl._threads import state as thread_state
 from impl.parallel_apply import parallel_apply
 from impl_tests.samples import FunctionMode
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ import torch
 import impl
 from impl_tests import hollow_cuda
 from impl_tests.consumers import results
-from spec_tests import reference, simulator
+from spec_tests import cuda_stand_ins, simulator
 
 
 def main(program: str, side: str) -> None:
@@ -31,7 +31,7 @@ def main(program: str, side: str) -> None:
     torch.autograd.set_multithreading_enabled(False)
     hollow_cuda.load()
     simulator.enable(device_count=2)
-    reference.enable()
+    cuda_stand_ins.enable()
     if side == "impl":
         impl.install()
     record = importlib.import_module(f"impl_tests.consumers.programs.{program}").train()

@@ -5,7 +5,7 @@ import sys
 import torch
 
 from impl_tests import hollow_cuda
-from spec_tests import reference, simulator
+from spec_tests import cuda_stand_ins, simulator
 
 
 def main(option: str) -> None:
@@ -15,7 +15,7 @@ def main(option: str) -> None:
     torch.set_num_threads(1)
     hollow_cuda.load()
     simulator.enable(device_count=2)
-    reference.enable()
+    cuda_stand_ins.enable()
     from impl_tests.models.catalogue import MODELS
     from impl_tests.models.results import write
 

@@ -16,7 +16,7 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.verdicts import RED, by_clause, read
+from spec_tests.harness.conformance.verdicts import RED, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest that come with verdicts: all passed, some failed.

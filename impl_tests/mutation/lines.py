@@ -23,7 +23,7 @@ from impl_tests import forks
 from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import first_line
 from impl_tests.mutation.session import Tests, use_impl
-from spec_tests.meta_tests.rooms import ROOT
+from spec_tests.meta_tests.import_order import ROOT
 
 #: A test's ``seconds``, the ``lines`` that it executes by file of impl, and whether it ``failed``.
 Record = dict[str, Any]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.meta_tests.rooms import CHAPTERS, ROOT
+from spec_tests.meta_tests.import_order import CHAPTERS, ROOT
 
 #: The conformance tests of a target, and the tests of impl's private modules. What runs in
 #: processes of its own is not seen to execute a line, and would be tried for every change.

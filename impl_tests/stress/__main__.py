@@ -15,7 +15,7 @@ from impl_tests.stress import races
 from impl_tests.stress.rounds import Found, run_rounds
 from impl_tests.stress.sharing import Shared
 from spec_tests import simulator
-from spec_tests.harness import interpreter
+from spec_tests.harness.environment import interpreter
 
 #: Seconds between two lines.
 _EVERY = 20

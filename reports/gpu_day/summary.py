@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.publishing import benchmarks
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 from .requirements import requirements
 from .step_log import StepResult

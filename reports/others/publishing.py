@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reports.others.catalogue import Implementation
 from reports.publishing import publish as reports
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 __all__ = ["publish"]
 

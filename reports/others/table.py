@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reports.others import catalogue
 from reports.publishing.publish import RESULTS
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 __all__ = ["PAGE", "with_table"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reports.others.catalogue import HERE, ROOT, Implementation
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 __all__ = ["run", "unexpected"]
 

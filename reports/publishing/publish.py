@@ -20,9 +20,10 @@ from cpuinfo import get_cpu_info  # the processor's name, as pytest-benchmark re
 
 from bench import compare
 from reports.publishing import benchmarks
-from spec_tests.harness import clauses, interpreter, verdicts
+from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.harness.environment import interpreter
 from spec_tests.site import checked
-from spec_tests.site.words import slug
+from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "publish"]
 

@@ -9,7 +9,7 @@ import pytest
 from reports import __main__ as command
 from reports.publishing.pages import matrix_page
 from reports.tests import samples
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, exports, markdown, runs
 from spec_tests.site.matrix import Matrix
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from reports.others import catalogue, environments, publishing, table, validation
-from spec_tests.harness import register, target_map
-from spec_tests.harness.target import PARTS
+from spec_tests.harness.conformance import register
+from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment.target import PARTS
 
 KNOWN = catalogue.load()
 

@@ -8,7 +8,7 @@ import pytest
 
 from reports.tests import samples
 from reports.tests.page_reader import broken_links, read
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, make, runs
 from spec_tests.site.build import write
 from spec_tests.site.matrix import Matrix, differences

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
 

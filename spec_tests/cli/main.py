@@ -107,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _clauses(options: argparse.Namespace) -> int:
-    from spec_tests.harness import clauses
+    from spec_tests.harness.conformance import clauses
 
     names = options.name
     known = clauses.load()
@@ -126,7 +126,7 @@ def _report(options: argparse.Namespace) -> int:
 
 def _draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
-    from spec_tests.harness import verdicts
+    from spec_tests.harness.conformance import verdicts
 
     if not options.file.is_file():
         print(f"{options.file}: no such file", file=sys.stderr)

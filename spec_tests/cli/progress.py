@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from spec_tests.harness import clauses, verdicts
-from spec_tests.harness.plugin import pytest_report_header
+from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 
 __all__ = ["Progress", "Tally"]
 

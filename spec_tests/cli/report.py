@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness import verdicts
+from spec_tests.harness.conformance import verdicts
 
 __all__ = ["report"]
 

@@ -38,7 +38,7 @@ def _exists(name: str) -> bool:
 def _arguments(options: argparse.Namespace) -> list[str]:
     """The command line of pytest: independent of the settings of the project around."""
     where = ["-c", str(SETTINGS), "--rootdir", str(HOME.parent), "--confcutdir", str(HOME)]
-    where += ["-p", "spec_tests.harness.options", "-p", "no:cacheprovider"]
+    where += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
     where += ["--ignore", str(HOME / "meta_tests")]  # they judge the suite
     prints = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
     return [str(HOME), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import overlaps, spans
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import overlaps, spans
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting

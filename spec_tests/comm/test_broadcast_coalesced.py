@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import overlaps, spans, versions_after_each_write
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import overlaps, spans, versions_after_each_write
 from spec_tests.strategies.calls import At, PublicCall, Unlike
 from spec_tests.strategies.coalesced import BUFFER_SIZES, broadcast_coalesced_calls
 from spec_tests.strategies.comm import SPARSE, dense
@@ -123,7 +123,7 @@ def test_no_tensors_give_every_device_an_empty_list(target, topology):
 def test_the_buffer_size_does_not_change_the_copies(target, topology, call, limits):
     inputs = call.inputs(topology)
     one, other = (call.run(target, {**inputs, "buffer_size": limit}) for limit in limits)
-    checks.same(portrait(one, inputs), portrait(other, inputs), call)
+    checks.same(snapshot(one, inputs), snapshot(other, inputs), call)
 
 
 @clause("comm.broadcast-coalesced.returns-lists")

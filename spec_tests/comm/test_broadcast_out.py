@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import SPARSE, broadcast_out_calls, dense
 from spec_tests.strategies.sparse import SparseSpec

@@ -5,9 +5,9 @@ import inspect
 import pytest
 import torch
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.concurrency.stream_log import streams_of
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused, refused_telling
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused, refused_telling
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting

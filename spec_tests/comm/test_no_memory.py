@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.faulty import without_memory
-from spec_tests.harness.streams import current_places
+from spec_tests.harness.concurrency.stream_log import current_places
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.faults import without_memory
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import late_copies, on_side_streams, queued, used
+from spec_tests.harness.concurrency.side_streams import late_copies, on_side_streams, queued, used
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import StreamAt
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import dense as as_array
-from spec_tests.harness.oracles import dense_sum, order_tellers
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import dense as as_array
+from spec_tests.oracle.tensors import dense_sum, order_tellers
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.coalesced import reduce_add_calls
 from spec_tests.strategies.comm import dense

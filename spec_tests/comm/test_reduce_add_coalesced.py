@@ -6,18 +6,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import dense as as_array
-from spec_tests.harness.oracles import (
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import dense as as_array
+from spec_tests.oracle.tensors import (
     dense_sum,
     order_tellers,
     overlaps,
     spans,
     versions_after_each_write,
 )
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.refusals import refused
 from spec_tests.strategies.calls import At, PublicCall, build
 from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.comm import dense
@@ -118,9 +118,9 @@ def test_dense_sums_are_row_major(target, topology, layout, count, slots):
 @given(call=reduce_add_coalesced_calls())
 def test_the_inputs_are_as_before(target, topology, call):
     inputs = call.inputs(topology)
-    before = portrait(inputs, inputs)
+    before = snapshot(inputs, inputs)
     call.run(target, inputs)
-    checks.same(portrait(inputs, inputs), before, call)
+    checks.same(snapshot(inputs, inputs), before, call)
 
 
 @clause("comm.reduce-add-coalesced.single-list")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import dense_sum
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import dense_sum
 from spec_tests.strategies.sparse import SparseSpec
 from spec_tests.strategies.tensors import TensorSpec, counting
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting

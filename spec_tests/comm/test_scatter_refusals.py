@@ -2,9 +2,9 @@
 
 import pytest
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.outcome import observe
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.streams import current_places, streams_of
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import observe
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.concurrency.stream_log import current_places, streams_of
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PublicCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting

@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 
 from spec_tests.cpp_front_end import loader
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 
 @pytest.fixture(scope="session")

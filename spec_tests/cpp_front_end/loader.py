@@ -5,7 +5,7 @@ from types import ModuleType
 
 import torch
 
-from spec_tests.harness.topology import Topology, not_run
+from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.simulator import build
 
 FOLDER = Path(__file__).parent / "csrc"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.cpp_front_end import modules
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 
 Devices = Sequence[torch.device]
 
@@ -159,7 +159,7 @@ def _loss(outputs: Tensor) -> Tensor:
 
 
 def _plain(found: Mapping[str, Tensor | None]) -> Any:
-    """A portrait of the values alone, in an order that no system decides."""
+    """A snapshot of the values alone, in an order that no system decides."""
     named = sorted(found.items())
     values = {name: each if each is None else each.detach().cpu() for name, each in named}
-    return portrait(values, {}, strides=False)
+    return snapshot(values, {}, strides=False)

@@ -7,8 +7,8 @@ from hypothesis import given
 from spec_tests.cpp_front_end.backward import forward, is_reduced_early, order_at_home
 from spec_tests.cpp_front_end.modules import python_twin
 from spec_tests.cpp_front_end.systems import BucketEach, Cpp, runs
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 
 
 def part_of(replica):

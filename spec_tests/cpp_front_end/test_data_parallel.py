@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from spec_tests.cpp_front_end.modules import cpp_twin
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
 
 
 def linear(front_end, device="cpu"):

@@ -3,8 +3,8 @@
 from hypothesis import given
 
 from spec_tests.cpp_front_end.systems import Cpp, Python, runs
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 
 
 @clause("systems.outputs")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spec_tests.cpp_front_end.threads import use_threads
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.conformance.clauses import clause
 
 #: Long enough that a thread which is to fail first does, on a busy machine too.
 WAIT = 500  # milliseconds

@@ -8,7 +8,7 @@ import torch
 
 from spec_tests.cpp_front_end.backward import forward, is_reduced_early
 from spec_tests.cpp_front_end.modules import KINDS, cpp_tensors, cpp_twin
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.conformance.clauses import clause
 
 NODE = "ReduceAdd"
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare.snapshot import snapshot
 
 STEPS = 30
 #: Rows of a batch; neither three nor four devices get chunks of equal size.
@@ -44,7 +44,7 @@ class Training:
         # What a convolution chooses by timing, or rounds to TF32, differs from run to run.
         with torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False):
             losses = [self._step(model, optimizer, step) for step in range(STEPS)]
-        return portrait({"losses": torch.stack(losses), **net.state_dict()}, {})
+        return snapshot({"losses": torch.stack(losses), **net.state_dict()}, {})
 
     def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> Tensor:
         images, labels = digits()

@@ -9,8 +9,8 @@ from unittest import mock
 import torch
 from torch import nn
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import At, build
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import At, build
 from spec_tests.strategies.data_parallel import New
 from spec_tests.strategies.tensors import TensorSpec

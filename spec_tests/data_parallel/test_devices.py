@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Placed, Refusing, Total
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import At, PublicCall, build
 from spec_tests.strategies.data_parallel import DataParallelCall, New
 from spec_tests.strategies.devices import any_device, device_lists
+from spec_tests.strategies.probe_modules import Placed, Refusing, Total
 from spec_tests.strategies.tensors import TensorSpec
 
 FUNCTIONAL = st.booleans()

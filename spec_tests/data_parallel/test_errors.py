@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.data_parallel.imbalance import ImbalanceCall
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Refusing, Total
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New
 from spec_tests.strategies.devices import device_lists
+from spec_tests.strategies.probe_modules import Refusing, Total
 from spec_tests.strategies.tensors import TensorSpec
 
 

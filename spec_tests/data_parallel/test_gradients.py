@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from spec_tests.harness import checks, penalties
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Complex
+from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.data_parallel import DataParallelCall, New
 from spec_tests.strategies.devices import device_lists
+from spec_tests.strategies.probe_modules import Complex
 from spec_tests.strategies.tensors import TensorSpec
 
 WAYS = ["function", "class"]
 
 
 def network(topology, *, dtype=torch.float64):
-    return penalties.network(dtype).to(topology.device(0))
+    return gradient_penalty.network(dtype).to(topology.device(0))
 
 
 def leaves(module, topology, rows, dtype=torch.float64):
@@ -28,7 +28,7 @@ def leaves(module, topology, rows, dtype=torch.float64):
 
 def as_function(target, topology, module, way, slots):
     # Numerical differentiation changes the leaves in place, so the module sees every change.
-    spread = penalties.spread(target, module, topology.take(slots), way)
+    spread = gradient_penalty.spread(target, module, topology.take(slots), way)
     return lambda x, *_: spread(x)
 
 
@@ -61,16 +61,16 @@ def test_complex_modules_stay_complex(target, answers, topology, dtype, devices,
 
 @clause("data_parallel.gradient-penalty")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("penalty", penalties.PENALTIES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 @given(rows=st.integers(1, 6), slots=st.integers(1, 4))
 def test_a_gradient_penalty_has_the_gradients_of_the_plain_module(
     target, topology, way, penalty, rows, slots
 ):
     module = network(topology)
     x = leaves(module, topology, rows)[0]
-    spread = penalties.spread(target, module, topology.take(slots), way)
-    found = penalties.gradients(penalty, spread, module, x)
-    expected = penalties.gradients(penalty, module, module, x)
+    spread = gradient_penalty.spread(target, module, topology.take(slots), way)
+    found = gradient_penalty.gradients(penalty, spread, module, x)
+    expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -80,7 +80,7 @@ def test_frozen_parameters_get_no_gradient(target, topology, slots):
     module = network(topology)
     module[0].weight.requires_grad_(False)
     x = leaves(module, topology, 4)[0]
-    penalties.spread(target, module, topology.take(slots), "class")(x).sum().backward()
+    gradient_penalty.spread(target, module, topology.take(slots), "class")(x).sum().backward()
     assert module[0].weight.grad is None
     assert module[0].bias.grad is not None
 

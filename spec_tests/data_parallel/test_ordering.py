@@ -3,10 +3,17 @@
 import pytest
 import torch
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import on_side_streams, used
-from spec_tests.harness.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.async_training import (
+    BATCH,
+    SOURCES,
+    STEPS,
+    Scale,
+    batches,
+    train,
+)
+from spec_tests.harness.concurrency.side_streams import on_side_streams, used
+from spec_tests.harness.conformance.clauses import clause
 
 
 def _wrapped(target, topology, slots):

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.data_parallel import oracles
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import At, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
@@ -52,7 +53,7 @@ def test_any_network_gives_the_gradients_of_the_reference(target, answers, topol
 @clause("data_parallel.transparent")
 @given(call=network_calls(grads=(True,)))
 def test_a_wrapped_network_computes_what_the_network_computes(target, topology, call):
-    found, expected = oracles.wrapped_and_plain(call, target, topology)
+    found, expected = wrapped_module.wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
@@ -90,7 +91,7 @@ def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
 
 
 @clause("data_parallel.script-modules")
-@effort.part(4)
+@example_count.divided_by(4)
 @given(call=script_calls())
 def test_script_modules_compute_what_the_reference_makes_them(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)

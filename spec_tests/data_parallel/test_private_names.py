@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.data_parallel.imbalance import BalanceCall
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 
 SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)

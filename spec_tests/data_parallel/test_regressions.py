@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks, penalties
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
-from spec_tests.harness.probe_modules import Called, Placed
+from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
 from spec_tests.strategies.devices import device_lists
+from spec_tests.strategies.probe_modules import Called, Placed
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -108,15 +108,15 @@ def test_backward_runs_with_the_device_of_forward_current(target, topology, coun
 
 
 @clause("data_parallel.gradient-penalty")
-@pytest.mark.parametrize("penalty", penalties.PENALTIES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 def test_a_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
     """PyTorch 0.2 (#2736) had none through Conv2d, 1.0 (#16532) lost those in helpers."""
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()
     wrapped = target.data_parallel.DataParallel(module, topology.take(3))
-    found = penalties.gradients(penalty, wrapped, module, x)
-    expected = penalties.gradients(penalty, module, module, x)
+    found = gradient_penalty.gradients(penalty, wrapped, module, x)
+    expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 

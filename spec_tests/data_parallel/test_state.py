@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.data_parallel.attributes import AttributesCall
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Remembering
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     New,
     network_calls,
 )
 from spec_tests.strategies.devices import any_device, device_lists, unlike_devices
+from spec_tests.strategies.probe_modules import Remembering
 from spec_tests.strategies.tensors import TensorSpec
 
 

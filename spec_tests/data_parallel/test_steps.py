@@ -7,8 +7,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from spec_tests.data_parallel.steps import OwnParameter, StepsCall
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New
 from spec_tests.strategies.devices import device_lists

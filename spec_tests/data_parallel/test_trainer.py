@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
 
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
@@ -36,7 +36,7 @@ def step(target, topology, count, rows):
     output = target.data_parallel.DataParallel(module, devices)(**batch)
     output["loss"].sum().backward()
     found = [*output.values(), *(each.grad for each in module.parameters())]
-    return portrait(found, {}, strides=False)
+    return snapshot(found, {}, strides=False)
 
 
 @clause("data_parallel.per-device-argument")

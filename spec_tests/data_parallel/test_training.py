@@ -18,8 +18,8 @@ import functools
 import pytest
 
 from spec_tests.data_parallel.digits import ChunkByChunk, Training
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 
 #: Thirty steps of float32. The gradients of a step, sums of a few hundred terms, are added in an
 #: order that depends on the cut of the batch, and differ by some 2**-24 of their size; momentum

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spec_tests.distributed.pool import Pool
-from spec_tests.harness.target import Target
+from spec_tests.harness.environment.target import Target
 
 #: The most ranks of one group; on two cores more would only wait for each other.
 MOST = 4

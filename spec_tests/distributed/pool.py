@@ -149,7 +149,7 @@ def _serve(
     mapping: dict[str, str],
     time_limit: float,
 ) -> None:
-    from spec_tests.harness.target import Target
+    from spec_tests.harness.environment.target import Target
 
     torch.set_num_threads(1)
 

@@ -5,7 +5,7 @@ import torch
 
 from spec_tests.distributed import calls, probes
 from spec_tests.distributed.training import close
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.conformance.clauses import clause
 
 #: A call of processes takes longer than one of threads; the law draws, these are listed.
 SIZES = (2, 3, 4)

@@ -6,7 +6,7 @@ from spec_tests.distributed import probes, refused
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.test_refusals import same_error
 from spec_tests.distributed.training import close
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.conformance.clauses import clause
 
 
 @clause("distributed.errors.same")

@@ -7,9 +7,9 @@ import torch.distributed as dist
 from spec_tests.distributed import forms, probes
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.training import close
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.scripts import run_script
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.scripts import run_script
+from spec_tests.harness.environment.topology import not_run
 
 ON_A_GPU = """
 import tempfile

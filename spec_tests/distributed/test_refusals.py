@@ -6,7 +6,7 @@ import torch
 from spec_tests.distributed import probes, refused
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.training import close
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.conformance.clauses import clause
 
 
 def same_error(found, kind, *parts):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.distributed.pool import Rank
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 

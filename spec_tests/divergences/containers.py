@@ -3,8 +3,8 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from spec_tests.harness.portrait import leaves
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import leaves
 from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 

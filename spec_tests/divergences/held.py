@@ -11,8 +11,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 
 
 class Cached(nn.Module):

@@ -11,13 +11,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.edge_case_modules import ZOO
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.strategies.zoo import ZOO
 
 #: The kinds of the zoo with something to change, but for the one that computes something else in
 #: a replica than by itself.
@@ -165,7 +165,7 @@ def _facts(output: Tensor, modules: Sequence[nn.Module]) -> Any:
     sums = [_sum(slopes[index::count]) for index in range(count)]
     found = [output, *sums, *leaves[0]]
     plain = [each if each is None else each.detach().cpu() for each in found]
-    return portrait(plain, {}, strides=False)
+    return snapshot(plain, {}, strides=False)
 
 
 def _sum(slopes: Sequence[Tensor | None]) -> Tensor | None:

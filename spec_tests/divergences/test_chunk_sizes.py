@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 
 SIZES = clause("divergences.SG-5.chunk-sizes")
 WEIGHTS = clause("divergences.SG-5.chunk-weights")

@@ -5,12 +5,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import overlaps, spans
-from spec_tests.harness.outcome import failure
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import failure
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
+from spec_tests.oracle.tensors import overlaps, spans
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES
 from spec_tests.strategies.comm import dense

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.divergences.compiled import Compiled
-from spec_tests.harness import checks, effort
-from spec_tests.harness import replica_laws as laws
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle import replica_laws as laws
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
@@ -24,7 +25,7 @@ networks = st.sampled_from(
         ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
     ]
 )
-FEW = effort.part(8)
+FEW = example_count.divided_by(8)
 
 #: Of replicas' parameters, which are no leaves. PyTorch hides it, but not from those who take
 #: warnings for errors.

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from spec_tests.divergences.compile_backends import SETTING, Broken, Counting, Meeting
 from spec_tests.divergences.compiled import HOW
-from spec_tests.divergences.compiling import SETTING, Broken, Counting, Meeting
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.conformance.clauses import clause
 
 ONCE = clause("divergences.RE-1.compiled-once-a-device")
 TURNS = clause("divergences.RE-1.compiled-replicas-in-turn")

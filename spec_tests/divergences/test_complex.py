@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.oracles import rejoined, stacked
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.tensors import rejoined, stacked
 from spec_tests.strategies.comm import (
     broadcast_calls,
     broadcast_out_calls,

@@ -6,11 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
-from spec_tests.strategies.zoo import Specimen
 
 OBJECTS = clause("divergences.RE-5.complex-tensors-are-handed-over")
 OFFSETS = clause("divergences.RE-6.complex-beside-real")
@@ -58,7 +58,7 @@ def test_complex_parameters_arrive_beside_real_ones(target, topology, specs, slo
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     found = [[each[index].detach().cpu() for index in range(len(specs))] for each in replicas]
     expected = [[tensor.detach().cpu() for tensor in built]] * len(slots)
-    checks.same(portrait(found, {}), portrait(expected, {}), specs)
+    checks.same(snapshot(found, {}), snapshot(expected, {}), specs)
 
 
 @OFFSETS

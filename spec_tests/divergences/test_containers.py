@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.divergences.containers import beyond_members, classes, made, plain
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Nothing, Pair
 from spec_tests.strategies.dataclass_batches import (
     MAPPINGS,
@@ -41,7 +41,7 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     batch, devices = made(spec, topology), topology.take(slots)
     found = target.scatter_gather.scatter([batch, None], devices)
     expected = oracle.scatter_gather.scatter([plain(batch), None], devices)
-    checks.same(portrait(plain(found), {}), portrait(expected, {}), spec)
+    checks.same(snapshot(plain(found), {}), snapshot(expected, {}), spec)
     checks.same([classes(each) for each, _ in found], [classes(batch)] * len(found), spec)
 
 
@@ -60,7 +60,7 @@ def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
     batch = made(spec, topology)
     replicas = target.scatter_gather.scatter([batch, ROWS.build(topology)], topology.take(slots))
     found = target.scatter_gather.gather([each for each, _ in replicas], topology.device(0))
-    checks.same(portrait(found, {}), portrait(batch, {}), spec)
+    checks.same(snapshot(found, {}), snapshot(batch, {}), spec)
 
 
 @JOINED_DATACLASSES

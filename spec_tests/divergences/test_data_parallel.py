@@ -6,13 +6,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks, penalties
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Refusing, Total
-from spec_tests.harness.scripts import run_script, run_without_accelerator
+from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
+from spec_tests.strategies.probe_modules import Refusing, Total
 
 WAYS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
@@ -44,11 +44,11 @@ def test_replicas_compute_on_the_cpu(target, topology, way, module, rows, device
 @clause("divergences.DP-1.cpu-devices")
 @pytest.mark.parametrize("way", WAYS)
 def test_replicas_on_the_cpu_have_gradients_and_second_ones(target, way):
-    module = penalties.network(torch.float64)
+    module = gradient_penalty.network(torch.float64)
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    spread = penalties.spread(target, module, ["cpu", "cpu"], way)
-    found = penalties.gradients(penalties.in_line, spread, module, x)
-    expected = penalties.gradients(penalties.in_line, module, module, x)
+    spread = gradient_penalty.spread(target, module, ["cpu", "cpu"], way)
+    found = gradient_penalty.gradients(gradient_penalty.in_line, spread, module, x)
+    expected = gradient_penalty.gradients(gradient_penalty.in_line, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 

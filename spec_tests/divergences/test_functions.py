@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.gradients import facts
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.gradients import facts
 from spec_tests.strategies.calls import ApplyCall, At, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting

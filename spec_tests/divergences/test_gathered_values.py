@@ -8,9 +8,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import unsaid
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import unsaid
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
 STRINGS = clause("divergences.SG-6.strings-are-listed")

@@ -20,11 +20,11 @@ from spec_tests.divergences.held import (
     sequences,
 )
 from spec_tests.divergences.held_changes import CHANGES
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
-from spec_tests.harness.probe_modules import Placed, Remembering
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
+from spec_tests.strategies.probe_modules import Placed, Remembering
 
 HELD = clause("divergences.DP-4.replicas-are-held")
 SAME = clause("divergences.DP-4.results-are-the-same")

@@ -16,8 +16,8 @@ from spec_tests.divergences.rescaled import (
     rescaling,
     stepped,
 )
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 
 #: Two devices; and four of which one is named twice, the first of them not the first of all.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.conformance.clauses import clause
 
 ORDER = clause("divergences.PA-9.one-after-the-other")
 STATE = clause("divergences.PA-9.state-of-the-caller")

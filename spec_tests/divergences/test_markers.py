@@ -6,13 +6,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marks import share, slopes
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
+from spec_tests.divergences.marked_arguments import share, slopes
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.layers import APART
-from spec_tests.strategies.marks import Mark, Marked, marked_arguments
+from spec_tests.strategies.markers import Mark, Marked, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings(APART)
@@ -61,7 +62,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
 
 
 @GRADIENTS
-@effort.part(5)
+@example_count.divided_by(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     where = topology.device(0)
@@ -108,7 +109,7 @@ class WithState(nn.Module):
 
 
 @BATCH_DIM
-@effort.part(3)
+@example_count.divided_by(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):
@@ -136,4 +137,4 @@ def test_reference_has_no_markers(reference, name):
 
 
 def _values(found):
-    return portrait(found, {}, strides=False)
+    return snapshot(found, {}, strides=False)

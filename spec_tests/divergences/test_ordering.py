@@ -4,11 +4,18 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import in_order, on_side_streams, queued, used
-from spec_tests.harness.topology import not_run
-from spec_tests.harness.unwaited import BATCH, SOURCES, STEPS, Scale, batches, train
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.async_training import (
+    BATCH,
+    SOURCES,
+    STEPS,
+    Scale,
+    batches,
+    train,
+)
+from spec_tests.harness.concurrency.side_streams import in_order, on_side_streams, queued, used
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
 
 
 def _scatter(functions, topology, leaf):

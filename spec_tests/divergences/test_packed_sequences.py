@@ -5,13 +5,14 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.checks import LAYER
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.even_chunks import even_chunks
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.checks import LAYER
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.layers import APART
-from spec_tests.strategies.packed import Packed, is_valid, packed_specs, sequences
+from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, sequences
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(APART)
@@ -25,7 +26,7 @@ example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0,
 
 
 def _values(found):
-    return portrait(list(found), {}, strides=False)
+    return snapshot(list(found), {}, strides=False)
 
 
 @SPLIT
@@ -98,7 +99,7 @@ class Recurrent(nn.Module):
 
 
 @RECURRENT
-@effort.part(3)
+@example_count.divided_by(3)
 @given(spec=PRECISE, slots=device_slots())
 @example_sorted
 @example_unsorted

@@ -9,8 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection, no_thread_reports
+from spec_tests.harness.concurrency.leaks import (
+    is_all_gone,
+    no_garbage_collection,
+    no_thread_reports,
+)
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import (
     ANY_EXCEPTIONS,
     BASE_EXCEPTIONS,
@@ -18,7 +22,7 @@ from spec_tests.strategies.exceptions import (
     builtins,
     generated,
 )
-from spec_tests.strategies.failing import FailingCall, caught, failing_calls
+from spec_tests.strategies.failing_modules import FailingCall, caught, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 
 INTERRUPTED = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.running import run
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.thread_modules import lookers
 from spec_tests.strategies.thread_state import (
     CURRENT,

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.divergences.methods import Choosing, owners, wrapped_in_place
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.replica_laws import copies, state, walk
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.replica_laws import copies, state, walk
+from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.layers import APART
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.zoo import Specimen
 
 pytestmark = pytest.mark.filterwarnings(APART)
 METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
@@ -121,12 +121,12 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 def test_a_deepcopied_replica_is_cut_off(target, topology, spec, slots):
     module = spec.then(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
-        before = portrait(state(module), {})
+        before = snapshot(state(module), {})
         copied = copies(copy.deepcopy(replica), module)
         checks.same({each.is_leaf for each in copied.values()}, {True}, spec)
         for tensor in copied.values():
             tensor.data.add_(1)
-        checks.same(portrait(state(module), {}), before, spec)
+        checks.same(snapshot(state(module), {}), before, spec)
 
 
 @DEEPCOPY

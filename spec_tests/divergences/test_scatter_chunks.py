@@ -5,12 +5,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import unsaid
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.refusals import unsaid
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.uneven import Few, Uneven, few, uneven
+from spec_tests.strategies.uneven_chunks import Few, Uneven, few, uneven
 
 FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")
 UNEVEN = clause("divergences.SG-2.uneven-arguments-are-refused")

@@ -11,9 +11,9 @@ from spec_tests.divergences.unused_parameters import (
     chunk_by_chunk,
     plain_gradients,
 )
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.strategies.choosy import Choice, Choosy, choices, rows
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.unused_parameters import Choice, Choosy, choices, rows
 
 #: One layer that is used and one that is not: the reference fails on it.
 UNUSED = (Choice("all"), Choice("none"))

@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.gradients import facts, repeated_gradient
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.gradients import facts, repeated_gradient
 from spec_tests.strategies.calls import ApplyCall, At, Unlike, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies

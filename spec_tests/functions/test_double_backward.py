@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import tensors
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.traverse import tensors
 from spec_tests.strategies.calls import ApplyCall, At, Unlike
 from spec_tests.strategies.tensors import TensorSpec
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.gradients import facts, gathered_gradient
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import refused, unsaid
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.refusals import refused, unsaid
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.gradients import facts, gathered_gradient
 from spec_tests.strategies.calls import ApplyCall, At, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers

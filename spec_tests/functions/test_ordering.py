@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import on_side_streams, queued, used
-from spec_tests.harness.streams import streams_of
+from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
+from spec_tests.harness.concurrency.stream_log import streams_of
+from spec_tests.harness.conformance.clauses import clause
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 

@@ -5,13 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.gradients import facts
-from spec_tests.harness.oracles import dense as as_array
-from spec_tests.harness.oracles import dense_sum
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.gradients import facts
+from spec_tests.oracle.tensors import dense as as_array
+from spec_tests.oracle.tensors import dense_sum
 from spec_tests.strategies.calls import ApplyCall, At, build
 from spec_tests.strategies.coalesced import mixed_rows
 from spec_tests.strategies.comm import dense

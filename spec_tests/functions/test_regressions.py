@@ -3,9 +3,15 @@
 import pytest
 import torch
 
-from spec_tests.functions.penalties import gradient_in_line, gradient_of_helper, plain, spread
-from spec_tests.harness import checks, late
-from spec_tests.harness.clauses import clause
+from spec_tests.functions.gradient_penalty import (
+    gradient_in_line,
+    gradient_of_helper,
+    plain,
+    spread,
+)
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency import delayed_inputs
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 
@@ -90,7 +96,7 @@ def test_a_chunk_whose_copy_begins_late_may_be_read_at_once(target, topology):
     streams = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):
         with streams._get_stream(device):
-            late.hold(device, 20)
+            delayed_inputs.hold(device, 20)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
     assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
 
@@ -102,7 +108,7 @@ def test_a_chunk_may_be_freed_before_it_has_been_read(target, topology):
         rows = _pinned(topology, number)
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
-            late.hold(device, 20)
+            delayed_inputs.hold(device, 20)
         # Their readers wait; where nobody says so, the next chunks get the memory and fill it.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([part.double().sum() for part in rows.chunk(3)])

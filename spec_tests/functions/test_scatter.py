@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.streams import Pause, current_places
-from spec_tests.harness.turns import PATIENCE
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.concurrency.stream_log import Pause, current_places
+from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import ApplyCall, At
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies

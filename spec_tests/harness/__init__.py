@@ -1,1 +1,5 @@
-"""What the chapters share: targets, devices, calls compared, verdicts, registers."""
+"""What all chapters share, in packages; each may import those before it.
+
+``environment``, ``concurrency``, ``compare``, ``conformance``, ``pytest_plugin``; all may import
+the module ``traverse``.
+"""

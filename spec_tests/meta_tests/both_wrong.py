@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spec_tests.harness.target import Target
+from spec_tests.harness.environment.target import Target
 
 #: Where the wrong ones are.
 HERE = "spec_tests.meta_tests.both_wrong"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from spec_tests.meta_tests.warm import Warm
+from spec_tests.meta_tests.fork_server import ForkServer
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
+def fork_server() -> Iterator[ForkServer]:
     """Starts ``python -m MODULE`` in a process of its own, which need not import torch first."""
-    found = Warm()
+    found = ForkServer()
     yield found
     found.close()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from spec_tests.harness.source import function_lengths
-from spec_tests.meta_tests.rooms import against_the_arrows, files_of
+from spec_tests.meta_tests.import_order import against_the_arrows, files_of
+from spec_tests.meta_tests.python_source import function_lengths
 
 FOLDERS = ("impl", "impl_tests", "spec_tests", "bench", "reports")
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from spec_tests.harness import checks
-from spec_tests.harness.outcome import normalised
-from spec_tests.harness.portrait import portrait
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import normalised
+from spec_tests.harness.compare.snapshot import snapshot
 
 Pair = namedtuple("Pair", "a b")
 
@@ -19,7 +19,7 @@ class Batch:
 
 
 def _differ(actual, expected, **inputs):
-    pictures = portrait(actual, inputs), portrait(expected, inputs)
+    pictures = snapshot(actual, inputs), snapshot(expected, inputs)
     return checks.difference(*pictures, path="result", tolerance=checks.EXACT)
 
 

@@ -13,7 +13,7 @@ from spec_tests.cli import progress as printing
 from spec_tests.cli import report as reporting
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness import clauses, register, verdicts
+from spec_tests.harness.conformance import clauses, register, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
@@ -28,7 +28,7 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture
-def command(tmp_path, warm):
+def command(tmp_path, fork_server):
     """Call the command in an empty folder that holds the package ``wrong`` only."""
     package = tmp_path / "wrong"
     package.mkdir()
@@ -37,7 +37,7 @@ def command(tmp_path, warm):
 
     def call(*arguments):
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return warm.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
+        return fork_server.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
 
     return call
 

@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from spec_tests.harness import clauses
-from spec_tests.harness.verdicts import read
+from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance.verdicts import read
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()
 SUITE = ROOT / "spec_tests"
-REGISTERS = sorted((SUITE / "divergences").glob("*.toml"))
+REGISTERS = sorted((SUITE / "registers").glob("*.toml"))
 pytest_plugins = ["pytester"]
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
 from pathlib import Path
-from spec_tests.harness import clauses, register
+from spec_tests.harness.conformance import clauses, register
 from spec_tests import conftest as suite
 from spec_tests.conftest import *
-pytest_plugins = ["spec_tests.harness.options", "spec_tests.harness.plugin"]
+pytest_plugins = [
+    "spec_tests.harness.pytest_plugin.options",
+    "spec_tests.harness.pytest_plugin.hooks",
+]
 HERE = Path(__file__).parent
 suite.HERE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
@@ -32,7 +35,7 @@ register.FOLDER = HERE
 
 
 @pytest.fixture
-def suite(pytester, monkeypatch, warm):
+def suite(pytester, monkeypatch, fork_server):
     """A suite of two clauses; calling it with a body of tests runs them."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     # pytester moves the home; the simulator is built once, in the real one's cache.
@@ -41,11 +44,11 @@ def suite(pytester, monkeypatch, warm):
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
 
     def run(body, *options, target="impl"):
-        header = "import pytest\nfrom spec_tests.harness.clauses import clause\n"
+        header = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
         pytester.path.joinpath("test_it.py").write_text(header + body)
         arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
         arguments += ["-p", "no:cacheprovider", *options]
-        return warm.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
+        return fork_server.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
 
     return run
 
@@ -323,7 +326,8 @@ def test_a_missing_name_fails_the_tests_that_use_it_only(suite):
 
 
 def test_a_program_that_uses_a_missing_name_does_so_too(suite):
-    program = "from spec_tests.harness.target import Target; Target('impl').comm.no_such_name"
+    target = "from spec_tests.harness.environment.target import Target"
+    program = f"{target}; Target('impl').comm.no_such_name"
     run = f"subprocess.run([sys.executable, '-c', {program!r}], stderr=-1, text=True)"
     one = f"not (told := {run}.stderr), told"
     result = suite("import subprocess, sys\n" + BOTH.format(one=one, two="pass"))
@@ -342,7 +346,7 @@ def test_the_suite_s_options_do_nothing_without_a_target(pytester, monkeypatch):
     pytester.makepyfile("import warnings\ndef test_it(): warnings.warn('not an error here')")
     program = "import sys\ndef pytest_unconfigure():\n    print('torch' in sys.modules)"
     pytester.makeconftest(program)
-    result = pytester.runpytest_subprocess("-p", "spec_tests.harness.options", "-s")
+    result = pytester.runpytest_subprocess("-p", "spec_tests.harness.pytest_plugin.options", "-s")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines("False")
 
@@ -367,8 +371,8 @@ def test_a_clause_that_the_file_does_not_write_out_is_refused(suite):
 
 
 def test_inputs_are_late_by_what_the_option_says(suite):
-    body = "from spec_tests.harness import late\n"
-    body += BOTH.format(one="late._milliseconds == 2.5", two="pass")
+    body = "from spec_tests.harness.concurrency import delayed_inputs\n"
+    body += BOTH.format(one="delayed_inputs._milliseconds == 2.5", two="pass")
     suite(body, "--late=2.5").assert_outcomes(passed=2)
     suite(body).assert_outcomes(passed=1, failed=1)
 

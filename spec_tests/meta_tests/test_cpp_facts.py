@@ -17,7 +17,7 @@ from spec_tests.cpp_front_end import test_data_parallel as data_parallel
 from spec_tests.cpp_front_end import test_parallel_apply as parallel_apply
 from spec_tests.cpp_front_end import test_replicate as replicate
 from spec_tests.cpp_front_end.threads import use_threads
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 
 
 def shares_the_first(real, module, devices):

@@ -91,14 +91,14 @@ MACHINES = {
 
 
 @pytest.fixture
-def judge(warm):
+def judge(fork_server):
     """Run the tests of a clause; return the exit status and what is printed."""
 
     def run(clause, *options):
         chapter = f"spec_tests/{clause.partition('.')[0]}"
         command = ["pytest", chapter, "--accelerator=sim", "-q", "-x", "-p", "no:cacheprovider"]
         command += ["--hypothesis-profile=few", f"--clause={clause}", *options]
-        done = warm.run(*command, cwd=ROOT, env=os.environ)
+        done = fork_server.run(*command, cwd=ROOT, env=os.environ)
         return done.returncode, done.stdout + done.stderr
 
     return run

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.harness.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
 
 KEPT = []
 

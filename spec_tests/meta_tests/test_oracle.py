@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from spec_tests.harness import checks
+from spec_tests.harness.compare import checks
 from spec_tests.meta_tests.both_wrong import wrong
 from spec_tests.meta_tests.without_reference import TEXT
 from spec_tests.strategies.calls import ApplyCall, At, PublicCall
@@ -72,21 +72,21 @@ def test_the_oracle_agrees_in_fine_points(oracle, reference, topology, name):
     checks.agree(FINE_POINTS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 
-def run_without_torch_nn_parallel(warm, names, *options):
+def run_without_torch_nn_parallel(fork_server, names, *options):
     command = ["spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
     command += [f"--clause={name}" for name in names] + list(options)
     command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.meta_tests.without_reference"]
-    return warm.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return fork_server.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
-def test_without_reference_torch_nn_parallel_is_not_used(warm):
-    done = run_without_torch_nn_parallel(warm, SOME, "--reference=none")
+def test_without_reference_torch_nn_parallel_is_not_used(fork_server):
+    done = run_without_torch_nn_parallel(fork_server, SOME, "--reference=none")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "reference: none" in done.stdout
     assert "0 clauses are judged by agreement alone" in done.stdout
 
 
-def test_with_the_reference_it_is(warm):
-    done = run_without_torch_nn_parallel(warm, SOME[:1])
+def test_with_the_reference_it_is(fork_server):
+    done = run_without_torch_nn_parallel(fork_server, SOME[:1])
     assert done.returncode == 1
     assert TEXT in done.stdout

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.harness import checks
-from spec_tests.harness.outcome import observe
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import observe
 
 
 class Drawing:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import pages, register
+from spec_tests.harness.conformance import pages, register
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,7 +21,9 @@ def test_the_examples_of_the_readme_run():
 
 
 def test_generated_pages_are_current():
-    assert not list(pages.stale()), "python -m spec_tests.harness.pages --write writes them"
+    assert not list(pages.stale()), (
+        "python -m spec_tests.harness.conformance.pages --write writes them"
+    )
 
 
 def test_a_page_that_is_not_current_is_found(monkeypatch, tmp_path):

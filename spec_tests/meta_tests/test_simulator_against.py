@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spec_tests.harness.portrait import TensorPortrait
-from spec_tests.harness.target import Target
+from spec_tests.harness.compare.snapshot import TensorSnapshot
+from spec_tests.harness.environment.target import Target
 from spec_tests.meta_tests.simulator_against import __main__ as program
 from spec_tests.meta_tests.simulator_against.calls import STRATEGIES, drawn
 from spec_tests.meta_tests.simulator_against.records import differences, record
@@ -48,13 +48,13 @@ def _first_value_changed(result):
     first = result.members[0]
     values = first.values.clone()
     values[0, 0] += 1
-    changed = TensorPortrait(values, first.facts)
+    changed = TensorSnapshot(values, first.facts)
     return replace(result, members={**result.members, 0: changed})
 
 
 def _first_stride_changed(result):
     first = result.members[0]
-    changed = TensorPortrait(first.values, {**first.facts, "strides": (7, 7)})
+    changed = TensorSnapshot(first.values, {**first.facts, "strides": (7, 7)})
     return replace(result, members={**result.members, 0: changed})
 
 

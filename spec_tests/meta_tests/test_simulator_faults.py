@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.harness.machine import first_broken_copy, require_devices
-from spec_tests.reference import STAND_INS
+from spec_tests.cuda_stand_ins import STAND_INS
+from spec_tests.harness.environment.machine_check import first_broken_copy, require_devices
 
 pytestmark = pytest.mark.usefixtures("sim")
 

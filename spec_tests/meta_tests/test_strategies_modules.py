@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 
-from spec_tests.harness.replica_laws import sharing, state, walk
+from spec_tests.oracle.replica_laws import sharing, state, walk
 from spec_tests.strategies.layers import KINDS, ROW_WISE
 from spec_tests.strategies.modules import (
     Layer,
@@ -14,7 +14,7 @@ from spec_tests.strategies.modules import (
     module_specs,
     row_wise_specs,
 )
-from spec_tests.strategies.packed import packed_specs, sequences
+from spec_tests.strategies.packed_sequences import packed_specs, sequences
 
 
 @given(spec=module_specs())

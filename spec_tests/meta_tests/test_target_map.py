@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import target_map
-from spec_tests.harness.target import PARTS, NotOffered, Target
+from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment.target import PARTS, NotOffered, Target
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Parts under other names, two of them wrong: chunks in reverse, gather along another dimension.
@@ -46,20 +46,20 @@ def vendor(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def judge(warm):
+def judge(fork_server):
     """Run the command on a package in ``folder``, by the map there."""
 
     def run(folder, *clauses, target="vendor"):
         names = [f"--clause={name}" for name in clauses]
         command = ["run", target, "--accelerator=sim", "--target-map=map.toml", *names]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return warm.run("spec_tests.cli.main", *command, cwd=folder, env=env)
+        return fork_server.run("spec_tests.cli.main", *command, cwd=folder, env=env)
 
     return run
 
 
 def test_two_bugs_behind_a_map_are_the_two_failures(judge, tmp_path):
-    shutil.copytree(Path(__file__).with_name("two_bugs"), tmp_path, dirs_exist_ok=True)
+    shutil.copytree(Path(__file__).with_name("renamed_target"), tmp_path, dirs_exist_ok=True)
     done = judge(tmp_path, "comm.gather", "comm.reduce-add", target="own")
     assert done.returncode == 1, done.stdout + done.stderr
     found = [line.split() for line in done.stdout.splitlines() if "  comm." in line]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spec_tests.harness.even_chunks import even_chunks
-from spec_tests.oracle._places import place
+from spec_tests.oracle._devices import as_device
+from spec_tests.oracle.chunk_sizes import even_chunks
 
 Place = torch.device | int | str | None
 OF_THE_CPU = (
@@ -37,7 +37,7 @@ def scatter(
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
     # A device for which no chunk is left is not looked at.
     pairs = zip(slices(tensor, chunk_sizes, dim), devices, strict=False)
-    return tuple(chunk.to(place(device)) for chunk, device in pairs)
+    return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
 
 def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
@@ -52,7 +52,7 @@ def broadcast(
     """The tensor itself on its own device, a row-major copy on each other, or in ``out``."""
     if out is not None:
         return [each.copy_(tensor) for each in out]
-    places = map(place, devices or [])
+    places = map(as_device, devices or [])
     return [tensor if device == tensor.device else copied(tensor, device) for device in places]
 
 
@@ -67,7 +67,7 @@ def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Sequence[Place], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
     """The tensors themselves on the first device, copies without history on the others."""
-    others = [place(device) for device in devices[1:]]
+    others = [as_device(device) for device in devices[1:]]
     return [
         list(tensors),
         *[[copied(each.detach(), device) for each in tensors] for device in others],
@@ -76,7 +76,7 @@ def broadcast_coalesced(
 
 def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
     """The last input on the destination, and the others added to it in their order."""
-    device = place(destination)
+    device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]
     if not others:
@@ -112,7 +112,7 @@ def destination_of(named: Place) -> torch.device:
     """Where to join; -1 is deprecated."""
     if named == -1:
         warnings.warn(OF_THE_CPU, FutureWarning, stacklevel=2)
-    return place(named)
+    return as_device(named)
 
 
 def joined(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spec_tests.oracle._places import all_places, place
+from spec_tests.oracle._devices import all_devices, as_device
 from spec_tests.oracle.comm import Place
 from spec_tests.oracle.parallel_apply import parallel_apply
 from spec_tests.oracle.replicate import replicate
@@ -44,10 +44,12 @@ class DataParallel(nn.Module):
         dim: int = 0,
     ) -> None:
         super().__init__()
-        places = all_places() if device_ids is None else [place(each) for each in device_ids]
+        places = all_devices() if device_ids is None else [as_device(each) for each in device_ids]
         self.module = module
         self.device_ids = [_ordinal(each) for each in places]
-        self.output_device = _ordinal(places[0] if output_device is None else place(output_device))
+        self.output_device = _ordinal(
+            places[0] if output_device is None else as_device(output_device)
+        )
         self.dim = dim
         self.src_device_obj = places[0]
         _warn_of_unequal(places)
@@ -90,10 +92,10 @@ def data_parallel(
 ) -> Any:
     """The outputs for the whole batch; the replicas keep their history."""
     inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
-    devices = all_places() if device_ids is None else list(device_ids)
+    devices = all_devices() if device_ids is None else list(device_ids)
     args, named = scatter_kwargs(inputs, module_kwargs, devices, dim)
     args, named = (args, named) if args else (((),), ({},))
-    check_home(module, place(devices[0]))
+    check_home(module, as_device(devices[0]))
     if len(devices) == 1:
         return module(*args[0], **named[0])
     devices = devices[: len(args)]

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from spec_tests.oracle import comm
-from spec_tests.oracle._places import place
+from spec_tests.oracle._devices import as_device
 
 OF_SCALARS = (
     "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
@@ -46,7 +46,7 @@ class Broadcast:
     def apply(devices: Sequence[comm.Place], *tensors: Tensor) -> tuple[Tensor, ...]:
         """Views on the first device, then the copies of each other device in turn."""
         views = [each.view_as(each) for each in tensors]
-        places = [place(device) for device in devices[1:]]
+        places = [as_device(device) for device in devices[1:]]
         return (*views, *[comm.copied(each, device) for device in places for each in tensors])
 
 

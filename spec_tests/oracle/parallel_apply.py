@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.oracle._places import place
+from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.comm import Place
 
 
@@ -31,7 +31,7 @@ def parallel_apply(
     """What each module returns; the error of the first that fails."""
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
     named = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    places = [_place_of(x) for x in inputs] if devices is None else [place(x) for x in devices]
+    places = [_place_of(x) for x in inputs] if devices is None else [as_device(x) for x in devices]
     grad = torch.is_grad_enabled()
     with ThreadPoolExecutor(len(modules)) as threads:
         calls = [
@@ -57,7 +57,7 @@ def check_lengths(modules: Sequence[object], **rest: Sequence[object] | None) ->
 
 def _place_of(value: Any) -> torch.device:
     found = get_a_var(value)
-    return place(None) if found is None else found.device
+    return as_device(None) if found is None else found.device
 
 
 def _call(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from spec_tests.oracle._places import place
+from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.comm import Place, broadcast_coalesced, copied
 from spec_tests.oracle.functions import Broadcast
 
@@ -19,7 +19,7 @@ def replicate(
     network: nn.Module, devices: Sequence[Place], detach: bool = False
 ) -> list[nn.Module]:
     """One copy of the module a device; what is shared in it is shared in each copy."""
-    places = [place(device) for device in devices]
+    places = [as_device(device) for device in devices]
     return [_Copy(each, detach, index == 0).of(network) for index, each in enumerate(places)]
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from spec_tests.harness.even_chunks import even_chunks
 from spec_tests.oracle import comm
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.oracle.functions import Gather, Scatter
 
 

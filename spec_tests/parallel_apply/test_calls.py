@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
-from spec_tests.harness.running import run
-from spec_tests.harness.turns import PATIENCE
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
-from spec_tests.strategies.depth import from_the_bottom, nested
+from spec_tests.strategies.deep_nesting import from_the_bottom, nested
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.running import run
-from spec_tests.harness.turns import Turns
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.concurrency.thread_order import ThreadOrder
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import ExceptionSpec, builtins, generated
-from spec_tests.strategies.failing import Failing, chaining_calls, failing_calls
+from spec_tests.strategies.failing_modules import Failing, chaining_calls, failing_calls
 from spec_tests.strategies.parallel_apply import Echo, ordinals
 
 #: Seconds that an early return would not wait.
@@ -156,7 +156,7 @@ def test_a_single_module_ends_the_program_as_itself(target, topology, kind):
 
 @clause("parallel_apply.errors.after-all-have-ended")
 def test_an_error_is_raised_when_all_modules_have_ended(target, topology):
-    turns, ended = Turns(range(4)), []
+    turns, ended = ThreadOrder(range(4)), []
     failing = Failing(0, turns, ExceptionSpec(ValueError))
     modules = [failing, *(Last(number, turns, ended) for number in range(1, 4))]
     with pytest.raises(ValueError):

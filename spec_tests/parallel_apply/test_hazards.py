@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.running import run
-from spec_tests.harness.scripts import run_script
-from spec_tests.harness.turns import PATIENCE
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.scripts import run_script
 from spec_tests.parallel_apply.nested import NestedCall
 from spec_tests.strategies.modules import row_wise_specs
 

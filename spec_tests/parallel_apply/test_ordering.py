@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import on_side_streams, queued, used
+from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
+from spec_tests.harness.conformance.clauses import clause
 
 TRIPLED = [3.0, 6.0, 9.0, 12.0]
 

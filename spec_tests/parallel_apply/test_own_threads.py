@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import is_all_gone, no_garbage_collection
-from spec_tests.harness.running import run
-from spec_tests.harness.turns import PATIENCE
+from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.conformance.clauses import clause
 
 SEVERAL = st.integers(2, 4)
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.probe_modules import Doubling
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.exceptions import ExceptionSpec
-from spec_tests.strategies.failing import FailingCall, caught
+from spec_tests.strategies.failing_modules import FailingCall, caught
 from spec_tests.strategies.parallel_apply import ordinals
+from spec_tests.strategies.probe_modules import Doubling
 
 #: Cycles that a GPU idles before it computes: some tenths of a second.
 DELAY = 2**29

@@ -10,9 +10,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.running import run
-from spec_tests.harness.topology import not_run
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_modules import CHANGES, Meddling, lookers
 from spec_tests.strategies.thread_state import (
     Autocast,

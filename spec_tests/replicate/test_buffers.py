@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots

@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness import replica_laws as laws
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle import replica_laws as laws
 from spec_tests.strategies.layers import APART, ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
@@ -21,7 +22,7 @@ SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
-FEW = effort.part(5)
+FEW = example_count.divided_by(5)
 
 
 @clause("replicate.outputs")

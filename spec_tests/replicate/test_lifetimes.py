@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.lifetimes import left_over
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.lifetimes import left_over
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import PublicCall, Unlike
 from spec_tests.strategies.layers import APART, KINDS
 from spec_tests.strategies.modules import module_specs
@@ -19,7 +20,7 @@ from spec_tests.strategies.replicate import slot_lists
 pytestmark = pytest.mark.filterwarnings(APART)
 #: Parametrized modules make a class each, which can neither be pickled nor freed by itself.
 PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
-FEW = effort.part(2)
+FEW = example_count.divided_by(2)
 
 
 def _saved(module):

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.queues import on_side_streams
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.side_streams import on_side_streams
+from spec_tests.harness.conformance.clauses import clause
 
 
 class Net(nn.Module):

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.custom_modules import Demanding, Labelled, Logged, Slotted, Unhashable
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import zoo_calls
-from spec_tests.strategies.specimens import Demanding, Labelled, Logged, Slotted, Unhashable
 from spec_tests.strategies.tensors import device_slots
 
 #: What replication sets on a module with one child, one parameter and one buffer.

@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.replica_laws import copies, former
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle.replica_laws import copies, former
+from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.zoo import Specimen
 
-FEW = effort.part(4)
+FEW = example_count.divided_by(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 

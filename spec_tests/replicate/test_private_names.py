@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from torch import nn
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PrivateCall
 from spec_tests.strategies.comm import REAL, dense
 from spec_tests.strategies.functions import broadcast_applies

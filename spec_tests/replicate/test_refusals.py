@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import OnTheCpu
-from spec_tests.strategies.zoo import Specimen
 
 ELSEWHERE = "All tensors must be on devices[0]: {{ordinals[{}]}}"
 #: Whether without history, and how it is refused.

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.replica_laws import flat_weights
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.replica_laws import flat_weights
 from spec_tests.strategies.layers import Listed, Recurrent
 
 

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import replicas
 from spec_tests.strategies.jit_modules import Unfinished, script_calls
 
-FEW = effort.part(3)
+FEW = example_count.divided_by(3)
 REFUSED = "Cannot replicate network where python modules are children of ScriptModule"
 
 

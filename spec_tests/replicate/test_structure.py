@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.replica_laws import copies, identities, sharing, state, walk
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.replica_laws import copies, identities, sharing, state, walk
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip, Tied, module_specs
 from spec_tests.strategies.replicate import replicate_calls
@@ -132,10 +132,10 @@ def test_what_is_set_on_a_replica_stays_there(target, topology, slots):
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 def test_the_module_stays_as_it_was(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
-    before = identities(module), portrait(state(module), {})
+    before = identities(module), snapshot(state(module), {})
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(identities(module), before[0], spec)
-    checks.same(portrait(state(module), {}), before[1], spec)
+    checks.same(snapshot(state(module), {}), before[1], spec)
 
 
 @clause("replicate.afresh")

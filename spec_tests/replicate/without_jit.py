@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology, make_topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology, make_topology
 from spec_tests.strategies.jit_modules import Unfinished
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.clauses import clause
-from spec_tests.strategies.depth import (
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,
     THRICE,

@@ -5,11 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.lifetimes import left_over, left_over_of_refusal
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.gather import (
     bare_gather_calls,
@@ -21,7 +22,7 @@ from spec_tests.strategies.gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-FEW = effort.part(3)
+FEW = example_count.divided_by(3)
 
 
 @clause("scatter_gather.gather.tensor")
@@ -150,9 +151,9 @@ def test_none_is_the_current_device(target, topology, slots, current):
 @given(call=gather_calls(kinds=("list", "dict", "Table", "Pair")))
 def test_the_outputs_stay_as_they_were(target, topology, call):
     inputs = call.inputs(topology)
-    before = portrait(inputs, inputs)
+    before = snapshot(inputs, inputs)
     call.run(target, inputs)
-    checks.same(portrait(inputs, inputs), before, call)
+    checks.same(snapshot(inputs, inputs), before, call)
 
 
 @clause("scatter_gather.gather.leaves-nothing")

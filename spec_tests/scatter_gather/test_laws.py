@@ -2,8 +2,8 @@
 
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.round_trips import round_trips
 
 

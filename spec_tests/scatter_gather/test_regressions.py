@@ -5,10 +5,10 @@ from collections import namedtuple
 import pytest
 import torch
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.leftovers import no_garbage_collection
-from spec_tests.harness.lifetimes import references
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.lifetimes import references
+from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque
 
 Output = namedtuple("Output", "logits loss")

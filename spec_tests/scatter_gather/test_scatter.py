@@ -8,12 +8,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks, effort
-from spec_tests.harness.clauses import clause
-from spec_tests.harness.even_chunks import even_chunks
-from spec_tests.harness.lifetimes import left_over, left_over_of_refusal
-from spec_tests.harness.portrait import portrait
-from spec_tests.harness.refusals import refused
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.scatter_gather import (
@@ -24,7 +25,7 @@ from spec_tests.strategies.scatter_gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-FEW = effort.part(3)
+FEW = example_count.divided_by(3)
 #: Places of a tensor in what is scattered.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,
@@ -159,9 +160,9 @@ def test_a_dimension_that_a_tensor_lacks_is_refused(target, answers, topology, c
 @given(call=scatter_calls(kinds=("list", "dict", "Table", "Pair")))
 def test_the_arguments_stay_as_they_were(target, topology, call):
     inputs = call.inputs(topology)
-    before = portrait(inputs, inputs)
+    before = snapshot(inputs, inputs)
     call.run(target, inputs)
-    checks.same(portrait(inputs, inputs), before, call)
+    checks.same(snapshot(inputs, inputs), before, call)
 
 
 @clause("scatter_gather.scatter.leaves-nothing")

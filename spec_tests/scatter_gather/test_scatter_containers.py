@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import EMPTY, SEALED, Container, Fresh, Nothing, Pair
 from spec_tests.strategies.scatter_gather import SPLIT, scatter_calls
 from spec_tests.strategies.tensors import device_slots

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from spec_tests.harness import checks
-from spec_tests.harness.clauses import clause
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.scatter_gather import (

@@ -20,9 +20,9 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, native
-from .detector import Access, Race, races
 from .exit import wait_for_autograd_threads
 from .faults import FAULTS, PRIMITIVES, fault
+from .race_detector import Access, Race, races
 
 __all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from spec_tests.harness.clauses import Clause
-from spec_tests.harness.register import Divergence
-from spec_tests.harness.verdicts import VERDICTS
+from spec_tests.harness.conformance.clauses import Clause
+from spec_tests.harness.conformance.register import Divergence
+from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
 from spec_tests.site.matrix import OFF, Matrix, differences, history
 from spec_tests.site.runs import Run, Shelf
-from spec_tests.site.words import slug
+from spec_tests.site.slugs import slug
 
 __all__ = ["Site", "write"]
 

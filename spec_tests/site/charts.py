@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from spec_tests.site.slugs import slug
 from spec_tests.site.speed import Curve, Peak, Row
-from spec_tests.site.words import slug
 
 __all__ = ["curve_chart", "memory_chart", "ratio_chart"]
 

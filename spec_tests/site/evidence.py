@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spec_tests.harness.verdicts import VERDICTS
+from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
 __all__ = ["Evidence", "Shared", "commands", "of_clause", "shared"]

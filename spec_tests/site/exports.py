@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from spec_tests.harness.verdicts import VERDICTS
+from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import Bench, Run
 

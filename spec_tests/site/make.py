@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spec_tests.harness import clauses, register
+from spec_tests.harness.conformance import clauses, register
 from spec_tests.site import checked, runs
 from spec_tests.site.build import Site, write
 

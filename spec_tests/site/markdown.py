@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from spec_tests.harness.verdicts import VERDICTS
+from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.matrix import OFF, Matrix
 from spec_tests.site.runs import Run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from spec_tests.harness.clauses import Clause, suite_version
+from spec_tests.harness.conformance.clauses import Clause, suite_version
 from spec_tests.site.runs import Run, Shelf
 
 __all__ = ["OFF", "Change", "Matrix", "differences", "history"]

@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness.clauses import suite_version
-from spec_tests.harness.verdicts import by_clause
+from spec_tests.harness.conformance.clauses import suite_version
+from spec_tests.harness.conformance.verdicts import by_clause
 from spec_tests.site import checked
-from spec_tests.site.words import slug
+from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "Bench", "Run", "Shelf", "load"]
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 
 
 @runtime_checkable

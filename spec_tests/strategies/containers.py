@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import build
 
 #: Keys of drawn mappings, in this order: neither sorted nor of one type.

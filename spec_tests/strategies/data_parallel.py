@@ -14,8 +14,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import At, Buildable, Unlike, build
 from spec_tests.strategies.devices import device_lists, unlike_devices
 from spec_tests.strategies.jit_modules import HOW, SCRIPTABLE, Script

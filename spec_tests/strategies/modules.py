@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Branch
 from spec_tests.strategies.tensors import TensorSpec
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
-from spec_tests.harness.turns import Turns
+from spec_tests.harness.concurrency.thread_order import ThreadOrder
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies import arguments
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
@@ -22,7 +22,7 @@ NAMED = arguments.keywords()
 class Echo(nn.Module):
     """Returns its number and all that it was given, when its turn has come."""
 
-    def __init__(self, number: int, turns: Turns) -> None:
+    def __init__(self, number: int, turns: ThreadOrder) -> None:
         super().__init__()
         self.number = number
         self.turns = turns
@@ -65,7 +65,7 @@ class EchoCall:
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """What each module returned."""
-        turns = Turns(self.order)
+        turns = ThreadOrder(self.order)
         modules = [Echo(number, turns) for number in range(len(self.order))]
         return target.parallel_apply.parallel_apply(modules, **inputs)
 

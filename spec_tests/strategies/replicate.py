@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.anatomy import anatomy
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.compare.replica_structure import replica_structure
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import Unlike
+from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
-from spec_tests.strategies.zoo import Specimen
 
 
 class Network(Protocol):
@@ -59,14 +59,14 @@ class ReplicateCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The anatomy of every replica and what they compute."""
+        """The replica_structure of every replica and what they compute."""
         module, devices = inputs["module"], inputs["devices"]
         replicas = target.replicate.replicate(module, devices, self.detach)
         runs = [index % len(devices) for index in self.runs]
         outputs = [replicas[index](inputs["rows"][index]) for index in runs]
         return {
             "class": type(replicas),
-            "replicas": [anatomy(replica, module) for replica in replicas],
+            "replicas": [replica_structure(replica, module) for replica in replicas],
             "outputs": outputs,
         }
 

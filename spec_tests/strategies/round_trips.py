@@ -8,10 +8,11 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.outcome import cotangent
-from spec_tests.harness.portrait import portrait, tensors
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import tensors
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.containers import EMPTY, Fresh
@@ -35,9 +36,9 @@ class RoundTrip:
         return inputs, target.scatter_gather.gather(replicas, topology.device(0), self.dim)
 
     def values(self, target: Target, topology: Topology) -> tuple[Any, Any]:
-        """The portraits of the inputs and of what they come back as, memory and strides apart."""
+        """The snapshots of the inputs and of what they come back as, memory and strides apart."""
         inputs, found = self.home(target, topology)
-        return portrait(inputs, {}, strides=False), portrait(found, {}, strides=False)
+        return snapshot(inputs, {}, strides=False), snapshot(found, {}, strides=False)
 
     def gradients(self, target: Target, topology: Topology) -> tuple[Any, Any]:
         """What is fed into the results, and what arrives at the inputs."""
@@ -45,7 +46,7 @@ class RoundTrip:
         results, leaves = list(_differentiable(found)), list(_differentiable(inputs))
         fed = [cotangent(result) for result in results]
         arrived = torch.autograd.grad(results, leaves, fed) if results else ()
-        return portrait(fed, {}, strides=False), portrait(list(arrived), {}, strides=False)
+        return snapshot(fed, {}, strides=False), snapshot(list(arrived), {}, strides=False)
 
 
 def _differentiable(value: object) -> Iterator[Tensor]:

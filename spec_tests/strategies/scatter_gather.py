@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.even_chunks import even_chunks
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, SEALED, Container, Fresh
 from spec_tests.strategies.devices import device_lists

@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 
 @dataclass(frozen=True)

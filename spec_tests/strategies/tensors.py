@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 CPU = torch.device("cpu")
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.thread_state import WORD, sight
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 #: A context variable of the caller.
 WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")

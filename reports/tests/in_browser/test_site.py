@@ -10,7 +10,7 @@ from playwright.sync_api import sync_playwright
 from reports.__main__ import HERE as REPORTS
 from reports.tests import samples
 from reports.tests.in_browser import tools
-from spec_tests.harness import clauses
+from spec_tests.harness.conformance import clauses
 from spec_tests.site import make
 
 #: The width of the outline of the focused element.

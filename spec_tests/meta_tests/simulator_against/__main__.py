@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import make_topology
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import make_topology
 
 from .calls import drawn
 from .records import Difference, Record, differences, record

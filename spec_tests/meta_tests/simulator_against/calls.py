@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from spec_tests.harness.outcome import Call
+from spec_tests.harness.compare.outcome import Call
 from spec_tests.strategies import coalesced, comm, functions, gather, scatter_gather
 
 __all__ = ["STRATEGIES", "drawn"]

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from spec_tests.harness import checks
-from spec_tests.harness.outcome import Call, Failure, Outcome, observe
-from spec_tests.harness.portrait import Leaf, Structure, TensorPortrait
-from spec_tests.harness.target import Target
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import Call, Failure, Outcome, observe
+from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["Difference", "Record", "differences", "record"]
 
@@ -73,8 +73,8 @@ def _neutral(value: Any, accelerator: str) -> Any:
     match value:
         case str():
             return _renamed(value, accelerator)
-        case TensorPortrait(values, facts):
-            return TensorPortrait(values, _members(facts, accelerator))
+        case TensorSnapshot(values, facts):
+            return TensorSnapshot(values, _members(facts, accelerator))
         case Structure(kind, members):
             return Structure(kind, _members(members, accelerator))
         case Leaf(kind, text, identity):

@@ -1,0 +1,39 @@
+"""What each replica must get of marked arguments, and the gradients that come back."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import tensors
+from spec_tests.oracle.chunk_sizes import even_chunks
+from spec_tests.strategies.markers import Marked, mapped
+
+
+def share(case: Marked, inputs: Any, topology: Topology, replica: int) -> Any:
+    """What ``replica`` must get of the arguments that were built as ``inputs``."""
+    leaves = iter(tensors(inputs, ""))
+    device = topology.device(case.slots[replica])
+    rows = even_chunks(case.extent, len(case.slots))
+
+    def part(dim: int | None) -> Tensor:
+        _, tensor = next(leaves)
+        cut = dim is not None and tensor.dim() > 0
+        start = sum(rows[:replica])
+        chunk = tensor.narrow(dim or 0, start, rows[replica]) if cut else tensor
+        return chunk.to(device)
+
+    return mapped(case.arguments, 0, part, None)
+
+
+def slopes(value: object, inputs: object) -> Any:
+    """The gradients that arrive at ``inputs`` from all of ``value``."""
+    outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
+    leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]
+    if not outputs:
+        return None
+    fed = [cotangent(output) for output in outputs]
+    return snapshot(list(torch.autograd.grad(outputs, leaves, fed)), {}, strides=False)

@@ -1,0 +1,137 @@
+"""Assertions whose messages need no knowledge of the suite."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.compare.outcome import Call, Failure, Outcome, observe
+from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+
+#: Data movement changes no bit, and sums of small whole numbers are exact.
+EXACT = 0.0
+#: One float32 layer on equal inputs, rows cut differently: matrix products of a few dozen terms
+#: may be summed in another order, each rounding by at most 2**-24 of the partial sum.
+LAYER = 1e-4
+
+
+def agree(
+    call: Call,
+    target: Target,
+    answers: Target | Sequence[Target],
+    topology: Topology,
+    *,
+    tolerance: float = EXACT,
+    gradients: bool = True,
+    strides: bool = True,
+) -> None:
+    """Fail unless ``call`` comes to the same on all sides: results, errors, warnings, gradients.
+
+    Args:
+        call: What to call; made once on each side, with fresh inputs.
+        target: The implementation under test.
+        answers: What to compare with: the oracle, torch.nn.parallel, or both.
+        topology: The devices.
+        tolerance: Largest difference of values, relative and absolute.
+        gradients: Whether to differentiate the result, too.
+        strides: Whether the results' strides must agree.
+    """
+    __tracebackhide__ = True
+    actual = observe(call, target, topology, gradients=gradients, strides=strides)
+    for answer in [answers] if isinstance(answers, Target) else answers:
+        expected = observe(call, answer, topology, gradients=gradients, strides=strides)
+        found = _first_difference(actual, expected, tolerance)
+        if found is not None:
+            raise AssertionError(_message(call, topology, answer, found))
+
+
+def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
+    """Fail unless two snapshots, outcomes or tensors are equal."""
+    __tracebackhide__ = True
+    found = difference(_plain(actual), _plain(expected), "result", tolerance)
+    if found is not None:
+        raise AssertionError(f"{found}\nof the call\n  {call!r}")
+
+
+def _plain(value: Any) -> Any:
+    return TensorSnapshot(value.detach().cpu(), {}) if isinstance(value, Tensor) else value
+
+
+def _message(call: Call, topology: Topology, answer: Target, found: str) -> str:
+    devices = ", ".join(f"{device}" for device in topology.devices)
+    return (
+        f"target and {answer.name} disagree on\n  {call!r}\nwith devices = [{devices}]:\n  {found}"
+    )
+
+
+def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
+    for field in fields(Outcome):
+        pair = getattr(actual, field.name), getattr(expected, field.name)
+        found = difference(*pair, path=field.name, tolerance=tolerance)
+        if found is not None:
+            return found
+    return None
+
+
+def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
+    """The first place where two snapshots differ, in words; None where they are equal."""
+    if type(actual) is not type(expected):
+        return f"{path} is {_words(actual)}, expected {_words(expected)}"
+    if isinstance(expected, TensorSnapshot):
+        return _tensor_difference(actual, expected, path, tolerance)
+    if isinstance(expected, Structure):
+        return _structure_difference(actual, expected, path, tolerance)
+    if actual != expected:
+        return f"{path} is {_words(actual)}, expected {_words(expected)}"
+    return None
+
+
+def _tensor_difference(
+    actual: TensorSnapshot, expected: TensorSnapshot, path: str, tolerance: float
+) -> str | None:
+    for name, fact in expected.facts.items():
+        if actual.facts.get(name) != fact:
+            return f"{path} has {name} {actual.facts.get(name)}, expected {fact}"
+    if not _close(actual.values, expected.values, tolerance):
+        return f"{path} has values {actual.values.tolist()}, expected {expected.values.tolist()}"
+    return None
+
+
+def _close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return torch.equal(actual, expected)
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _structure_difference(
+    actual: Structure, expected: Structure, path: str, tolerance: float
+) -> str | None:
+    if actual.kind != expected.kind:
+        return f"{path} is a {actual.kind}, expected a {expected.kind}"
+    if list(actual.members) != list(expected.members):
+        return f"{path} has members {list(actual.members)}, expected {list(expected.members)}"
+    for key, member in expected.members.items():
+        found = difference(actual.members[key], member, f"{path}[{key!r}]", tolerance)
+        if found is not None:
+            return found
+    return None
+
+
+def _words(value: Any) -> str:
+    match value:
+        case Failure(kind, text):
+            return f"the error {kind}: {text}"
+        case TensorSnapshot(values, facts):
+            return f"a tensor {dict(facts)} {values.tolist()}"
+        case Structure(kind, members):
+            inside = ", ".join(f"{key!r}: {_words(member)}" for key, member in members.items())
+            return f"{kind} of {{{inside}}}"
+        case Leaf(kind, text, identity):
+            return f"{kind} {text or identity}"
+    return repr(value)

@@ -1,0 +1,66 @@
+"""Gradient penalties: a module's gradient with respect to its input, differentiated again."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+
+Model = Callable[[Tensor], Tensor]
+
+
+def network(dtype: torch.dtype) -> nn.Sequential:
+    """A small network whose second derivatives do not vanish."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
+
+
+def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], way: str) -> Model:
+    """``module`` on several devices, by the class or by the function."""
+    if way == "class":
+        wrapped: Model = target.data_parallel.DataParallel(module, devices)
+        return wrapped
+    return lambda x: target.data_parallel.data_parallel(module, x, devices)
+
+
+def in_line(model: Model, x: Tensor) -> Tensor:
+    """The penalty where the model's output is alive when it is differentiated."""
+    output = model(x)
+    (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+    return slope.square().sum() + 0 * output.sum()
+
+
+def in_helper(model: Model, x: Tensor) -> Tensor:
+    """The penalty where the model's output is gone when it is differentiated."""
+    return _slope(model, x).square().sum()
+
+
+def _slope(model: Model, x: Tensor) -> Tensor:
+    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return slope
+
+
+def among_losses(model: Model, x: Tensor) -> Tensor:
+    """The penalty added to a loss of another call, as adversarial training does."""
+    return model(x).sum() + in_helper(model, x)
+
+
+PENALTIES = (in_line, in_helper, among_losses)
+
+
+def gradients(
+    penalty: Callable[[Model, Tensor], Tensor], model: Model, module: nn.Module, x: Tensor
+) -> Any:
+    """The penalty and its gradients for the input and the module's parameters.
+
+    A parameter that the penalty does not depend on counts as one with a gradient of zero: which
+    of the two it is, divergence FN-1 is about.
+    """
+    loss = penalty(model, x)
+    leaves = (x, *module.parameters())
+    found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return snapshot([loss, *found], {}, strides=False)

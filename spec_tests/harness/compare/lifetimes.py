@@ -1,0 +1,64 @@
+"""What a call keeps alive, seen with the garbage collector off: a reference cycle shows."""
+
+import weakref
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from spec_tests.harness.compare.outcome import Call
+from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import leaves, tensors
+
+_References = dict[str, weakref.ref[Any]]
+
+
+def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
+    """The paths of arguments and results that outlive the call and all its values.
+
+    Raises:
+        Exception: What the call raised: a target that only fails keeps nothing either.
+    """
+    with no_garbage_collection():
+        return _alive(_references_of_call(call, target, topology))
+
+
+def left_over_of_refusal(call: Call, target: Target, topology: Topology) -> list[str]:
+    """The paths of arguments that outlive a call that raises, and its error."""
+    with no_garbage_collection():
+        return _alive(_references_of_refusal(call, target, topology))
+
+
+def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
+    inputs = call.inputs(topology)
+    return references(inputs, "inputs") | references(call.run(target, inputs), "result")
+
+
+def _references_of_refusal(call: Call, target: Target, topology: Topology) -> _References:
+    inputs = call.inputs(topology)
+    watched = references(inputs, "inputs")
+    try:
+        call.run(target, inputs)
+    except Exception:
+        return watched
+    pytest.fail(f"{call!r} was not refused")
+
+
+def _alive(watched: _References) -> list[str]:
+    return [path for path, found in watched.items() if found() is not None]
+
+
+def references(value: object, path: str) -> _References:
+    """Weak references to every tensor, module and object in nested containers."""
+    found = {where: leaf for where, leaf in leaves(value, path) if _is_watched(leaf)}
+    return {
+        where: weakref.ref(leaf) for where, leaf in {**found, **dict(tensors(value, path))}.items()
+    }
+
+
+def _is_watched(leaf: object) -> bool:
+    kind = type(leaf)
+    ours = isinstance(leaf, (Tensor, nn.Module)) or kind.__module__.startswith("spec_tests")
+    return ours and kind.__weakrefoffset__ != 0

@@ -1,0 +1,118 @@
+"""What came of one call: result or error, warnings, gradients, and the inputs afterwards."""
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from spec_tests import cuda_stand_ins
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.concurrency import delayed_inputs
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import tensors
+
+#: Texts by which the reference speaks of the build and not of the call.
+_ABOUT_THE_BUILD = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
+
+
+class Call(Protocol):
+    """One call that the specification speaks of; its repr can be pasted into an interpreter."""
+
+    def inputs(self, topology: Topology) -> dict[str, Any]:
+        """Fresh arguments, the same at every call."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """Make the call on ``target``."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception: its class and its text without what differs from run to run."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that two runs of one call are compared by."""
+
+    result: Any
+    warnings: tuple[str, ...]
+    inputs: Any
+    gradients: Any
+
+
+def observe(
+    call: Call, target: Target, topology: Topology, *, gradients: bool = True, strides: bool = True
+) -> Outcome:
+    """Make ``call`` on ``target`` with fresh inputs and record what came of it."""
+    inputs = call.inputs(topology)
+    _seed()
+    with delayed_inputs.arrival(inputs, topology), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            value = call.run(target, inputs)
+            result = snapshot(value, inputs, strides=strides)
+        except Exception as error:
+            value, result = None, failure(error)
+        slopes = _gradients(value, inputs) if gradients else None
+    after = snapshot(inputs, inputs)
+    return Outcome(result, _texts(caught), after, slopes)
+
+
+def _seed() -> None:
+    """Do what ``torch.manual_seed(0)`` does, which without CUDA formats a traceback each time."""
+    torch.default_generator.manual_seed(0)
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None:
+        device_module = torch.get_device_module(accelerator)
+        getattr(device_module, "manual_seed_all", device_module.manual_seed)(0)
+
+
+def failure(error: BaseException) -> Failure:
+    """The exception as data."""
+    kind = type(error)
+    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalised(str(error)))
+
+
+def normalised(text: str) -> str:
+    """``text`` without traceback frames, C++ backtraces and addresses."""
+    text = text.split("\nException raised from", 1)[0]
+    # A frame is indented; what was raised is not.
+    lines = [line for line in text.splitlines() if not line.startswith("  ")]
+    return re.sub(r"0x[0-9a-f]+", "0x", "\n".join(lines))
+
+
+def _texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
+    texts = (f"{each.category.__name__}: {each.message}" for each in caught)
+    return tuple(text for text in texts if not any(about in text for about in _ABOUT_THE_BUILD))
+
+
+def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
+    wanted = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
+    outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
+    if not wanted or not outputs:
+        return None
+    # Each output is fed numbers of its own: one that is mistaken for another shows.
+    fed = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
+    try:
+        found = torch.autograd.grad(outputs, list(wanted.values()), fed, allow_unused=True)
+    except RuntimeError as error:
+        return failure(error)
+    return snapshot(dict(zip(wanted, found, strict=True)), {}, strides=False)
+
+
+def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
+    return [pair for name, value in inputs.items() for pair in tensors(value, name)]
+
+
+def cotangent(output: Tensor) -> Tensor:
+    """Small whole numbers in the shape of ``output``: their sums are exact in every dtype."""
+    count = torch.arange(output.numel(), device="cpu").remainder(5).add(1)
+    return count.reshape(output.shape).to(output.dtype).to(output.device)

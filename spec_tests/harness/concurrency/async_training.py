@@ -1,0 +1,56 @@
+"""A training loop that leaves all order to the devices."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.harness.concurrency.side_streams import queued
+from spec_tests.harness.environment.topology import Topology
+
+__all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
+
+#: How many batches there are.
+STEPS = 3
+#: Each of them.
+BATCH = torch.arange(1.0, 9.0).reshape(4, 2)
+#: Where batches come from: made on the first device, or in memory of the host.
+SOURCES = ("device", "pageable", "pinned")
+
+
+class Scale(nn.Module):
+    """Multiplies; its buffer counts the rows that it has seen on the first device."""
+
+    rows: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_buffer("rows", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product."""
+        self.rows.add_(x.size(0))
+        return x * self.scale
+
+
+def batches(topology: Topology, source: str) -> Iterator[Tensor]:
+    """Batches that nobody else refers to."""
+    for _ in range(STEPS):
+        if source == "device":
+            yield queued(topology, 0, 4, 2)
+        else:
+            yield BATCH.pin_memory() if source == "pinned" else BATCH.clone()
+
+
+def train(forward: Callable[[Tensor], Tensor], net: Scale, inputs: Iterable[Tensor]) -> Tensor:
+    """Make a step for each batch, which changes the weights in place; return them."""
+    for batch in inputs:
+        torch.autograd.backward(forward(batch).sum())
+        slope = net.scale.grad
+        assert slope is not None
+        with torch.no_grad():
+            net.scale.sub_(slope / 64)
+            slope.zero_()
+        del batch
+    return net.scale.detach() * 1

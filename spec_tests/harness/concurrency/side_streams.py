@@ -1,0 +1,70 @@
+"""Callers that never wait: they work on side streams, and leave the order to the devices."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+from spec_tests import simulator
+from spec_tests.harness.environment.topology import Topology, not_run
+
+__all__ = ["in_order", "late_copies", "on_side_streams", "queued", "used"]
+
+
+@contextmanager
+def on_side_streams(topology: Topology) -> Iterator[None]:
+    """Make a new stream current on every device, ordered with the one that was.
+
+    The current device stays. Nobody waits, neither before nor afterwards.
+    """
+    devices = list(dict.fromkeys(topology.devices))
+    before = [torch.accelerator.current_stream(device) for device in devices]
+    beside = [torch.Stream(device) for device in devices]
+    current = torch.accelerator.current_device_index()
+    for side, stream in zip(beside, before, strict=True):
+        side.wait_stream(stream)
+    with ExitStack() as streams:
+        for side in beside:
+            streams.enter_context(side)
+        torch.accelerator.set_device_index(current)
+        yield
+    for side, stream in zip(beside, before, strict=True):
+        stream.wait_stream(side)
+
+
+@contextmanager
+def in_order(topology: Topology) -> Iterator[None]:
+    """Fail unless all that happens inside is in order, whatever ``--no-races`` says."""
+    if topology.accelerator != "sim":
+        not_run("only the simulated accelerator sees races")
+    with simulator.races() as found:
+        yield
+    # As text: in an installed suite pytest shows the `repr` of what is none.
+    assert not found, str(found[0])
+
+
+@contextmanager
+def late_copies(topology: Topology) -> Iterator[None]:
+    """Inside, a copy that the host does not wait for is as late as it may be.
+
+    That a host tensor is read too early the simulated accelerator cannot see: it reads otherwise.
+    On other accelerators copies are as late as they happen to be.
+    """
+    if topology.accelerator != "sim":
+        yield
+        return
+    with simulator.races(late=0) as found:
+        yield
+    assert not found, str(found[0])
+
+
+def queued(topology: Topology, slot: int, *shape: int) -> Tensor:
+    """The numbers from 1 on, made by work that was queued on the device of ``slot``."""
+    extent = torch.Size(shape).numel()
+    return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
+
+
+def used(*tensors: Tensor) -> list[Tensor]:
+    """Numbers that work queued after ``tensors`` was made of them, on the current streams."""
+    return [tensor.detach() * 1 for tensor in tensors]

@@ -1,0 +1,4 @@
+"""Clauses and verdicts: the specification as data, registers, reports, generated pages.
+
+May import ``environment``.
+"""

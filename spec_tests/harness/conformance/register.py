@@ -1,0 +1,172 @@
+"""Known differences of a target, one record each, strict in both directions.
+
+A record turns the failure of the tests that it names into the verdict *known*; a test that passes
+all the same fails the run, so that a repair is noticed and the record removed.
+
+The register of a package that is built on another begins with the other's name,
+``inherits = "torch.nn.parallel"``: the records hold here, too, but for the tests that it lists as
+``repaired``.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_tests.harness.environment.target import lacking
+
+FOLDER = Path(__file__).parents[2] / "registers"
+#: The records that name a test.
+_KNOWN = pytest.StashKey[list["Divergence"]]()
+KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """One known difference.
+
+    Args:
+        id: Its name, such as ``SG-1``.
+        kind: ``fix`` (the target is wrong), ``extends`` (it refuses what the specification
+            serves), ``defined`` (undefined there), ``target-bug``, ``suite-bug``.
+        clause: The clause that the target does not keep.
+        tests: Node ids below ``spec_tests/``, without parameters, that fail because of it.
+        failures: How they fail: a line for each way, the exception's class and a part of its
+            text, ``RuntimeError: chunk expects``. Any other failure is a failure.
+        specified: What the clause asks for.
+        observed: What the target does.
+        threads: Public threads.
+        versions: Versions of the target that it was seen on.
+        review_by: When to look again, ISO date.
+    """
+
+    id: str
+    kind: str
+    clause: str
+    tests: tuple[str, ...]
+    failures: tuple[str, ...]
+    specified: str
+    observed: str
+    threads: tuple[str, ...]
+    versions: str
+    review_by: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise pytest.UsageError(f"divergence {self.id}: kind {self.kind!r} is none of {KINDS}")
+        if not self.failures:
+            raise pytest.UsageError(f"divergence {self.id} does not say how its tests fail")
+
+    def explains(self, error: BaseException) -> bool:
+        """Whether ``error`` is one of the failures."""
+        ways = [failure.partition(": ") for failure in self.failures]
+        return any(type(error).__name__ == kind and text in str(error) for kind, _, text in ways)
+
+
+def load(path: Path) -> list[Divergence]:
+    """The records of a register, inherited ones first; their schema is `Divergence`'s fields.
+
+    Raises:
+        pytest.UsageError: a record lacks a field or has one too many; it is named.
+    """
+    text = _read(path)
+    return [*_inherited(text, path), *(_record(each, path) for each in text.get("divergence", []))]
+
+
+def _inherited(text: Mapping[str, Any], path: Path) -> list[Divergence]:
+    """The records of the register that this one is built on, without the repaired tests."""
+    if "inherits" not in text:
+        return []
+    repaired = set(text.get("repaired", ()))
+    records = load(FOLDER / f"{text['inherits']}.toml")
+    stale = repaired - {test for record in records for test in record.tests}
+    if stale:
+        raise pytest.UsageError(f"{path}: nothing inherited names {min(stale)}")
+    left = [tuple(test for test in record.tests if test not in repaired) for record in records]
+    return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
+
+
+def titles(path: Path) -> Mapping[str, str]:
+    """What each divergence of a register is about, by its id; a register may have none."""
+    found: dict[str, str] = _read(path).get("titles", {})
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _record(table: dict[str, Any], path: Path) -> Divergence:
+    try:
+        changed: dict[str, Any] = {
+            key: tuple(table[key]) for key in ("tests", "failures", "threads") if key in table
+        }
+        if "review_by" in table:
+            changed["review_by"] = str(table["review_by"])
+        return Divergence(**{**table, **changed})
+    except TypeError as error:
+        name = table.get("id", "without an id")
+        raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
+
+
+def for_target(name: str, option: str | None) -> list[Divergence]:
+    """The records of ``--divergences FILE``, else of the register that the suite keeps."""
+    path = Path(option) if option else FOLDER / f"{name}.toml"
+    if not path.exists():
+        if option:
+            raise pytest.UsageError(f"--divergences {option}: no such file")
+        return []
+    return load(path)
+
+
+def mark(
+    items: Iterable[pytest.Item], records: list[Divergence], home: Path, *, whole: bool
+) -> None:
+    """Mark the tests that ``records`` name; with ``whole``, refuse a record that names none.
+
+    Args:
+        items: The collected tests.
+        records: The register.
+        home: The folder that the names of tests start from.
+        whole: Whether the whole suite was collected: only then is an unknown name an error.
+    """
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        for test in record.tests:
+            places.setdefault(test, []).append(place)
+    unused = {(record.id, test) for record in records for test in record.tests}
+    for item in items:
+        names = _names(item, home)
+        for place in sorted({place for name in names for place in places.get(name, ())}):
+            record = records[place]
+            unused -= {(record.id, name) for name in names}
+            item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
+            item.stash.setdefault(_KNOWN, []).append(record)
+    if whole and unused:
+        record_id, test = min(unused)
+        raise pytest.UsageError(f"divergence {record_id} names no collected test: {test}")
+
+
+def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Let a known difference fail that shows otherwise than its records say."""
+    if call.excinfo is None or not hasattr(report, "wasxfail"):
+        return
+    records = item.stash.get(_KNOWN, [])
+    if any(record.explains(call.excinfo.value) for record in records):
+        return
+    report.outcome = "failed"
+    if lacking(call.excinfo.value) is None:  # that is a verdict of its own
+        ways = [failure for record in records for failure in record.failures]
+        report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but recorded as {ways}"
+    del report.wasxfail
+
+
+def _names(item: pytest.Item, home: Path) -> tuple[str, str]:
+    """A test's names in registers: with its parameters, and without."""
+    # Where the suite is installed, its node ids begin anywhere.
+    _, _, inside = item.nodeid.partition("::")
+    name = f"{item.path.relative_to(home).as_posix()}::{inside}"
+    return name, name.split("[", 1)[0]

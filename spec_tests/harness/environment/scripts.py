@@ -1,0 +1,89 @@
+"""Scripts run in an interpreter of their own, for what would end or hang this one."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+
+#: Seconds that a script may take; it hangs, if it does not end.
+TIME_LIMIT = 60
+
+_PROLOGUE = """
+import os, signal, sys, threading, time
+import torch
+from torch import nn
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import make_topology
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
+topology = make_topology({accelerator!r}, {ordinals!r})
+target = Target({target!r}, {mapping!r})
+parallel_apply = target.parallel_apply.parallel_apply
+
+
+class Do(nn.Module):
+    def __init__(self, action, *args):
+        super().__init__()
+        self.action, self.args = action, args
+
+    def forward(self):
+        return self.action(*self.args)
+
+
+def run(*modules):
+    devices = [device.index for device in topology.take(len(modules))]
+    return parallel_apply(modules, [()] * len(modules), None, devices)
+
+"""
+
+
+_WITHOUT_ACCELERATOR = """
+import torch
+from torch import nn
+from spec_tests.harness.environment.target import Target
+
+assert torch.accelerator.current_accelerator(check_available=True) is None
+target = Target({target!r}, {mapping!r})
+
+"""
+
+
+def run_script(
+    script: str, target: Target, topology: Topology
+) -> subprocess.CompletedProcess[str]:
+    """Run ``script``, which finds ``run``, ``Do``, ``target`` and ``topology`` defined.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end.
+    """
+    prologue = _PROLOGUE.format(
+        accelerator=topology.accelerator,
+        ordinals=",".join(map(str, topology.ordinals)),
+        target=target.name,
+        mapping=target.mapping,
+    )
+    return _run(prologue + textwrap.dedent(script))
+
+
+def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
+    """Run ``script``, which finds ``target`` defined, on a machine that seems to have a CPU only.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end.
+    """
+    prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
+    return _run(prologue + textwrap.dedent(script), CUDA_VISIBLE_DEVICES="")
+
+
+def _run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )

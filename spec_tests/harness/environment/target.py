@@ -1,0 +1,145 @@
+"""The implementation under test, found by name.
+
+A target is an importable package laid out like torch.nn.parallel, or a map says where its parts
+are. A name that it lacks is *not offered* in the tests that use the name, and in no others.
+"""
+
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spec_tests.harness.environment import target_map
+
+#: The parts of a target, and the submodule names each may have, in order of preference.
+PARTS = {
+    "comm": ("comm",),
+    "functions": ("functions", "_functions"),
+    "scatter_gather": ("scatter_gather",),
+    "replicate": ("replicate",),
+    "parallel_apply": ("parallel_apply",),
+    "data_parallel": ("data_parallel",),
+    "distributed": ("distributed",),
+}
+
+
+class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
+    """A test failed because the target lacks a name.
+
+    It is of the class of skips, since Hypothesis lets these through at once: of all others it
+    looks for the smallest call that raises them. `failure.of_skip` makes a failure of it.
+    """
+
+
+#: How a program that a test runs in a process of its own ends with it; pytest may indent that.
+_TOLD = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
+
+
+def lacking(error: BaseException) -> str | None:
+    """What the target lacks, in words, if a test failed because of that."""
+    if isinstance(error, NotOffered):
+        return str(error)
+    told = _TOLD.search(str(error))
+    return told[1] if told else None
+
+
+class Part:
+    """One submodule of a target; a test that uses a public name that it lacks fails.
+
+    Args:
+        name: The submodule.
+        module: What has its names; None if there is nothing.
+        named: Names that are elsewhere.
+    """
+
+    def __init__(
+        self, name: str, module: ModuleType | None, named: Mapping[str, Any] | None = None
+    ) -> None:
+        self._name = name
+        self._module = module
+        self._named = named or {}
+
+    def __getattr__(self, name: str) -> Any:
+        # Names that begin with an underscore are probed by pytest and Hypothesis; answering
+        # those probes with a failed test would hide the counterexample.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.private(name)
+
+    def private(self, name: str) -> Any:
+        """Return what has this name, which may begin with an underscore.
+
+        Raises:
+            NotOffered: The target lacks the name.
+        """
+        if name in self._named:
+            return self._named[name]
+        if self._module is None and not self._named:
+            raise NotOffered(f"the target has no submodule {self._name}")
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            text = f"the target does not define {self._name}.{name}"
+            raise NotOffered(text) from None
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class Target:
+    """A package laid out like torch.nn.parallel.
+
+    Args:
+        name: What ``import`` takes, such as ``impl`` or ``torch.nn.parallel``.
+        mapping: Where parts and names are that are not where torch.nn.parallel has them.
+
+    Raises:
+        ImportError: there is no such package.
+    """
+
+    comm: Part
+    functions: Part
+    scatter_gather: Part
+    replicate: Part
+    parallel_apply: Part
+    data_parallel: Part
+    distributed: Part
+
+    def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.mapping = dict(mapping or {})
+        self.package = Part(name, target_map.import_module(name))
+        for part, candidates in PARTS.items():
+            module = self._mapped(part) or _first_module(name, candidates)
+            setattr(self, part, Part(part, module, self._names_of(part)))
+
+    def submodule(self, name: str) -> ModuleType:
+        """A module of the package that is no part."""
+        found = _first_module(self.name, (name,))
+        if found is None:
+            raise NotOffered(f"the target has no submodule {name}")
+        return found
+
+    def _mapped(self, part: str) -> Any:
+        return target_map.resolve(self.mapping[part]) if part in self.mapping else None
+
+    def _names_of(self, part: str) -> dict[str, Any]:
+        names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
+        return {name: target_map.resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
+
+    def __repr__(self) -> str:
+        return f"<target {self.name}>"
+
+
+def _first_module(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
+    for candidate in candidates:
+        name = f"{package}.{candidate}"
+        try:
+            return target_map.import_module(name)
+        except ModuleNotFoundError as error:
+            # A dependency missing inside the submodule is the target's error, not an absent part.
+            if error.name != name:
+                raise
+    return None

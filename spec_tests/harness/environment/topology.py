@@ -1,0 +1,110 @@
+"""The devices of a run: which accelerator, which ordinals, in which order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from spec_tests import cuda_stand_ins, simulator
+
+#: What one accelerator shows of several devices when `--device-ids` is not given.
+SIMULATED_DEVICES = 4
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Devices that a run may use, in order; one device may stand for several.
+
+    Args:
+        accelerator: The device type: ``sim``, ``cuda``, ...
+        ordinals: The device of each slot. ``(0, 0, 0)`` lets one device stand for three.
+    """
+
+    accelerator: str
+    ordinals: tuple[int, ...]
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """One device a slot."""
+        return tuple(torch.device(self.accelerator, ordinal) for ordinal in self.ordinals)
+
+    @property
+    def distinct(self) -> int:
+        """How many different devices there are."""
+        return len(set(self.ordinals))
+
+    def device(self, slot: int | None) -> torch.device:
+        """The device of ``slot``, counted round; the CPU for None."""
+        if slot is None:
+            return torch.device("cpu")
+        return torch.device(self.accelerator, self.ordinals[slot % len(self.ordinals)])
+
+    def take(self, slots: int | Sequence[int]) -> list[torch.device]:
+        """The devices of the first ``slots`` slots, or of the slots listed."""
+        indices = range(slots) if isinstance(slots, int) else slots
+        return [self.device(index) for index in indices]
+
+    def require(self, distinct: int) -> None:
+        """End the test as not-run unless the topology has ``distinct`` different devices."""
+        if self.distinct < distinct:
+            not_run(f"needs {distinct} different devices, the topology has {self.distinct}")
+
+    def require_copies(self) -> None:
+        """End the test as not-run where the reference moves data by collectives, not copies."""
+        if self.accelerator == "cuda" and self.distinct > 1:
+            not_run("between several CUDA devices the reference may take NCCL")
+
+    def synchronize(self) -> None:
+        """Wait until every device is idle."""
+        for device in set(self.devices):
+            torch.accelerator.synchronize(device)
+
+    def __repr__(self) -> str:
+        return f"Topology({self.accelerator}:{','.join(map(str, self.ordinals))})"
+
+
+def not_run(reason: str) -> None:
+    """End the test with the verdict not-run; the reason is counted and printed."""
+    pytest.skip(f"not-run: {reason}")
+
+
+def make_topology(accelerator: str, device_ids: str | None) -> Topology:
+    """The topology that the options ask for; enables the simulator and the reference.
+
+    Raises:
+        pytest.UsageError: there is no such accelerator, or no such device.
+    """
+    if accelerator == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        accelerator = found.type if found is not None else "sim"
+    if accelerator == "sim":
+        _enable_simulator()
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None or found.type != accelerator:
+        have = "none" if found is None else found.type
+        raise pytest.UsageError(f"--accelerator {accelerator}: this machine's is {have}")
+    cuda_stand_ins.enable()
+    return Topology(accelerator, _ordinals(device_ids, torch.accelerator.device_count()))
+
+
+def _enable_simulator() -> None:
+    try:
+        simulator.enable(device_count=SIMULATED_DEVICES)
+    except (OSError, RuntimeError) as error:  # It cannot be built here.
+        raise pytest.UsageError(f"--accelerator sim: {error}") from None
+
+
+def _ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
+    if device_ids is None:
+        return tuple(range(count))
+    try:
+        ordinals = tuple(int(part) for part in device_ids.split(","))
+    except ValueError:
+        raise pytest.UsageError(
+            f"--device-ids {device_ids}: expected numbers and commas"
+        ) from None
+    bad = [ordinal for ordinal in ordinals if not 0 <= ordinal < count]
+    if bad:
+        raise pytest.UsageError(f"--device-ids: no device {bad[0]}, this machine has {count}")
+    return ordinals

@@ -1,0 +1,90 @@
+"""What a file of verdicts says of its run in its first line, so that it can be read anywhere."""
+
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+
+from spec_tests.harness.conformance import clauses
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.pytest_plugin.options import REFERENCE, mapping_of, target_of
+
+__all__ = ["about", "command"]
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Of the file of verdicts; a number that a reader does not know is refused.
+FORMAT = 1
+
+
+def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
+    """Target, versions, devices, time, and the command that repeats the run."""
+    target = target_of(config)
+    return {
+        "format": FORMAT,
+        "target": target,
+        "version": _version(target.partition(".")[0]),
+        "reference": config.getoption("--reference") or REFERENCE,
+        "torch": str(torch.__version__),
+        "python": interpreter.name(),
+        "accelerator": topology.accelerator,
+        "devices": [str(device) for device in topology.devices],
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "examples": settings.default.max_examples if settings.default else None,
+        "command": command(config),
+        "suite": clauses.suite_version(clauses.load()),
+        **_suite(),
+    }
+
+
+def command(config: pytest.Config) -> str:
+    """What repeats the run; ``--clause`` added, what repeats one failure."""
+    given = [
+        f"--{name}={config.getoption(f'--{name}')}"
+        for name in ("accelerator", "device-ids", "reference", "divergences")
+        if config.getoption(f"--{name}") is not None
+    ]
+    given += [f"--target-map={each}" for each in mapping_of(config)]
+    return shlex.join(["parallel-conformance", "run", target_of(config), *given])
+
+
+def _version(package: str) -> str:
+    """The version of a package as it says itself, else of what installed it; empty if unknown."""
+    said = getattr(sys.modules.get(package), "__version__", None)
+    if said is not None:
+        return str(said)
+    names = metadata.packages_distributions().get(package, ())
+    return metadata.version(names[0]) if names else ""
+
+
+def _suite() -> dict[str, Any]:
+    """The commit of the suite's checkout, if it runs from one that git knows."""
+    if not (ROOT / ".git").exists():  # else another repository around it might answer
+        return {}
+    try:
+        commit, *changed = (
+            _git("rev-parse", "HEAD"),
+            *_git("diff", "HEAD", "--name-only").split(),
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()

@@ -1,0 +1,69 @@
+"""What ``cuda_stand_ins.enable`` changes, and what it leaves alone."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.parallel
+
+from spec_tests import cuda_stand_ins
+from spec_tests.harness.environment.topology import not_run
+
+
+def test_every_primitive_exists_afterwards(topology):
+    cuda_stand_ins.enable()
+    assert all(callable(getattr(torch._C, name)) for name in cuda_stand_ins.STAND_INS)
+
+
+def test_a_second_call_changes_nothing(topology):
+    before = {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS}
+    cuda_stand_ins.enable()
+    assert {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS} == before
+
+
+@pytest.fixture
+def existing(topology, monkeypatch):
+    """A primitive that somebody has supplied; what a test changes is undone."""
+
+    def existing():
+        """Do nothing."""
+
+    for name, stand_in in cuda_stand_ins.STAND_INS.items():
+        monkeypatch.setattr(torch._C, name, stand_in)
+    monkeypatch.setattr(torch._C, "_gather", existing)
+    return existing
+
+
+@pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
+def test_primitives_that_serve_are_left_alone(existing, monkeypatch, version, accelerator):
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: accelerator)
+    cuda_stand_ins.enable()
+    assert torch._C._gather is existing
+
+
+def test_primitives_of_a_cuda_build_give_way_on_another_accelerator(existing, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: "sim")
+    monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
+    cuda_stand_ins.enable()
+    assert torch._C._gather is cuda_stand_ins.STAND_INS["_gather"]
+
+
+def test_the_build_warns_of_nccl_and_of_nothing_else(topology):
+    topology.require(distinct=2)
+    if torch.version.cuda is not None:
+        not_run("the warning belongs to builds without NCCL")
+    inputs = [torch.ones(2, device=device) for device in topology.take(2)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.nn.parallel.comm.reduce_add(inputs, inputs[0].get_device())
+    _, text, category = cuda_stand_ins.IGNORED_WARNINGS[0].split(":")
+    assert [str(each.message) for each in caught] == [text]
+    assert [each.category.__name__ for each in caught] == [category]
+
+
+def test_without_an_accelerator_a_call_says_so(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
+        cuda_stand_ins.STAND_INS["_gather"]([torch.ones(2)], 0, 0)

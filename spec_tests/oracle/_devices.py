@@ -1,0 +1,26 @@
+"""The device that a caller names."""
+
+import torch
+
+
+def as_device(named: torch.device | int | str | None) -> torch.device:
+    """The device of an ordinal, a text or a device; -1 is the CPU, None the current device."""
+    if named is None:
+        named = torch.accelerator.current_device_index()
+    if isinstance(named, int):
+        return torch.device("cpu") if named < 0 else torch.device(_kind(), named)
+    device = torch.device(named)
+    if device.index is None and device.type != "cpu":
+        return torch.device(device.type, torch.accelerator.current_device_index())
+    return device
+
+
+def all_devices() -> list[torch.device]:
+    """Every device of the accelerator."""
+    return [torch.device(_kind(), ordinal) for ordinal in range(torch.accelerator.device_count())]
+
+
+def _kind() -> str:
+    found = torch.accelerator.current_accelerator()
+    assert found is not None
+    return found.type

@@ -1,0 +1,28 @@
+"""Gradients worked out by hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+
+
+def facts(tensors: Sequence[Tensor]) -> Any:
+    """What gradients are compared by: values, dtype, shape and device."""
+    return snapshot(list(tensors), {}, strides=False)
+
+
+def gathered_gradient(slope: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """The parts of ``slope`` that ``chunks`` were joined to, on their devices, in their dtypes."""
+    parts = torch.split(slope.cpu(), [chunk.size(dim) for chunk in chunks], dim)
+    return [
+        part.to(chunk.dtype).to(chunk.device) for part, chunk in zip(parts, chunks, strict=True)
+    ]
+
+
+def repeated_gradient(leaves: Sequence[Tensor], count: int) -> list[Tensor]:
+    """The cotangents of ``leaves``, added ``count`` times: small whole numbers, exact."""
+    return [cotangent(leaf.detach()) * count for leaf in leaves]

@@ -1,0 +1,116 @@
+"""What a replica must have in common with its module, worked out on the module alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.harness.compare.outcome import Call, cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+
+
+class ReplicateCall(Call, Protocol):
+    """A call of ``replicate`` whose inputs are module, devices, and rows for each replica."""
+
+    @property
+    def detach(self) -> bool:
+        """Whether the replicas are without history."""
+
+
+def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
+    """What every replica computes of its rows, and what the module computes of the same."""
+    inputs = call.inputs(topology)
+    module, rows = inputs["module"], inputs["rows"]
+    expected = [module(rows[0])] * len(rows)
+    replicas = target.replicate.replicate(module, inputs["devices"], call.detach)
+    return _values([r(x) for r, x in zip(replicas, rows, strict=True)]), _values(expected)
+
+
+def gradients(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
+    """What arrives at the module's leaves from all replicas, and from as many of its own calls."""
+    inputs = call.inputs(topology)
+    module, rows = inputs["module"], inputs["rows"]
+    replicas = target.replicate.replicate(module, inputs["devices"])
+    leaves = [leaf for leaf in state(module).values() if leaf.requires_grad]
+    of_replicas = [r(x) for r, x in zip(replicas, rows, strict=True)]
+    return _sum(of_replicas, leaves), _sum([module(rows[0]) for _ in rows], leaves)
+
+
+def _sum(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> Any:
+    results = [result for result in results if result.requires_grad]
+    if not results:
+        return None
+    fed = [cotangent(result) for result in results]
+    return _values(torch.autograd.grad(results, leaves, fed))
+
+
+def _values(found: Sequence[Tensor]) -> Any:
+    return snapshot([each.detach().cpu() for each in found], {}, strides=False)
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, a shared one under every name."""
+    named = module.named_parameters, module.named_buffers
+    return {name: found for each in named for name, found in each(remove_duplicate=False)}
+
+
+def walk(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
+    """Every module below ``module`` by its path, a shared one under every path."""
+    yield path, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from walk(child, f"{path}.{name}")
+
+
+def sharing(found: Mapping[str, object]) -> dict[str, str]:
+    """For every name the first that stands for the same object."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(value), name) for name, value in found.items()}
+
+
+def copies(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
+    """The replica's copies of the source's parameters and buffers, by the source's names."""
+    return {name: _reach(replica, name) for name in state(source)}
+
+
+def _reach(module: nn.Module, name: str) -> Tensor:
+    value: Any = module
+    for part in name.split("."):
+        value = getattr(value, part)
+    if not isinstance(value, Tensor):
+        raise AssertionError(f"{name} of the replica is a {type(value).__name__}")
+    return value
+
+
+def identities(module: nn.Module) -> dict[str, int]:
+    """Which object every entry of every module is, hooks included."""
+    found: dict[str, int] = {}
+    for path, each in walk(module):
+        for name, value in vars(each).items():
+            found[f"{path}.{name}"] = id(value)
+            if isinstance(value, dict):
+                found |= {f"{path}.{name}[{key!r}]": id(entry) for key, entry in value.items()}
+    return found
+
+
+def former(replica: nn.Module, source: nn.Module) -> tuple[dict[str, bool], dict[str, bool]]:
+    """Whether each former parameter is the replica's copy, and what that must come to."""
+    pairs = list(zip(walk(replica), walk(source), strict=True))
+    found = {
+        f"{path}.{name}": getattr(each, name) is copy
+        for (path, each), _ in pairs
+        for name, copy in getattr(each, "_former_parameters", {}).items()
+    }
+    named = [(path, each._parameters) for _, (path, each) in pairs]
+    expected = {f"{p}.{n}": True for p, own in named for n, v in own.items() if v is not None}
+    return found, expected
+
+
+def flat_weights(module: nn.Module) -> list[bool]:
+    """Whether each flattened weight of the recurrent layer is its weight of that name."""
+    layer: Any = module.layer
+    pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)
+    return [getattr(layer, name) is weight for name, weight in pairs]

@@ -1,0 +1,61 @@
+"""Right answers that owe nothing to any implementation."""
+
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spec_tests.harness.traverse import tensors
+
+
+def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:
+    """The sum of tensors of any device and layout, as float64."""
+    return np.asarray(sum(dense(addend) for addend in addends))
+
+
+def dense(tensor: Tensor) -> np.ndarray:
+    """A tensor of any device and layout, as float64."""
+    return np.asarray(tensor.detach().to_dense().cpu().double())
+
+
+def spans(value: object) -> list[tuple[int, int]]:
+    """First and last address of the memory that each non-empty dense tensor in ``value`` uses."""
+    found = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
+    return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in found]
+
+
+def overlaps(spans: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs of neighbours, by address, that share bytes."""
+    pairs = pairwise(sorted(spans))
+    return [(first, second) for first, second in pairs if first[1] > second[0]]
+
+
+def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
+    """By how much each version counter (columns) has risen after each tensor's write (rows)."""
+    before = [tensor._version for tensor in tensors]
+    table = np.zeros((len(tensors), len(tensors)))
+    for row, written in zip(table, tensors, strict=True):
+        written.zero_()
+        row[:] = [tensor._version for tensor in tensors]
+    return table - before
+
+
+def rejoined(chunks: Sequence[Tensor], dim: int) -> Tensor:
+    """The chunks put together on the CPU."""
+    return torch.cat([chunk.detach().cpu() for chunk in chunks], dim)
+
+
+def stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors on the CPU, one above the other."""
+    return torch.stack([tensor.detach().cpu() for tensor in tensors])
+
+
+def order_tellers(count: int) -> list[Tensor]:
+    """Addends whose sum differs in some element if they are added in another order.
+
+    Small numbers are lost beside large ones in float32; every arrangement of them has a column.
+    """
+    values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
+    return list(torch.tensor(list(permutations(values))).T.contiguous())

@@ -1,0 +1,30 @@
+"""What a wrapped module must come to, worked out on the module alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.compare.outcome import Call, cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+
+
+def wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
+    """Output and gradients of the wrapped network, and of the network itself."""
+    inputs = call.inputs(topology)
+    module, (x,) = inputs["module"], inputs["args"]
+    leaves = [leaf for leaf in (x, *module.parameters(), *module.buffers()) if leaf.requires_grad]
+    found = call.run(target, inputs)
+    expected = module(x.to(found.device))
+    return _with_gradients(found, leaves), _with_gradients(expected, leaves)
+
+
+def _with_gradients(output: Tensor, leaves: Sequence[Tensor]) -> Any:
+    gradients: Sequence[Tensor | None] = ()
+    if output.requires_grad:
+        fed = cotangent(output)
+        gradients = torch.autograd.grad(output, leaves, fed, allow_unused=True)
+    return snapshot([output, *gradients], {}, strides=False)

@@ -1,0 +1,97 @@
+"""parallel_apply: it keeps no object alive and piles up no threads."""
+
+import threading
+import weakref
+from contextlib import suppress
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.harness.concurrency.leaks import (
+    has_no_more_threads_than,
+    is_all_gone,
+    no_garbage_collection,
+    no_thread_reports,
+)
+from spec_tests.harness.concurrency.run_modules import run
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
+from spec_tests.strategies.failing_modules import caught, failing_calls
+from spec_tests.strategies.parallel_apply import ordinals
+from spec_tests.strategies.probe_modules import Doubling
+
+COUNTS = st.integers(1, 4)
+
+
+class Empty(nn.Module):
+    """Does nothing."""
+
+    def forward(self):
+        pass
+
+
+class Failing(nn.Module):
+    """Notes the tensor that it makes, then raises an error."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.made = made
+
+    def forward(self, x):
+        doubled = x * 2
+        self.made.append(weakref.ref(doubled))
+        raise ValueError("failure")
+
+
+def apply(target, topology, modules):
+    devices = topology.take(len(modules))
+    inputs = [torch.ones(2, device=device) for device in devices]
+    ends = ordinals(topology, range(len(modules)))
+    results = target.parallel_apply.parallel_apply(modules, inputs, devices=ends)
+    return [weakref.ref(each) for each in (*modules, *inputs, *results)]
+
+
+def made_before_failing(target, topology, count):
+    made = []
+    with suppress(ValueError):
+        apply(target, topology, [Failing(made) for _ in range(count)])
+    return made
+
+
+@clause("parallel_apply.leftovers.objects")
+@given(count=COUNTS)
+def test_modules_inputs_and_results_are_the_callers_alone(target, topology, count):
+    with no_garbage_collection():
+        references = apply(target, topology, [Doubling() for _ in range(count)])
+        assert is_all_gone(references)
+
+
+@clause("parallel_apply.leftovers.tensors-of-a-failure")
+@given(count=COUNTS)
+def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, count):
+    with no_garbage_collection():
+        references = made_before_failing(target, topology, count)
+        assert len(references) == count
+        assert is_all_gone(references)
+
+
+@clause("parallel_apply.leftovers.threads")
+@given(counts=st.lists(COUNTS, min_size=1, max_size=8))
+def test_calls_do_not_pile_up_threads(target, topology, counts):
+    run(target, topology, [Empty()] * max(counts))
+    before = threading.active_count()
+    for count in counts:
+        run(target, topology, [Empty()] * count)
+    assert has_no_more_threads_than(before)
+
+
+@clause("parallel_apply.leftovers.threads")
+@given(call=failing_calls(ANY_EXCEPTIONS | BASE_EXCEPTIONS))
+def test_failing_calls_do_not_pile_up_threads(target, topology, call):
+    run(target, topology, [Empty()] * 4)
+    before = threading.active_count()
+    with no_thread_reports():
+        caught(call, target, topology)
+    assert has_no_more_threads_than(before)

@@ -1,0 +1,122 @@
+"""One module of every kind that replication has been known to trip over."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils import parametrizations, prune
+
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.custom_modules import (
+    Assorted,
+    Embedded,
+    Large,
+    Logged,
+    Slotted,
+    Tagged,
+    bias_is_added,
+    weight_is_removed,
+)
+from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled, square_layer
+from spec_tests.strategies.tensors import TensorSpec
+
+
+class Attention(nn.Module):
+    """A layer that attends within sequences of one step, a row each."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The row seen as a sequence of one step."""
+        result: Tensor = self.layer(x[:, None, :])[:, 0]
+        return result
+
+
+def _hooked() -> nn.Module:
+    layer = square_layer()
+    layer.register_forward_hook(bias_is_added)
+    layer.register_forward_pre_hook(weight_is_removed)
+    return layer
+
+
+def _pruned() -> nn.Module:
+    layer: nn.Module = prune.l1_unstructured(square_layer(), "weight", amount=3)  # type: ignore[no-untyped-call]
+    return layer
+
+
+def _materialised() -> nn.Module:
+    layer = nn.LazyLinear(WIDTH)
+    layer(torch.zeros(1, WIDTH))
+    return layer
+
+
+def _observed() -> nn.Module:
+    quantization = torch.ao.quantization
+    observer = quantization.MovingAverageMinMaxObserver()
+    return nn.Sequential(square_layer(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
+
+
+def _transformer() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.0, batch_first=True)
+    return Attention(layer)
+
+
+def _traced_graph() -> nn.Module:
+    return fx.symbolic_trace(nn.Sequential(square_layer(), nn.Tanh(), square_layer()))
+
+
+def _weight_norm_hook() -> nn.Module:
+    layer: nn.Module = nn.utils.weight_norm(square_layer())
+    return layer
+
+
+#: The zoo: all layers, and what is only of interest here.
+ZOO: Mapping[str, Callable[[], nn.Module]] = {
+    **KINDS,
+    "weight_norm_hook": _weight_norm_hook,
+    "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
+    "spectral_norm": lambda: parametrizations.spectral_norm(square_layer()),
+    "rnn": lambda: Recurrent(nn.RNN(WIDTH, WIDTH, num_layers=2, batch_first=True)),
+    "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
+    "transformer": _transformer,
+    "graph": _traced_graph,
+    "observers": _observed,
+    "hooks": _hooked,
+    "pruned": _pruned,
+    "materialised": _materialised,
+    "embedding": lambda: Embedded(sparse=False),
+    "sparse_embedding": lambda: Embedded(sparse=True),
+    "assorted": Assorted,
+    "large": Large,
+    "tagged": lambda: Tagged(WIDTH, WIDTH),
+    "logged": Logged,
+    "slotted": Slotted,
+    "complex": lambda: Scaled(torch.rand(WIDTH, dtype=torch.complex64)),
+    "empty": nn.Identity,
+}
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """One module of the zoo."""
+
+    kind: str
+
+    def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
+        """The module, on the device of ``slot``; None is the CPU."""
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # Some kinds are deprecated; callers still have them.
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(0)
+            return ZOO[self.kind]().to(topology.device(slot))
+
+    def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
+        """An input of ``count`` rows."""
+        return TensorSpec((count, WIDTH), requires_grad=requires_grad, slot=slot)
+
+    def __repr__(self) -> str:
+        return self.kind

@@ -1,0 +1,92 @@
+"""Arguments with markers on some of their parts.
+
+Letters used in this file: ``N`` is the extent at which every tensor of a case is split.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from spec_tests.harness.environment.target import Part
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.traverse import tensors
+from spec_tests.oracle.chunk_sizes import even_chunks
+from spec_tests.strategies import scatter_gather
+from spec_tests.strategies.calls import build
+from spec_tests.strategies.tensors import TensorSpec, tensor_specs
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A marked part: to be split along ``dim``, or whole where that is None."""
+
+    value: object
+    dim: int | None = None
+
+    def build(self, topology: Topology) -> Any:
+        """The part without its mark."""
+        return build(self.value, topology)
+
+    def __repr__(self) -> str:
+        dim = "" if self.dim is None else f", {self.dim}"
+        return f"{'Whole' if self.dim is None else 'SplitAlong'}({self.value!r}{dim})"
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Arguments whose tensors have extent ``N`` where they are split.
+
+    Args:
+        arguments: Lists, marks, tensors and constants.
+        extent: ``N``.
+        slots: Where to.
+    """
+
+    arguments: list[object]
+    extent: int
+    slots: tuple[int, ...]
+
+    @property
+    def replicas(self) -> range:
+        """The numbers of the replicas."""
+        return range(len(even_chunks(self.extent, len(self.slots))))
+
+    def marked(self, inputs: Any, package: Part) -> Any:
+        """The arguments that were built as ``inputs``, marked by the classes of ``package``."""
+        leaves = iter(tensors(inputs, ""))
+        return mapped(self.arguments, 0, lambda _: next(leaves)[1], package)
+
+
+def mapped(
+    value: Any, dim: int | None, leaf: Callable[[int | None], object], package: Part | None
+) -> Any:
+    """``value`` with ``leaf(dim)`` for each tensor, and its marks of ``package``; none without."""
+    if isinstance(value, TensorSpec):
+        return leaf(dim)
+    if isinstance(value, list):
+        return [mapped(member, dim, leaf, package) for member in value]
+    if not isinstance(value, Mark):
+        return value
+    inside = mapped(value.value, value.dim, leaf, package)
+    if package is None:
+        return inside
+    return package.Whole(inside) if value.dim is None else package.SplitAlong(inside, value.dim)
+
+
+@st.composite
+def marked_arguments(draw: st.DrawFn) -> Marked:
+    """Marks anywhere, one inside the other too. Shrinks to one tensor without a mark."""
+    extent = draw(st.sampled_from([4, 3, 2, 1, 5]))
+    anything = st.sampled_from([7, None, "text"]) | tensor_specs()
+    along = {dim: scatter_gather.tensors(extent, dim) for dim in (0, 1, -1, 2)}
+    split = st.sampled_from([1, -1, 2]).flatmap(
+        lambda dim: st.builds(Mark, along[dim] | st.lists(along[dim], max_size=2), st.just(dim))
+    )
+    whole = st.builds(Mark, anything | st.lists(anything | split, max_size=2))
+    both = st.builds(Mark, st.lists(whole | along[1], max_size=2), st.just(1))
+    part = along[0] | split | whole | both
+    parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
+    slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
+    return Marked([*parts, draw(along[0])], extent, slots)

@@ -1,0 +1,83 @@
+"""Packed sequences of any lengths."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
+
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.tensors import FLOATS, counting
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed sequence on the first device; its rows count up from sequence to sequence.
+
+    Args:
+        lengths: Of each sequence, in the order given; falling if ``is_sorted``.
+        width: Features of a row.
+        is_sorted: Whether it is packed without sorting indices.
+        dtype: Of the rows.
+        requires_grad: Whether its rows are a leaf that requires a gradient.
+    """
+
+    lengths: tuple[int, ...]
+    width: int = 2
+    is_sorted: bool = False
+    dtype: torch.dtype = torch.float32
+    requires_grad: bool = False
+
+    def build(self, topology: Topology) -> PackedSequence:
+        """The packed sequence."""
+        # Eighths are exact in every dtype, and small enough for a recurrent layer to tell apart.
+        rows = counting((sum(self.lengths), self.width), self.dtype) / 8
+        parts = list(torch.split(rows, list(self.lengths)))
+        packed = pack_sequence(parts, enforce_sorted=self.is_sorted)
+        device = topology.device(0)
+        data = packed.data.to(device).requires_grad_(self.requires_grad)
+        return PackedSequence(data, packed.batch_sizes, *_moved(packed, device))
+
+
+def sequences(packed: PackedSequence) -> list[Tensor]:
+    """The sequences in the order given, on the CPU."""
+    cpu = torch.device("cpu")
+    data = packed.data.detach().cpu()
+    return list(unpack_sequence(PackedSequence(data, packed.batch_sizes, *_moved(packed, cpu))))
+
+
+def _moved(packed: PackedSequence, device: torch.device) -> list[Tensor | None]:
+    indices = packed.sorted_indices, packed.unsorted_indices
+    return [None if each is None else each.to(device) for each in indices]
+
+
+def is_valid(packed: PackedSequence) -> bool:
+    """Whether rows, batch sizes and indices fit together."""
+    sizes, count = packed.batch_sizes, int(packed.batch_sizes[0])
+    falling = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
+    orders = [indices for indices in packed[2:] if indices is not None]
+    permutations = all(sorted(order.tolist()) == list(range(count)) for order in orders)
+    at_home = all(order.device == packed.data.device for order in orders)
+    return falling and permutations and at_home and int(sizes.sum()) == len(packed.data)
+
+
+@st.composite
+def packed_specs(
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[torch.dtype] = FLOATS,
+    grads: Sequence[bool] = (False, True),
+) -> Packed:
+    """Packed sequences, sorted or not. Shrinks to one sequence of one row."""
+    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=7))
+    is_sorted = draw(st.booleans())
+    lengths = sorted(lengths, reverse=True) if is_sorted else lengths
+    return Packed(
+        tuple(lengths),
+        draw(st.integers(1, 3)),
+        is_sorted,
+        draw(st.sampled_from(dtypes)),
+        draw(st.sampled_from(grads)),
+    )
