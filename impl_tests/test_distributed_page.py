@@ -1,4 +1,4 @@
-"""impl/distributed/README.md: its program computes what a single process computes."""
+"""impl/distributed/README.md: its program computes the loss of a single process."""
 
 import os
 import re
@@ -18,7 +18,7 @@ PAGE = (ROOT / "impl" / "distributed" / "README.md").read_text(encoding="utf-8")
 TIME_LIMIT = 200
 
 
-def torchrun(program, folder, processes):
+def run_torchrun(program, folder, processes):
     script = folder / "train.py"
     script.write_text(program)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -32,8 +32,8 @@ def torchrun(program, folder, processes):
     )
 
 
-def loss_of_one_process(devices):
-    """What the program computes, with the line put back that the page takes out."""
+def compute_loss_in_one_process(devices):
+    """Return the loss of the program with ``impl.DataParallel`` in one process."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -48,16 +48,16 @@ def loss_of_one_process(devices):
 
 
 def test_the_program_prints_the_loss_of_one_process(tmp_path):
-    done = torchrun(PROGRAM, tmp_path, 2)
+    done = run_torchrun(PROGRAM, tmp_path, 2)
     assert done.returncode == 0, done.stderr
     printed = float(re.fullmatch(r"loss ([\d.]+)\n", done.stdout).group(1))
-    assert printed == pytest.approx(loss_of_one_process(2), abs=2e-6)
+    assert printed == pytest.approx(compute_loss_in_one_process(2), abs=2e-6)
 
 
 def test_a_killed_rank_ends_the_program(tmp_path):
     line = "    optimizer.zero_grad()\n"
     killed = "    if dist.get_rank() == 1: import os; os.kill(os.getpid(), 9)\n"
     assert line in PROGRAM
-    done = torchrun(PROGRAM.replace(line, line + killed), tmp_path, 2)
+    done = run_torchrun(PROGRAM.replace(line, line + killed), tmp_path, 2)
     assert done.returncode != 0
     assert "Signal 9 (SIGKILL)" in done.stderr or "rank 1 of 2 has ended" in done.stderr

@@ -1,9 +1,9 @@
-"""DataParallel's meaning over the processes of ``torch.distributed``.
+"""``DataParallel`` over the processes of ``torch.distributed``.
 
-    the arguments are split as in one process, and each rank takes its chunk
-    the module computes it: one device a rank
-    the outputs of all ranks are sent to all, and joined as in one process
-    backward averages the gradients of parameters while it goes on
+    1. every rank splits the inputs as in one process, and keeps its own chunk
+    2. every rank runs the module on its chunk, on its own device
+    3. the outputs are all-gathered, and concatenated as in one process
+    4. backward averages the gradients of parameters over the ranks
 
 Letters used in this file: ``N`` is the extent of an input along ``dim``, ``k`` the number of
 ranks.
@@ -23,12 +23,12 @@ from torch.autograd import Function
 from .._comm import check_weights
 from .._device import CPU, DeviceLike, as_device
 from ..scatter_gather import gather
-from .broadcast import receive, take_buffers
-from .gradients import Averages, averages_of
-from .inputs import own_rows
-from .outputs import Way, collect, own_part, single
-from .process_group import Ranks, ranks_of
-from .rank_call import Turn
+from .broadcast import broadcast_inputs, sync_buffers
+from .gradients import GradientReducer, get_reducer
+from .inputs import local_chunk
+from .outputs import OutputGraph, gather_outputs, local_output, single_rank_output
+from .process_group import Communicator, get_communicator
+from .rank_call import RankCall
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -36,47 +36,47 @@ T = TypeVar("T", bound=nn.Module)
 
 
 class DataParallel(nn.Module, Generic[T]):
-    """A module that computes each batch on all ranks of a process group.
+    """Module that computes each batch on all ranks of a process group.
 
-    All ranks construct it, call it and call backward together. What they get is what
-    ``impl.DataParallel(module, device_ids)`` gives on ``k`` devices: outputs for the whole batch,
-    the same on every rank; after backward the gradients of the whole batch, summed, on every
-    rank, those of arguments, too; and on rank 0 the buffers of the first replica. A parameter
-    that no rank has used keeps its gradient, None if it has none.
+    All ranks construct it, call it and run backward together. The results are those of
+    ``impl.DataParallel(module, device_ids)`` on ``k`` devices: every rank gets the outputs of
+    the whole batch and, after backward, the summed gradients of parameters and inputs; rank 0
+    has the buffers of the first replica. A parameter that no rank uses keeps its gradient, None
+    if it has none.
 
     Args:
-        module: What to compute, alike on all ranks. What rank 0's parameters and buffers hold is
-            written to those of all ranks now, and the buffers' at each call.
-        process_group: The ranks; None for the default group.
+        module: The module to run, the same on all ranks. The values of parameters and buffers on
+            rank 0 are broadcast now, those of buffers again at each call.
+        process_group: The process group; None for the default group.
         device: This rank's device; ``module`` is moved there now. By default that of the
             module's first parameter or buffer.
-        dim: The dimension along which inputs are split and outputs joined.
+        dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: One size or weight for each rank.
-        source: The rank whose arguments count, and are sent to the others, which may call the
-            module without any. By default every rank calls it with the same arguments.
-        gather_output: Whether the outputs of all ranks are joined. Otherwise each rank gets its
-            own part; an idle one gets what rank 0 gets, with tensors without rows.
-        check_inputs: Whether to compare the arguments of all ranks at each call.
-        options: More arguments of ``torch.nn.parallel.DistributedDataParallel``, such as
+        source: The rank whose inputs are broadcast to the others, which may call the module
+            without any. By default every rank calls it with the same inputs.
+        gather_output: Whether to gather the outputs of all ranks. If not, each rank gets its own
+            output; an idle rank gets that of rank 0, with tensors without rows.
+        check_inputs: Whether to compare the inputs of all ranks at each call.
+        options: Further arguments of ``torch.nn.parallel.DistributedDataParallel``, such as
             ``bucket_cap_mb`` and ``gradient_as_bucket_view``.
 
     Attributes:
         module: The module.
         device: This rank's device.
-        rank: This process's place in the group.
+        rank: This process's rank in the group.
         size: ``k``.
 
     Raises:
-        RuntimeError: There is no process group, or the modules of the ranks are not alike.
-        NotImplementedError: A part of ``module`` has sparse gradients.
+        RuntimeError: There is no process group, or the modules of the ranks differ.
+        NotImplementedError: A submodule has sparse gradients.
         ValueError: There are not ``k`` chunk sizes, one is negative or infinite, or all are 0;
             ``source`` is no rank.
 
     Note:
-        Values that are no tensors, and errors, are pickled and unpickled between the ranks of
-        one job. The module's random numbers are each rank's own. Attributes that it sets in
-        forward stay, on each rank those of its own chunk. Between its outputs and its arguments
-        gradients are ``k`` times as large as in one process, as hooks there see.
+        Errors and values other than tensors are pickled and unpickled between the ranks of one
+        job. Each rank has its own random number generator. Attributes that the module sets in
+        forward stay, and differ between ranks. Between the module's outputs and inputs
+        gradients are ``k`` times as large as in one process, and hooks there see these.
     """
 
     def __init__(
@@ -94,110 +94,111 @@ class DataParallel(nn.Module, Generic[T]):
     ) -> None:
         super().__init__()
         self.module = module
-        self.device = _place(module, device)
+        self.device = _place_module(module, device)
         self.dim = dim
         self.chunk_sizes = chunk_sizes
         self.source = source
         self.gather_output = gather_output
         self.check_inputs = check_inputs
-        self._ranks = ranks_of(process_group, self.device)
+        self._comm = get_communicator(process_group, self.device)
         if chunk_sizes is not None:
             check_weights(chunk_sizes, self.size)
         if source is not None and not 0 <= source < self.size:
-            raise ValueError(f"source is rank {source} of {self.size}")
+            raise ValueError(f"source {source} is not a rank of a group of {self.size} ranks")
         self._options = options
-        self._is_summed = True
-        self._current_averages()
+        self._require_grad_sync = True
+        self._get_reducer()
 
     @property
     def rank(self) -> int:
-        """This process's place in the group."""
-        return self._ranks.rank
+        """This process's rank in the group."""
+        return self._comm.rank
 
     @property
     def size(self) -> int:
         """The number of ranks."""
-        return self._ranks.size
+        return self._comm.size
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute the module's outputs for the whole batch.
+        """Return the module's outputs for the whole batch.
 
         Args:
             inputs: Positional arguments of the module. Tensors in them are split, unless marked
                 ``Whole``.
-            kwargs: Keyword arguments, likewise.
+            kwargs: Keyword arguments, split likewise.
 
         Returns:
-            What the module returns, its tensors joined on this rank's device. With one rank the
-            module is simply called. Without ``gather_output`` this rank's part.
+            The module's output, its tensors concatenated on this rank's device. With one rank
+            the output is returned as it is. Without ``gather_output`` this rank's output.
 
         Raises:
-            ValueError: Two tensors give different numbers of chunks; with ``check_inputs``: the
-                arguments of a rank differ from those of the others.
-            RuntimeError: A rank has ended, or does not answer; the text says which.
-            Exception: A rank raised one, on every rank the same: that of the first rank, of the
-                same type where it can be sent and built from a text, else a RuntimeError.
+            ValueError: Two tensors have different numbers of chunks, or, with ``check_inputs``,
+                the inputs of the ranks differ.
+            RuntimeError: A rank has ended or does not respond; the text names it.
+            Exception: A rank raised it. Every rank raises the error of the first rank that
+                failed, of the same type if that can be pickled and built from a text, else as a
+                RuntimeError.
         """
-        ranks = self._ranks
-        ranks.check()
+        comm = self._comm
+        comm.raise_if_failed()
         if self.source is not None:
-            inputs, kwargs = receive((inputs, kwargs), ranks, self.source, self.device)
-        averages = self._current_averages()
-        take_buffers(self.module, ranks)
-        turn = Turn(self.module, ranks, self.device, self.dim, self.chunk_sizes)
-        turn.run(inputs, kwargs, is_checked=self.check_inputs)
-        reports = turn.compare()
-        begin = partial(averages.begin, is_summed=self._is_summed)
-        way = Way(begin, ranks.size, turn.thread, averages.trained, self.device)
-        if ranks.size == 1:
-            return single(turn.output, way)
+            inputs, kwargs = broadcast_inputs((inputs, kwargs), comm, self.source, self.device)
+        reducer = self._get_reducer()
+        sync_buffers(self.module, comm)
+        call = RankCall(self.module, comm, self.device, self.dim, self.chunk_sizes)
+        call.run(inputs, kwargs, check_inputs=self.check_inputs)
+        results = call.exchange_results()
+        prepare = partial(reducer.prepare_for_backward, require_grad_sync=self._require_grad_sync)
+        graph = OutputGraph(prepare, comm.size, call.graph_anchor, reducer.trainable, self.device)
+        if comm.size == 1:
+            return single_rank_output(call.output, graph)
         if not self.gather_output:
-            return own_part(reports, turn.tensors, ranks.rank, way, self.dim)
-        outputs = collect(reports, turn.tensors, ranks, way, self.device)
+            return local_output(results, call.tensors, comm.rank, graph, self.device, self.dim)
+        outputs = gather_outputs(results, call.tensors, comm, graph, self.device)
         return gather(outputs, self.device, self.dim)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let each rank keep its own gradients of what is computed in this context.
+        """Disable the sum of gradients over the ranks for calls in this context.
 
-        They are summed, with those that are there then, in the next backward outside of it.
-        Until then what is in ``grad`` is ``k`` times the gradient of this rank's part.
+        The next backward outside of it sums the accumulated gradients. Until then ``grad`` is
+        ``k`` times the gradient of this rank's chunk.
         """
-        before, self._is_summed = self._is_summed, False
+        before, self._require_grad_sync = self._require_grad_sync, False
         try:
             yield
         finally:
-            self._is_summed = before
+            self._require_grad_sync = before
 
     def part(self, value: Any) -> Any:
-        """Give the rows of nested ``value`` that this rank computes, such as those of a target.
+        """Return the rows of nested ``value`` that this rank computes, such as those of a target.
 
         Args:
-            value: What every rank has; tensors in it are split as arguments are.
+            value: The same on every rank; tensors in it are split as inputs are.
 
         Returns:
-            This rank's part, on its device; on an idle rank with tensors without rows.
+            This rank's chunk, on its device; on an idle rank with tensors without rows.
 
         Raises:
-            ValueError: Two tensors give different numbers of chunks.
+            ValueError: Two tensors have different numbers of chunks.
         """
-        return own_rows(value, self._ranks, self.device, self.dim, self.chunk_sizes)
+        return local_chunk(value, self._comm, self.device, self.dim, self.chunk_sizes)
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Give the mean of the losses of all ranks' rows, for ``gather_output=False``.
+        """Return the mean of the losses of all ranks, for ``gather_output=False``.
 
         Args:
-            losses: One for each of this rank's rows, or more; none on an idle rank.
+            losses: One or more for each of this rank's rows; none on an idle rank.
 
         Returns:
-            A scalar, the same on every rank. Its backward gives the gradients that the mean over
-            the whole batch has.
+            A scalar, the same on every rank. Its backward computes the gradients of the mean over
+            the whole batch.
         """
-        mean: Tensor = _Mean.apply(self._ranks, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return mean
 
-    def _current_averages(self) -> Averages:
-        return averages_of(self.module, self._ranks, self._options)
+    def _get_reducer(self) -> GradientReducer:
+        return get_reducer(self.module, self._comm, self._options)
 
 
 def data_parallel(
@@ -213,8 +214,8 @@ def data_parallel(
     """Compute one batch on all ranks, as a new :class:`DataParallel` does.
 
     Args:
-        module: What to compute.
-        inputs: A tuple of positional arguments, or the one argument; None for no argument.
+        module: The module to run.
+        inputs: A tuple of positional arguments, or a single argument; None for no argument.
         process_group: As for :class:`DataParallel`.
         device: As for :class:`DataParallel`.
         dim: As for :class:`DataParallel`.
@@ -222,10 +223,10 @@ def data_parallel(
         options: As for :class:`DataParallel`.
 
     Returns:
-        What :meth:`DataParallel.forward` returns.
+        The result of :meth:`DataParallel.forward`.
 
     Raises:
-        Exception: As from :class:`DataParallel` and its forward.
+        Exception: As for :class:`DataParallel` and its forward.
     """
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
@@ -233,25 +234,26 @@ def data_parallel(
     return net(*inputs, **(module_kwargs or {}))
 
 
-class _Mean(Function):
-    """The mean of what all ranks have; in backward each rank's share of its gradient."""
+class _MeanOverRanks(Function):
+    """The mean of the elements on all ranks; its backward scales the gradient of local ones."""
 
     @staticmethod
-    def forward(ctx: Any, ranks: Ranks, losses: Tensor) -> Tensor:
-        shares = ranks.exchange((losses.double().sum().item(), losses.numel()))
-        ctx.count = sum(count for _, count in shares)
+    def forward(ctx: Any, comm: Communicator, losses: Tensor) -> Tensor:
+        sums = comm.all_gather_object((losses.double().sum().item(), losses.numel()))
+        ctx.count = sum(count for _, count in sums)
         ctx.shape = losses.shape
-        return losses.new_tensor(sum(total for total, _ in shares) / ctx.count)
+        return losses.new_tensor(sum(total for total, _ in sums) / ctx.count)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         return None, (grads[0] / ctx.count).expand(ctx.shape)
 
 
-def _place(module: nn.Module, device: DeviceLike | None) -> torch.device:
+def _place_module(module: nn.Module, device: DeviceLike | None) -> torch.device:
+    """Move ``module`` to ``device`` if that is given; return the device of the module."""
     if device is None:
         first = next(chain(module.parameters(), module.buffers()), None)
         return CPU if first is None else first.device
-    found = as_device(device)
-    module.to(found)
-    return found
+    placed = as_device(device)
+    module.to(placed)
+    return placed

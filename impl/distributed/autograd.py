@@ -1,15 +1,15 @@
-"""Gradients between what all ranks compute and the part that one of them does.
+"""Autograd functions at the boundary of the region that each rank computes for itself.
 
-    arguments  -- Entry -->  the rank's part  --  module  --  Exit -->  outputs of all ranks
+    inputs -- EnterParallelRegion --> chunk -- module -- ExitParallelRegion --> all outputs
 
-Every rank computes the same loss from the outputs of all ranks, so the gradient of its own part
-is a slice of what arrives there: nothing has to be sent. What leaves a part towards the
-arguments is one summand of ``k``, the number of ranks, and is summed.
+Every rank computes the same loss from the outputs of all ranks. The gradient of a rank's own
+outputs is therefore a slice of the incoming gradients, and the exit communicates nothing. The
+gradient that reaches the entry is one of ``k`` summands, where ``k`` is the number of ranks, so
+the entry all-reduces it.
 
-Between Exit and Entry gradients are ``k`` times as large as in one process, since those of
-parameters are averaged over the ranks, not summed. So what a loss, the same on every rank, adds
-to the gradient of a parameter beside the module is not counted ``k`` times, nor is the gradient
-that was there before.
+Inside the region gradients are ``k`` times as large as in one process, because those of
+parameters are averaged over the ranks, not summed. A sum would count ``k`` times whatever is
+equal on every rank: a penalty on parameters in the loss, and the gradient already in ``grad``.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,98 +20,101 @@ from torch import Tensor
 from torch.autograd import Function
 
 from .._compat import has_hooks
-from .process_group import Ranks
+from .process_group import Communicator
 
-__all__ = ["Entry", "Exit"]
+__all__ = ["EnterParallelRegion", "ExitParallelRegion", "PrepareBackward"]
 
-Begin = Callable[[Tensor], None]
+#: Receives the sentinel of :class:`ExitParallelRegion` when backward starts.
+PrepareBackward = Callable[[Tensor], None]
 
 
-class Entry(Function):
-    """Arguments of one rank's part; in backward the sums of their gradients over all ranks.
+class EnterParallelRegion(Function):
+    """Identity on the inputs of all ranks; its backward all-reduces their gradients.
 
-    Its first output has no value: through it gradients get here on ranks, too, whose part has no
-    use for the arguments.
+    The first output is a dummy scalar. It keeps this node in the graph of ranks that do not use
+    the inputs, so that they still join the all-reduce.
 
-    Of the nodes that are ready autograd takes the youngest first, and this is the oldest of a
-    call. So these sums begin after those of the parameters, on every rank, as they must in one
-    group, if all nodes are on one device.
+    Autograd runs the youngest ready node first, and this node is the oldest of a call. If all
+    nodes are on one device, its all-reduces therefore begin after those of the parameters on
+    every rank. Collectives of one process group need the same order on all ranks.
     """
 
     @staticmethod
-    def forward(ctx: Any, ranks: Ranks, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Give a thread to Exit, and ``tensors``, all of which require gradients."""
+    def forward(ctx: Any, comm: Communicator, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return the graph anchor, then ``tensors``, all of which require gradients."""
         ctx.set_materialize_grads(False)
-        ctx.ranks = ranks
-        ctx.like = [tensor.detach() for tensor in tensors]
-        thread = tensors[0].new_zeros(())
-        return (thread, *(tensor.view_as(tensor) for tensor in tensors))
+        ctx.comm = comm
+        ctx.inputs = [tensor.detach() for tensor in tensors]
+        graph_anchor = tensors[0].new_zeros(())
+        return (graph_anchor, *(tensor.view_as(tensor) for tensor in tensors))
 
     @staticmethod
     def backward(ctx: Any, _: Tensor | None, *grads: Tensor | None) -> Any:
-        """Sum each gradient that any rank has."""
-        return None, *_averaged(ctx.ranks, grads, ctx.like)
+        """All-reduce each gradient that some rank has."""
+        return None, *_all_reduce_mean(ctx.comm, grads, ctx.inputs)
 
 
-class Exit(Function):
-    """Tensors of the outputs of all ranks, of which one rank's are its own."""
+class ExitParallelRegion(Function):
+    """Identity on the outputs of all ranks; its backward keeps the gradients of local outputs."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        begin: Begin,
-        own: range,
+        prepare: PrepareBackward,
+        local: range,
         scale: int,
-        probe: Tensor,
-        thread: Tensor | None,
-        count: int,
+        sentinel: Tensor,
+        graph_anchor: Tensor | None,
+        num_outputs: int,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Give the outputs.
+        """Return the outputs.
 
         Args:
-            ctx: The context of backward.
-            begin: What is to be called first in backward, with ``probe``.
-            own: Which of the outputs are this rank's.
-            scale: What their gradients are multiplied by.
-            probe: A leaf that nobody else knows.
-            thread: What Entry gave, if anything has entered.
-            count: The number of outputs.
-            tensors: The outputs, then leaves that backward is to reach after this only.
+            ctx: The autograd context.
+            prepare: The function that backward calls first, with ``sentinel``.
+            local: The indices of this rank's outputs.
+            scale: The factor of their gradients.
+            sentinel: A leaf of this call alone.
+            graph_anchor: The dummy scalar of :class:`EnterParallelRegion`, if an input requires
+                a gradient.
+            num_outputs: The number of outputs.
+            tensors: The outputs, then the leaves that backward must reach after this node only.
         """
         ctx.set_materialize_grads(False)
-        ctx.begin, ctx.own, ctx.scale, ctx.probe = begin, own, scale, probe
-        ctx.thread = None if thread is None else thread.detach()
-        ctx.leaves = tensors[count:]
-        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+        ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local, scale, sentinel
+        ctx.graph_anchor = None if graph_anchor is None else graph_anchor.detach()
+        ctx.leaves = tensors[num_outputs:]
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:num_outputs])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        """Hand on the gradients of this rank's outputs."""
-        ctx.begin(ctx.probe)
+        """Return the scaled gradients of this rank's outputs."""
+        ctx.prepare(ctx.sentinel)
         scaled = [
-            grad * ctx.scale if grad is not None and position in ctx.own else None
-            for position, grad in enumerate(grads)
+            grad * ctx.scale if grad is not None and index in ctx.local else None
+            for index, grad in enumerate(grads)
         ]
-        nothing = [_nothing(leaf) for leaf in ctx.leaves]
-        return None, None, None, torch.zeros_like(ctx.probe), ctx.thread, None, *scaled, *nothing
+        empty = [_empty_gradient(leaf) for leaf in ctx.leaves]
+        sentinel_grad = torch.zeros_like(ctx.sentinel)
+        return None, None, None, sentinel_grad, ctx.graph_anchor, None, *scaled, *empty
 
 
-def _nothing(leaf: Tensor) -> Tensor | None:
-    """Give no gradient; but a hook of the caller's must not be called with None."""
+def _empty_gradient(leaf: Tensor) -> Tensor | None:
+    """Return None, or zeros for a leaf with hooks: they must not be called with None."""
     return torch.zeros_like(leaf) if has_hooks(leaf) else None
 
 
-def _averaged(
-    ranks: Ranks, grads: Sequence[Tensor | None], like: Sequence[Tensor]
+def _all_reduce_mean(
+    comm: Communicator, grads: Sequence[Tensor | None], inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    present = ranks.exchange([grad is not None for grad in grads])
-    found: list[Tensor | None] = []
-    for grad, tensor, *had in zip(grads, like, *present, strict=True):
+    has_grad = comm.all_gather_object([grad is not None for grad in grads])
+    means: list[Tensor | None] = []
+    for grad, tensor, *has_grad_on_rank in zip(grads, inputs, *has_grad, strict=True):
         total = torch.zeros_like(tensor) if grad is None else grad.clone()
-        if any(had):
-            on_wire = total.to(ranks.wire)
-            ranks.sum(on_wire)
-            total = on_wire.to(total.device) / ranks.size
-        found.append(total if any(had) else None)
-    return found
+        if any(has_grad_on_rank):
+            reduced = total.to(comm.comm_device)
+            comm.all_reduce(reduced)
+            total = reduced.to(total.device) / comm.size
+        means.append(total if any(has_grad_on_rank) else None)
+    return means

@@ -1,4 +1,4 @@
-"""What one rank has and the others are given: buffers, arguments."""
+"""Buffers and inputs that one rank broadcasts to the others."""
 
 from typing import Any
 
@@ -6,84 +6,89 @@ import torch
 from torch import Tensor, nn
 
 from .._threads import Failure, attempt
-from .process_group import Ranks
-from .rank_result import Idle, Report, Returned, failed, raise_first
-from .serialization import as_bytes, from_bytes, label, pack, size_in_bytes, unpack
+from .process_group import Communicator
+from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
+from .serialization import TensorMeta, copy_to_bytes, count_bytes, pack, unpack, view_tensors
 
-__all__ = ["receive", "take_buffers"]
+__all__ = ["broadcast_inputs", "sync_buffers"]
 
 
-def take_buffers(module: nn.Module, ranks: Ranks) -> None:
-    """Give the buffers of ``module`` the values that rank 0's have.
+def sync_buffers(module: nn.Module, comm: Communicator) -> None:
+    """Set the buffers of ``module`` to the values on rank 0.
 
-    On other ranks than 0 those that differ are new tensors, as in replicas: what was computed
-    with the old ones may still be differentiated.
+    Other ranks replace changed buffers instead of overwriting them: earlier graphs may still
+    need the old values.
     """
     buffers = [buffer for buffer in module.buffers() if buffer.layout is torch.strided]
-    labels = [label(buffer) for buffer in buffers]
-    if not buffers or ranks.size == 1:
+    metas = [TensorMeta.from_tensor(buffer) for buffer in buffers]
+    if not buffers or comm.size == 1:
         return
-    data = as_bytes(buffers, size_in_bytes(labels), ranks.wire)
+    data = copy_to_bytes(buffers, count_bytes(metas), comm.comm_device)
     before = data.clone()
-    ranks.broadcast_bytes(data, 0)
-    if ranks.rank != 0 and not torch.equal(data, before):
-        _renew(module, dict(zip(map(id, buffers), from_bytes(data, labels), strict=True)))
+    comm.broadcast(data, 0)
+    if comm.rank != 0 and not torch.equal(data, before):
+        values = view_tensors(data, metas)
+        _replace_buffers(module, dict(zip(map(id, buffers), values, strict=True)))
 
 
-def _renew(module: nn.Module, values: dict[int, Tensor]) -> None:
-    made: dict[int, Tensor] = {}
+def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
+    """Set the buffers to ``values``, by id; one that has several names stays one tensor."""
+    updated: dict[int, Tensor] = {}
     for owner in module.modules():
         for name, buffer in list(owner.named_buffers(recurse=False, remove_duplicate=False)):
-            if id(buffer) in values and id(buffer) not in made:
-                made[id(buffer)] = _renewed(buffer, values[id(buffer)])
-            setattr(owner, name, made.get(id(buffer), buffer))
+            if id(buffer) in values and id(buffer) not in updated:
+                updated[id(buffer)] = _update_buffer(buffer, values[id(buffer)])
+            setattr(owner, name, updated.get(id(buffer), buffer))
 
 
-def _renewed(buffer: Tensor, value: Tensor) -> Tensor:
+def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
     if not buffer.requires_grad:
         return torch.empty_like(buffer).copy_(value)
-    with torch.no_grad():  # Its gradients are averaged: it must stay the same leaf.
+    with torch.no_grad():  # The reducer averages its gradient, so it must stay the same leaf.
         return buffer.copy_(value)
 
 
-def receive(value: Any, ranks: Ranks, source: int, device: torch.device) -> Any:
-    """Give every rank the ``value`` of rank ``source``; the others' are not looked at.
+def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch.device) -> Any:
+    """Return the ``inputs`` of rank ``source`` on every rank; those of other ranks are ignored.
 
-    Tensors that were on the CPU are there, all others on ``device``.
+    Tensors from the CPU stay there, all others move to ``device``.
 
     Raises:
-        Exception: It cannot be sent; the same on every rank.
+        Exception: ``inputs`` cannot be pickled; the same error on every rank.
     """
-    is_source = ranks.rank == source
-    report, tensors, own = (Idle(), [], None) if not is_source else _sent(value, ranks)
-    reports: list[Report] = ranks.exchange(report)
-    raise_first(reports, own)
-    found = reports[source]
-    if not isinstance(found, Returned):
-        raise RuntimeError(f"rank {source} has sent nothing: do all ranks have the same source?")
-    size = size_in_bytes(found.labels)
-    data = as_bytes(tensors if is_source else [], size, ranks.wire)
+    is_source = comm.rank == source
+    result, tensors, error = _pack_inputs(inputs, comm) if is_source else (Idle(), [], None)
+    results: list[RankResult] = comm.all_gather_object(result)
+    raise_first_error(results, error)
+    packed = results[source]
+    if not isinstance(packed, Returned):
+        raise RuntimeError(f"rank {source} sent no inputs: pass the same `source` on every rank")
+    size = count_bytes(packed.metas)
+    data = copy_to_bytes(tensors, size, comm.comm_device)
     if size:
-        ranks.broadcast_bytes(data, source)
-    return value if is_source else _built(found, data, device)
+        comm.broadcast(data, source)
+    return inputs if is_source else _unpack_inputs(packed, data, device)
 
 
-def _sent(value: Any, ranks: Ranks) -> tuple[Report, list[Tensor], BaseException | None]:
-    outcome = attempt(_taken_apart, value)
+def _pack_inputs(
+    inputs: Any, comm: Communicator
+) -> tuple[RankResult, list[Tensor], BaseException | None]:
+    outcome = attempt(_pack_with_metas, inputs)
     if isinstance(outcome, Failure):
         error = outcome.take()
-        return failed(error, f"in rank {ranks.rank}, whose arguments were to be sent"), [], error
-    return Returned(*outcome[:2]), outcome[2], None
+        return make_failed(error, f"in rank {comm.rank} while it sent its inputs"), [], error
+    structure, metas, tensors = outcome
+    return Returned(structure, metas), tensors, None
 
 
-def _taken_apart(value: Any) -> tuple[bytes, list[Any], list[Tensor]]:
-    skeleton, tensors = pack(value)
-    return skeleton, [label(tensor) for tensor in tensors], tensors
+def _pack_with_metas(inputs: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
+    structure, tensors = pack(inputs)
+    return structure, [TensorMeta.from_tensor(tensor) for tensor in tensors], tensors
 
 
-def _built(found: Returned, data: Tensor, device: torch.device) -> Any:
+def _unpack_inputs(packed: Returned, data: Tensor, device: torch.device) -> Any:
     tensors = [
-        part.to("cpu" if its.on_cpu else device).requires_grad_(its.requires_grad)
-        for part, its in zip(from_bytes(data, found.labels), found.labels, strict=True)
+        tensor.to("cpu" if meta.on_cpu else device).requires_grad_(meta.requires_grad)
+        for tensor, meta in zip(view_tensors(data, packed.metas), packed.metas, strict=True)
     ]
-    return unpack(found.skeleton, tensors)
+    return unpack(packed.structure, tensors)

@@ -1,9 +1,9 @@
-"""Gradients of parameters, averaged over the ranks while backward goes on.
+"""Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel does it, bucket by bucket. It does not see the module: it is given the
-tensors, and is told at the beginning of a backward that all of them are going to be reached.
-That holds, since every output of the ranks leads to every parameter (``autograd.Exit``), some
-of which no gradient arrives at.
+DistributedDataParallel averages them, bucket by bucket. It gets the tensors, not the module,
+and is told at the beginning of a backward that backward will reach all of them. That holds
+because every output leads to every parameter (``autograd.ExitParallelRegion``), though to some
+without a gradient.
 """
 
 import weakref
@@ -18,26 +18,26 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from .._compat import is_wanted_in_backward
-from .process_group import Ranks
+from .process_group import Communicator
 
-__all__ = ["Averages", "averages_of"]
+__all__ = ["GradientReducer", "get_reducer"]
 
 
-class _Reached(Function):
-    """A tensor without a value whose graph leads to given leaves."""
+class _ConnectLeaves(Function):
+    """A dummy scalar whose graph leads to the given leaves."""
 
     @staticmethod
     def forward(ctx: Any, *leaves: Tensor) -> Tensor:
-        """Give the tensor."""
+        """Return the scalar."""
         return leaves[0].new_zeros(())
 
 
-class _Tensors(nn.Module):
+class _TensorHolder(nn.Module):
     """The parameters and buffers of a module, without the module."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        tensors = _named(module)
+        tensors = _named_tensors(module)
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
@@ -45,148 +45,153 @@ class _Tensors(nn.Module):
                 self._parameters[key] = tensor  # type: ignore[assignment] # of whatever class
             else:
                 self.register_buffer(key, tensor)
-        self.trained = [tensor for tensor in tensors.values() if tensor.requires_grad]
-        # Where nothing is unused DistributedDataParallel warns that it need not have looked.
-        like = next(iter(self.trained), torch.zeros(0))
+        self.trainable = [tensor for tensor in tensors.values() if tensor.requires_grad]
+        # DistributedDataParallel warns about `find_unused_parameters` if all are used.
+        like = next(iter(self.trainable), torch.zeros(0))
         self.unused = nn.Parameter(like.new_zeros(0))
 
     def forward(self) -> Tensor:
-        """Give a tensor whose graph leads to all that gradients are wanted for."""
-        out: Tensor = _Reached.apply(*self.trained)  # type: ignore[no-untyped-call] # torch's
+        """Return a dummy scalar whose graph leads to all trainable tensors."""
+        out: Tensor = _ConnectLeaves.apply(*self.trainable)  # type: ignore[no-untyped-call] # torch's
         return out
 
 
-class Averages:
+class GradientReducer:
     """The averaging of the gradients of one module's parameters.
 
-    What rank 0's parameters and buffers hold is written to those of all ranks now.
+    The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
     Args:
-        module: The module, alike on all ranks.
-        ranks: The ranks.
-        options: More arguments of DistributedDataParallel.
+        module: The module, with the same parameters and buffers on all ranks.
+        comm: The ranks.
+        options: Further arguments of DistributedDataParallel.
 
     Attributes:
-        trained: The tensors that require gradients.
-        about: What holds as long as this can be used.
+        trainable: The tensors that require gradients.
+        config: The :func:`reducer_config` at construction.
 
     Raises:
-        RuntimeError: Parameters differ between ranks in number or shape.
+        RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
+        NotImplementedError: A submodule has sparse gradients.
     """
 
-    def __init__(self, module: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> None:
-        _check_alike(module, ranks)
-        tensors = _Tensors(module)
-        self.trained = tensors.trained
-        self.about = about(module, ranks, options)
-        self._engine = _engine(tensors, ranks, options) if self.trained else None
+    def __init__(self, module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> None:
+        _check_no_sparse_gradients(module)
+        _check_same_module(module, comm)
+        holder = _TensorHolder(module)
+        self.trainable = holder.trainable
+        self.config = reducer_config(module, comm, options)
+        self._ddp = _build_ddp(holder, comm, options) if self.trainable else None
 
-    def begin(self, probe: Tensor, is_summed: bool) -> None:
-        """Prepare for the backward that is going on.
+    def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
+        """Prepare for the running backward.
 
         Args:
-            probe: A leaf that nobody else knows: only a backward to all leaves reaches it.
-            is_summed: Whether to average the gradients; else each rank keeps its own.
+            sentinel: A leaf of one call alone: only a backward to all leaves reaches it.
+            require_grad_sync: Whether to average the gradients; else each rank keeps its own.
 
         Raises:
-            RuntimeError: This backward is to be differentiated itself; or it is only to reach
-                certain tensors, and parameters are among them.
+            RuntimeError: This backward builds a graph of its own (``create_graph=True``), or it
+                reaches selected tensors only and parameters are among them.
         """
         if torch.is_grad_enabled():
-            raise RuntimeError(_TWICE)
-        if not is_wanted_in_backward(probe):
-            if any(map(is_wanted_in_backward, self.trained)):
-                raise RuntimeError(_SINGLED_OUT)
+            raise RuntimeError(_NO_DOUBLE_BACKWARD)
+        if not is_wanted_in_backward(sentinel):
+            if any(map(is_wanted_in_backward, self.trainable)):
+                raise RuntimeError(_NO_SELECTED_PARAMETERS)
             return
-        # Of several calls in one backward each comes here before any parameter is reached.
-        if is_summed and self._engine is not None:
+        # If one backward covers several calls, all of them come here before any parameter.
+        if require_grad_sync and self._ddp is not None:
             with torch.enable_grad():
-                self._engine()
+                self._ddp()
 
 
-_TWICE = (
-    "impl.distributed.DataParallel cannot be differentiated twice (create_graph=True): "
-    "gradients of gradients would have to cross processes"
+_NO_DOUBLE_BACKWARD = (
+    "impl.distributed.DataParallel does not support double backward (create_graph=True): "
+    "second-order gradients would have to cross processes"
 )
-_SINGLED_OUT = (
+_NO_SELECTED_PARAMETERS = (
     "gradients of parameters inside impl.distributed.DataParallel are summed over the ranks by "
     "loss.backward() only, not by torch.autograd.grad or backward(inputs=...)"
 )
 
 
-def _check_alike(module: nn.Module, ranks: Ranks) -> None:
-    """Refuse modules that differ; DistributedDataParallel lets rank 0 wait for the others.
-
-    Sparse gradients it takes only from modules that it knows, and not with a hook.
-    """
-    for name, each in module.named_modules():
-        if getattr(each, "sparse", False) is True:
+def _check_no_sparse_gradients(module: nn.Module) -> None:
+    """Refuse sparse gradients: DistributedDataParallel needs the module and no hook for them."""
+    for name, submodule in module.named_modules():
+        if getattr(submodule, "sparse", False) is True:
             raise NotImplementedError(
-                f"gradients of {name or 'the module'} are sparse: over processes take sparse=False"
+                f"gradients of {name or 'the module'} are sparse, which "
+                "impl.distributed.DataParallel does not support: use sparse=False"
             )
-    described = {name: _words(tensor) for name, tensor in _named(module).items()}
-    first, *others = ranks.exchange(described)
+
+
+def _check_same_module(module: nn.Module, comm: Communicator) -> None:
+    """Refuse modules that differ; in DistributedDataParallel rank 0 would wait for the others."""
+    descriptions = {name: _describe(tensor) for name, tensor in _named_tensors(module).items()}
+    first, *others = comm.all_gather_object(descriptions)
     for rank, other in enumerate(others, 1):
         for name in [*first, *other]:
-            one, two = first.get(name, "missing"), other.get(name, "missing")
-            if one != two:
+            expected, found = first.get(name, "missing"), other.get(name, "missing")
+            if found != expected:
                 raise RuntimeError(
-                    f"rank {rank} has another module than rank 0: {name} is {two}, not {one}"
+                    f"the module of rank {rank} differs from that of rank 0: "
+                    f"{name} is {found}, not {expected}"
                 )
 
 
-def _words(tensor: Tensor) -> str:
-    trained = ", requires a gradient" if tensor.requires_grad else ""
-    return f"{tuple(tensor.shape)} of {tensor.dtype}{trained}"
+def _describe(tensor: Tensor) -> str:
+    requires_grad = ", requires a gradient" if tensor.requires_grad else ""
+    return f"{tuple(tensor.shape)} of {tensor.dtype}{requires_grad}"
 
 
-def _named(module: nn.Module) -> dict[str, Tensor]:
+def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict([*module.named_parameters(), *module.named_buffers()])
 
 
-def _engine(tensors: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> nn.Module:
-    engine = DistributedDataParallel(
-        tensors,
-        process_group=ranks.group,
-        find_unused_parameters=True,  # Which no rank has a gradient for, keep None.
+def _build_ddp(holder: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> nn.Module:
+    ddp = DistributedDataParallel(
+        holder,
+        process_group=comm.group,
+        find_unused_parameters=True,  # Parameters without a gradient on any rank keep None.
         **options,
     )
-    engine.register_comm_hook(ranks, _average)
-    return engine
+    ddp.register_comm_hook(comm, _average_bucket)
+    return ddp
 
 
-def _average(ranks: Ranks, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined] # it is there at run time
-    return ranks.begin_sum(bucket.buffer().div_(ranks.size))
+def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined] # it is there at run time
+    return comm.all_reduce_async(bucket.buffer().div_(comm.size))
 
 
-def about(module: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> Any:
-    """List what must not change under DistributedDataParallel."""
-    tensors = [(id(each), each.requires_grad, each.device, each.dtype) for each in _both(module)]
-    return ranks, tensors, dict(options)
+def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:
+    """Return the facts that a :class:`GradientReducer` relies on; a change needs a new one."""
+    buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
+    tensors = [*module.parameters(), *buffers]
+    facts = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
+    return comm, facts, dict(options)
 
 
-def _both(module: nn.Module) -> list[Tensor]:
-    moving = [buffer for buffer in module.buffers() if buffer.requires_grad]
-    return [*module.parameters(), *moving]
+#: One reducer per module: two would reduce the same gradients twice.
+_REDUCERS: weakref.WeakKeyDictionary[nn.Module, GradientReducer] = weakref.WeakKeyDictionary()
 
 
-#: One of a module: of two, both would average the same gradients.
-_KNOWN: weakref.WeakKeyDictionary[nn.Module, Averages] = weakref.WeakKeyDictionary()
-
-
-def averages_of(module: nn.Module, ranks: Ranks, options: Mapping[str, Any]) -> Averages:
-    """Give the averaging of the gradients of ``module``, a new one where it has changed.
+def get_reducer(
+    module: nn.Module, comm: Communicator, options: Mapping[str, Any]
+) -> GradientReducer:
+    """Return the cached reducer of ``module``, or a new one if the module has changed.
 
     Args:
-        module: As for :class:`Averages`.
-        ranks: As for :class:`Averages`.
-        options: As for :class:`Averages`.
+        module: As for :class:`GradientReducer`.
+        comm: As for :class:`GradientReducer`.
+        options: As for :class:`GradientReducer`.
 
     Raises:
-        RuntimeError: As from :class:`Averages`.
+        RuntimeError: As for :class:`GradientReducer`.
+        NotImplementedError: As for :class:`GradientReducer`.
     """
-    known = _KNOWN.get(module)
-    if known is None or known.about != about(module, ranks, options):
-        _KNOWN.pop(module, None)  # Its hooks go first.
-        known = _KNOWN[module] = Averages(module, ranks, options)
-    return known
+    reducer = _REDUCERS.get(module)
+    if reducer is None or reducer.config != reducer_config(module, comm, options):
+        _REDUCERS.pop(module, None)  # Remove the old reducer's hooks first.
+        reducer = _REDUCERS[module] = GradientReducer(module, comm, options)
+    return reducer

@@ -1,7 +1,7 @@
-"""Which ranks of a group are still there, asked when a collective has failed.
+"""Detection of the ranks that have ended, after a collective has failed.
 
-Back ends tell which connection broke, not which process ended, and only neighbours notice. So
-the first that notices calls the roll in the group's store; whoever is there answers.
+Back ends report a broken connection, not the process that ended, and only its neighbours notice.
+So the first rank that notices requests a check in the group's store, and live ranks answer.
 """
 
 import time
@@ -10,17 +10,17 @@ from typing import Any
 
 import torch.distributed as dist
 
-__all__ = ["RollCall"]
+__all__ = ["LivenessCheck"]
 
-#: Seconds for which a rank that is called may be busy. Everyone asks the store once a second.
-_PATIENCE = 5.0
-_PAUSE = 0.05
+#: Seconds that a rank has to answer. Waiting ranks look into the store once a second.
+_TIMEOUT = 5.0
+_POLL_SECONDS = 0.05
 #: Keys of the store.
-_CALLED, _HERE = "impl.distributed/called", "impl.distributed/here/{}"
+_REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive/{}"
 
 
-class RollCall:
-    """The roll of one group.
+class LivenessCheck:
+    """The liveness check of one process group.
 
     Args:
         group: The group.
@@ -31,37 +31,33 @@ class RollCall:
         self._rank = dist.get_rank(group)
         self._size = dist.get_world_size(group)
 
-    def is_called(self) -> bool:
-        """Tell whether some rank has met a failure."""
+    def is_requested(self) -> bool:
+        """Return whether a rank has requested the check."""
         try:
-            return bool(self._store.check([_CALLED]))
+            return bool(self._store.check([_REQUESTED]))
         except RuntimeError:
-            return True  # Who held the store is gone.
+            return True  # The process that hosts the store has ended.
 
-    def answer(self) -> None:
-        """Say that this rank is there."""
-        self._store.set(_HERE.format(self._rank), b"")
-
-    def missing(self) -> str:
-        """Call the roll, and name in words the ranks that have not answered in time."""
+    def run(self) -> str:
+        """Request the check, answer it, and return a text that names the missing ranks."""
         try:
-            self._store.set_timeout(timedelta(seconds=_PATIENCE))
-            self._store.set(_CALLED, b"")
-            self.answer()
-            return self._named(self._silent())
+            self._store.set_timeout(timedelta(seconds=_TIMEOUT))
+            self._store.set(_REQUESTED, b"")
+            self._store.set(_ALIVE.format(self._rank), b"")
+            return self._describe(self._missing_ranks())
         except RuntimeError:
-            return "the process that holds the group's store, rank 0 as a rule, has ended"
+            return "the process that hosts the group's store, usually rank 0, has ended"
 
-    def _silent(self) -> list[int]:
-        silent = list(range(self._size))
-        end = time.monotonic() + _PATIENCE
-        while silent and time.monotonic() < end:
-            silent = [rank for rank in silent if not self._store.check([_HERE.format(rank)])]
-            time.sleep(_PAUSE)
-        return silent
+    def _missing_ranks(self) -> list[int]:
+        missing = list(range(self._size))
+        end = time.monotonic() + _TIMEOUT
+        while missing and time.monotonic() < end:
+            missing = [rank for rank in missing if not self._store.check([_ALIVE.format(rank)])]
+            time.sleep(_POLL_SECONDS)
+        return missing
 
-    def _named(self, silent: list[int]) -> str:
-        if not silent:
-            return f"all {self._size} ranks are there, but a collective failed"
-        names = ", ".join(map(str, silent))
-        return f"rank {names} of {self._size} has ended or does not answer"
+    def _describe(self, missing: list[int]) -> str:
+        if not missing:
+            return f"a collective failed, though all {self._size} ranks respond"
+        names = ", ".join(map(str, missing))
+        return f"rank {names} of {self._size} has ended or does not respond"

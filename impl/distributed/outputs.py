@@ -1,4 +1,4 @@
-"""Outputs of a call put together from what all ranks have returned."""
+"""The outputs of a call, built from the results of all ranks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,130 +7,155 @@ import torch
 from torch import Tensor
 
 from .._pytree import Leaf, Survey
-from .autograd import Begin, Exit
-from .process_group import Ranks
-from .rank_result import Report, Returned
-from .serialization import Label, as_bytes, from_bytes, label, size_in_bytes, unpack
+from .autograd import ExitParallelRegion, PrepareBackward
+from .process_group import Communicator
+from .rank_result import RankResult, Returned
+from .serialization import TensorMeta, copy_to_bytes, count_bytes, unpack, view_tensors
 
-__all__ = ["Way", "collect", "own_part", "single"]
+__all__ = ["OutputGraph", "gather_outputs", "local_output", "single_rank_output"]
 
 
-class Way:
-    """The way of gradients from outputs back into a rank's part.
+class OutputGraph:
+    """The autograd graph behind the outputs of one call.
 
     Args:
-        begin: What is to be called first in backward.
-        scale: What gradients of this rank's outputs are multiplied by.
-        thread: What leads to the arguments.
-        leaves: What backward is to reach afterwards only.
-        device: Where this rank computes.
+        prepare: The function that backward calls first.
+        scale: The factor of the gradients of this rank's outputs.
+        graph_anchor: The dummy scalar that leads backward to the inputs.
+        leaves: The leaves that backward must reach after the outputs only.
+        device: This rank's device.
     """
 
     def __init__(
         self,
-        begin: Begin,
+        prepare: PrepareBackward,
         scale: int,
-        thread: Tensor | None,
+        graph_anchor: Tensor | None,
         leaves: Sequence[Tensor],
         device: torch.device,
     ) -> None:
-        self._begin = begin
+        self._prepare = prepare
         self._scale = scale
-        self._thread = thread
+        self._graph_anchor = graph_anchor
         self._leaves = leaves
-        self._home = device
+        self._device = device
 
-    def over(self, tensors: Sequence[Tensor], labels: Sequence[Label], own: range) -> list[Tensor]:
-        """Give ``tensors``, of which ``own`` are this rank's, with gradients as ``labels`` say."""
-        found = list(tensors)
-        wanted = [index for index, its in enumerate(labels) if its.requires_grad]
+    def attach(
+        self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local: range
+    ) -> list[Tensor]:
+        """Return ``tensors``, in the graph where their metadata require a gradient.
+
+        Args:
+            tensors: The tensors in the outputs.
+            metas: Their metadata.
+            local: The indices of this rank's tensors.
+        """
+        attached = list(tensors)
+        wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]
         if not wanted or not torch.is_grad_enabled():
-            return found
-        mine = [index for index, which in enumerate(wanted) if which in own]
-        probe = torch.zeros((), device=self._home, requires_grad=True)
-        outputs = Exit.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            self._begin,
-            range(mine[0], mine[-1] + 1) if mine else range(0),
+            return attached
+        local_wanted = [position for position, index in enumerate(wanted) if index in local]
+        sentinel = torch.zeros((), device=self._device, requires_grad=True)
+        outputs = ExitParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
+            self._prepare,
+            range(local_wanted[0], local_wanted[-1] + 1) if local_wanted else range(0),
             self._scale,
-            probe,
-            self._thread,
+            sentinel,
+            self._graph_anchor,
             len(wanted),
-            *(found[index] for index in wanted),
+            *(attached[index] for index in wanted),
             *self._leaves,
         )
         for index, output in zip(wanted, outputs, strict=True):
-            found[index] = output
-        return found
-
-    def without_rows(self, its: Label, dim: int) -> Tensor:
-        """Give a tensor such as ``its``, but without rows along ``dim``."""
-        shape = list(its.shape) or [0]
-        shape[dim if its.shape else 0] = 0
-        return torch.empty(shape, dtype=its.dtype, device="cpu" if its.on_cpu else self._home)
+            attached[index] = output
+        return attached
 
 
-def single(output: Any, way: Way) -> Any:
-    """Give the output of the only rank as it is, with its tensors on their way."""
+def single_rank_output(output: Any, graph: OutputGraph) -> Any:
+    """Return the output of the only rank, with its tensors in the graph."""
     survey = Survey()
     root = survey.take(output, None, "output")
     tensors = [leaf.tensor for leaf in survey.copied]
-    labels = [label(tensor) for tensor in tensors]
-    outputs = way.over(tensors, labels, range(len(tensors)))
+    metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
+    attached = graph.attach(tensors, metas, range(len(tensors)))
     pieces: dict[Leaf, list[Tensor]] = {
-        leaf: [output] for leaf, output in zip(survey.copied, outputs, strict=True)
+        leaf: [tensor] for leaf, tensor in zip(survey.copied, attached, strict=True)
     }
     return root.columns(1, pieces)[0]
 
 
-def collect(
-    reports: Sequence[Report],
+def gather_outputs(
+    results: Sequence[RankResult],
     tensors: Sequence[Tensor],
-    ranks: Ranks,
-    way: Way,
+    comm: Communicator,
+    graph: OutputGraph,
     device: torch.device,
 ) -> list[Any]:
-    """Give the outputs of all ranks that have returned, in order.
+    """Return the outputs of all ranks that computed one, in the order of the ranks.
 
     Args:
-        reports: What each rank reports; none has failed.
-        tensors: Those of this rank's output.
-        ranks: The ranks.
-        way: The way of gradients.
-        device: Where the tensors of other ranks go, those on the CPU excepted.
+        results: The result of each rank; none has failed.
+        tensors: The tensors in this rank's output.
+        comm: The ranks.
+        graph: The graph to attach the tensors to.
+        device: The device of the tensors from other ranks, except those on the CPU.
     """
-    returned = {rank: each for rank, each in enumerate(reports) if isinstance(each, Returned)}
-    size = max(size_in_bytes(each.labels) for each in returned.values())
-    own_bytes = as_bytes(tensors, size, ranks.wire)
-    rows = ranks.gather_bytes(own_bytes) if size else [own_bytes] * ranks.size
-    pieces: list[Tensor] = []
-    own = range(0)
+    returned = {rank: each for rank, each in enumerate(results) if isinstance(each, Returned)}
+    size = max(count_bytes(each.metas) for each in returned.values())
+    local_bytes = copy_to_bytes(tensors, size, comm.comm_device)
+    rows = comm.all_gather(local_bytes) if size else [local_bytes] * comm.size
+    gathered: list[Tensor] = []
+    local = range(0)
     for rank, each in returned.items():
-        if rank == ranks.rank:
-            own = range(len(pieces), len(pieces) + len(tensors))
-            pieces += tensors
+        if rank == comm.rank:
+            local = range(len(gathered), len(gathered) + len(tensors))
+            gathered += tensors
         else:
-            pieces += _placed(rows[rank], each.labels, device)
-    labels = [its for each in returned.values() for its in each.labels]
-    ordered = iter(way.over(pieces, labels, own))
+            gathered += _copy_to_device(rows[rank], each.metas, device)
+    metas = [meta for each in returned.values() for meta in each.metas]
+    attached = iter(graph.attach(gathered, metas, local))
     return [
-        unpack(each.skeleton, [next(ordered) for _ in each.labels]) for each in returned.values()
+        unpack(each.structure, [next(attached) for _ in each.metas]) for each in returned.values()
     ]
 
 
-def own_part(
-    reports: Sequence[Report], tensors: Sequence[Tensor], rank: int, way: Way, dim: int
+def local_output(
+    results: Sequence[RankResult],
+    tensors: Sequence[Tensor],
+    rank: int,
+    graph: OutputGraph,
+    device: torch.device,
+    dim: int,
 ) -> Any:
-    """Give this rank's output; on an idle rank the first rank's, with tensors without rows."""
-    first = next(each for each in reports if isinstance(each, Returned))
-    own = reports[rank]
+    """Return this rank's output; on an idle rank the first rank's, with tensors without rows.
+
+    Args:
+        results: The result of each rank; none has failed.
+        tensors: The tensors in this rank's output.
+        rank: This rank.
+        graph: The graph to attach the tensors to.
+        device: This rank's device.
+        dim: The dimension without rows.
+    """
+    first = next(result for result in results if isinstance(result, Returned))
+    own = results[rank]
     if isinstance(own, Returned):
-        return unpack(own.skeleton, way.over(tensors, own.labels, range(len(tensors))))
-    empty = [way.without_rows(its, dim) for its in first.labels]
-    return unpack(first.skeleton, way.over(empty, first.labels, range(0)))
+        return unpack(own.structure, graph.attach(tensors, own.metas, range(len(tensors))))
+    empty = [_empty_tensor(meta, device, dim) for meta in first.metas]
+    return unpack(first.structure, graph.attach(empty, first.metas, range(0)))
 
 
-def _placed(row: Tensor, labels: Sequence[Label], device: torch.device) -> list[Tensor]:
+def _empty_tensor(meta: TensorMeta, device: torch.device, dim: int) -> Tensor:
+    """Return a tensor like ``meta`` without rows along ``dim``."""
+    shape = list(meta.shape) or [0]
+    shape[dim if meta.shape else 0] = 0
+    return torch.empty(shape, dtype=meta.dtype, device="cpu" if meta.on_cpu else device)
+
+
+def _copy_to_device(
+    data: Tensor, metas: Sequence[TensorMeta], device: torch.device
+) -> list[Tensor]:
     return [
-        part.to("cpu" if its.on_cpu else device)
-        for part, its in zip(from_bytes(row, labels), labels, strict=True)
+        view.to("cpu" if meta.on_cpu else device)
+        for view, meta in zip(view_tensors(data, metas), metas, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The processes of a group, and what they tell each other.
+"""The collectives of a process group, which end with an error when a rank is lost.
 
 ``k`` is the number of ranks.
 """
@@ -16,22 +16,22 @@ from torch.futures import Future
 
 from .._device import CPU, is_cpu
 from .._threads import start
-from .liveness import RollCall
+from .liveness import LivenessCheck
 
-__all__ = ["Ranks", "ranks_of"]
+__all__ = ["Communicator", "get_communicator"]
 
-#: Bytes that every rank sends at once. What is longer is sent in a second round.
-_FRAME = 1024
-#: Of them, those that say how many there are.
-_HEADER = 8
-#: How often a rank that waits for others looks whether one of them has failed.
-_SECOND = timedelta(seconds=1)
+#: Bytes that every rank sends in the first round. Longer payloads are sent in a second round.
+_FRAME_BYTES = 1024
+#: The part of the frame that holds the length of the payload.
+_HEADER_BYTES = 8
+#: How often a waiting rank looks whether another has requested a liveness check.
+_POLL_INTERVAL = timedelta(seconds=1)
 
 
-class Ranks:
-    """The ranks of a process group.
+class Communicator:
+    """The collectives of a process group, for one device of this process.
 
-    All of them must begin the same collectives in the same order.
+    All ranks must begin the same collectives in the same order.
 
     Args:
         group: The process group.
@@ -40,135 +40,136 @@ class Ranks:
     Attributes:
         group: The process group.
         size: ``k``.
-        rank: This process's place, from 0 on.
-        wire: The device on which tensors are sent.
+        rank: This process's rank in the group.
+        comm_device: The device of the tensors that collectives send.
     """
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
         self.group = group
         self.size = dist.get_world_size(self.group)
         self.rank = dist.get_rank(self.group)
-        self.wire = _wire(self.group, device)
-        self._roll_call = RollCall(self.group)
-        self._lost: str | None = None
-        self._losing = threading.Lock()
+        self.comm_device = _comm_device(self.group, device)
+        self._liveness_check = LivenessCheck(self.group)
+        self._failure: str | None = None
+        self._failure_lock = threading.Lock()
 
-    def exchange(self, value: Any) -> list[Any]:
-        """Give every rank what every rank has given, in the order of the ranks.
+    def all_gather_object(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in the order of the ranks.
 
         Args:
-            value: What pickle can send; small, as a rule.
+            value: A picklable value; small, as a rule.
         """
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-        frame = len(payload).to_bytes(_HEADER, "big") + payload[: _FRAME - _HEADER]
-        frames = self._gathered(frame, _FRAME)
-        lengths = [int.from_bytes(each[:_HEADER], "big") for each in frames]
-        payloads = [each[_HEADER:] for each in frames]
-        if max(lengths) > _FRAME - _HEADER:
-            payloads = self._gathered(payload, max(lengths))
-        return list(map(pickle.loads, payloads))  # It stops at the end of a value by itself.
+        room = _FRAME_BYTES - _HEADER_BYTES
+        frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:room]
+        frames = self._all_gather_bytes(frame, _FRAME_BYTES)
+        lengths = [int.from_bytes(each[:_HEADER_BYTES], "big") for each in frames]
+        payloads = [each[_HEADER_BYTES:] for each in frames]
+        if max(lengths) > room:
+            payloads = self._all_gather_bytes(payload, max(lengths))
+        return list(map(pickle.loads, payloads))  # `loads` ignores the padding.
 
-    def _gathered(self, data: bytes, size: int) -> list[bytes]:
+    def _all_gather_bytes(self, data: bytes, size: int) -> list[bytes]:
         own = torch.frombuffer(bytearray(data.ljust(size, b"\0")), dtype=torch.uint8)
-        return [bytes(row.tolist()) for row in self.gather_bytes(own.to(self.wire))]
+        return [bytes(row.tolist()) for row in self.all_gather(own.to(self.comm_device))]
 
-    def gather_bytes(self, own: Tensor) -> list[Tensor]:
-        """Give every rank the bytes of all, of equal number, in the order of the ranks."""
+    def all_gather(self, own: Tensor) -> list[Tensor]:
+        """Return the vectors of all ranks, which have equal lengths, in the order of the ranks."""
         rows = list(own.new_empty(self.size, len(own)).unbind())
-        self._complete(lambda: dist.all_gather(rows, own, group=self.group, async_op=True))
+        self._run_collective(lambda: dist.all_gather(rows, own, group=self.group, async_op=True))
         return rows
 
-    def broadcast_bytes(self, data: Tensor, source: int) -> None:
+    def broadcast(self, data: Tensor, source: int) -> None:
         """Overwrite ``data`` with that of rank ``source``."""
-        self._complete(
+        self._run_collective(
             lambda: dist.broadcast(data, group=self.group, group_src=source, async_op=True)
         )
 
-    def sum(self, tensor: Tensor) -> None:
-        """Overwrite ``tensor`` with the sum of all ranks'."""
-        self._complete(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Overwrite ``tensor`` with its sum over all ranks."""
+        self._run_collective(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
 
-    def begin_sum(self, tensor: Tensor) -> Future[Tensor]:
-        """Begin to overwrite ``tensor`` with the sum of all ranks'.
+    def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
+        """Begin to overwrite ``tensor`` with its sum over all ranks.
 
         Returns:
             A future of ``tensor``.
         """
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
-        if is_cpu(self.wire):
+        if is_cpu(self.comm_device):
             return self._future_of(tensor, work)
-        # Streams order what comes after; a process group on devices has a watchdog of its own.
+        # Streams order later work; process groups on devices have a watchdog of their own.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
 
     def _future_of(self, tensor: Tensor, work: Any) -> Future[Tensor]:
-        """Give a future of ``tensor``, which fails when ``work`` does, or a rank.
+        """Return a future of ``tensor``, which fails if ``work`` fails or a rank is lost.
 
-        A callback of ``work`` would be simpler, but runs in a thread of the process group's: one
-        that is still in Python when the interpreter ends aborts the process. The end of this
-        process waits for the thread of this one.
+        A callback of ``work`` would be simpler, but it runs in a thread of the process group. If
+        that thread is still in Python when the interpreter exits, the process aborts. The exit of
+        this process waits for the thread used here.
         """
         future: Future[Tensor] = Future()
-        start(lambda: self._settle(future, tensor, work))
-        # Only what a callback raises is an error to those who wait in C++.
+        start(lambda: self._complete_future(future, tensor, work))
+        # Waiters in C++ get only errors that a callback raises.
         awaited: Future[Tensor] = future.then(lambda done: done.value())
         return awaited
 
-    def _settle(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
+    def _complete_future(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
         try:
             self._wait(work)
-        except Exception as error:  # Whatever it is, backward waits for it in the future.
-            future.set_exception(self._loss(error))  # type: ignore[arg-type] # torch takes any
+        except Exception as error:  # Any error, because backward waits for the future.
+            future.set_exception(self._failure_error(error))  # type: ignore[arg-type] # torch takes any
         else:
             future.set_result(tensor)
 
-    def check(self) -> None:
-        """Refuse to go on once a rank has been lost.
+    def raise_if_failed(self) -> None:
+        """Raise the error of an earlier collective.
 
         Raises:
-            RuntimeError: A collective has failed before.
+            RuntimeError: A collective has failed.
         """
-        if self._lost is not None:
-            raise RuntimeError(self._lost)
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
 
-    def _complete(self, begin: Callable[[], Any]) -> None:
-        """Run a collective to its end, or say who is missing."""
-        self.check()
+    def _run_collective(self, begin: Callable[[], Any]) -> None:
+        """Run a collective to its end, or raise an error that names the missing ranks."""
+        self.raise_if_failed()
         try:
             work = begin()
-            if is_cpu(self.wire):
+            if is_cpu(self.comm_device):
                 self._wait(work)
             else:
-                work.wait()  # The host waits for nothing; there is nobody to look for yet.
+                work.wait()  # It orders streams; the host does not wait.
         except RuntimeError as error:
-            raise self._loss(error) from error
+            raise self._failure_error(error) from error
 
     def _wait(self, work: Any) -> None:
         while True:
             try:
-                work.wait(_SECOND)
+                work.wait(_POLL_INTERVAL)
                 return
             except RuntimeError:
                 if work.is_completed():
                     raise
-            if self._roll_call.is_called():
-                raise RuntimeError("another rank has met a failure")
+            if self._liveness_check.is_requested():
+                raise RuntimeError("a collective failed on another rank")
 
-    def _loss(self, error: Exception) -> RuntimeError:
-        """Say in words that a collective has failed, and who is missing; the first time asks."""
-        with self._losing:
-            if self._lost is None:
-                missing = self._roll_call.missing()
-                self._lost = f"{missing} (seen from rank {self.rank}: {error})"
-        return RuntimeError(self._lost)
-
-
-#: By the identity of the group, which nobody says can be a key.
-_KNOWN: dict[tuple[int, torch.device], Ranks] = {}
+    def _failure_error(self, error: Exception) -> RuntimeError:
+        """Return the error of a failed collective; the first failure runs the liveness check."""
+        with self._failure_lock:
+            if self._failure is None:
+                missing = self._liveness_check.run()
+                self._failure = f"{missing} (seen from rank {self.rank}: {error})"
+        return RuntimeError(self._failure)
 
 
-def ranks_of(group: dist.ProcessGroup | None, device: torch.device) -> Ranks:
-    """Give the ranks of ``group``, for one device of this process always the same.
+#: By the id of the group: groups do not promise to be hashable.
+_COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
+
+
+def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
+    """Return the communicator of ``group`` for ``device``, always the same one.
 
     Args:
         group: The process group; None for the default one.
@@ -177,29 +178,29 @@ def ranks_of(group: dist.ProcessGroup | None, device: torch.device) -> Ranks:
     Raises:
         RuntimeError: There is no process group, or this process is not in it.
     """
-    existing = _existing(group)
-    known = _KNOWN.get((id(existing), device))
-    # Of groups that are gone another may have the id.
-    if known is None or known.group is not existing:
-        known = _KNOWN[id(existing), device] = Ranks(existing, device)
-    return known
+    group = _resolve_group(group)
+    cached = _COMMUNICATORS.get((id(group), device))
+    # The id of a destroyed group may be reused.
+    if cached is None or cached.group is not group:
+        cached = _COMMUNICATORS[id(group), device] = Communicator(group, device)
+    return cached
 
 
-def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "there is no process group: call torch.distributed.init_process_group() first, "
-            "in a program that torchrun has started"
+            "in a program started by torchrun"
         )
-    found = dist.group.WORLD if group is None else group
-    if found is None or dist.get_rank(found) < 0:
+    resolved = dist.group.WORLD if group is None else group
+    if resolved is None or dist.get_rank(resolved) < 0:
         raise RuntimeError("this process is not in the process group")
-    return found
+    return resolved
 
 
-def _wire(group: Any, device: torch.device) -> torch.device:
-    """Give ``device`` where the group's back end sends from it as well as from the CPU."""
+def _comm_device(group: Any, device: torch.device) -> torch.device:
+    """Return ``device`` if the group has a back end of its own for it, else the CPU."""
     pairs = dist.get_backend_config(group).split(",")
     backends = dict(pair.split(":") for pair in pairs)
-    own = backends.get(str(device).partition(":")[0])
-    return CPU if own in (None, "gloo") else device
+    backend = backends.get(str(device).partition(":")[0])
+    return CPU if backend in (None, "gloo") else device

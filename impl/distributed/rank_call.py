@@ -8,82 +8,86 @@ from torch import Tensor, nn
 
 from .._device import use_device
 from .._threads import Failure, attempt
-from .inputs import Arguments, Fingerprint, check_alike
-from .process_group import Ranks
-from .rank_result import Idle, Report, Returned, failed, raise_first
-from .serialization import label, pack
+from .inputs import Fingerprint, ShardedInputs, check_same_inputs
+from .process_group import Communicator
+from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
+from .serialization import TensorMeta, pack
 
-__all__ = ["Turn"]
+__all__ = ["RankCall"]
 
 
-class Turn:
-    """What a rank does in one call, and what comes of it.
+class RankCall:
+    """One rank's part of one call, and its result.
 
     Args:
-        module: What to compute.
-        ranks: The ranks.
+        module: The module to call.
+        comm: The ranks.
         device: This rank's device.
         dim: The dimension to split.
-        weights: The ranks' shares of the rows.
+        chunk_sizes: One size or weight for each rank.
 
     Attributes:
-        thread: What leads gradients to the arguments.
-        output: What the module has returned.
-        tensors: The tensors in it, if it was to be sent.
+        graph_anchor: The dummy scalar that leads backward to the inputs, if one of them
+            requires a gradient.
+        output: The module's output.
+        tensors: The tensors in it; empty with one rank, which sends nothing.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        ranks: Ranks,
+        comm: Communicator,
         device: torch.device,
         dim: int,
-        weights: Sequence[float] | None,
+        chunk_sizes: Sequence[float] | None,
     ) -> None:
         self._module = module
-        self._ranks = ranks
-        self._home = device
+        self._comm = comm
+        self._device = device
         self._dim = dim
-        self._weights = weights
-        self._report: Report = Idle()
+        self._chunk_sizes = chunk_sizes
+        self._result: RankResult = Idle()
         self._fingerprint: Fingerprint | None = None
         self._error: BaseException | None = None
-        self.thread: Tensor | None = None
+        self.graph_anchor: Tensor | None = None
         self.output: Any = None
         self.tensors: list[Tensor] = []
 
-    def run(self, inputs: Any, kwargs: Mapping[str, Any], *, is_checked: bool) -> None:
-        """Compute the rank's part; what is raised is kept for `compare`."""
-        outcome = attempt(self._run, inputs, kwargs, is_checked)
+    def run(self, inputs: Any, kwargs: Mapping[str, Any], *, check_inputs: bool) -> None:
+        """Compute this rank's part; :meth:`exchange_results` raises its errors."""
+        outcome = attempt(self._run, inputs, kwargs, check_inputs)
         if isinstance(outcome, Failure):
             self._error = outcome.take()
-            where = f"in rank {self._ranks.rank} on device {self._home}"
-            self._report = failed(self._error, where)
+            where = f"in rank {self._comm.rank} on device {self._device}"
+            self._result = make_failed(self._error, where)
 
-    def compare(self) -> list[Report]:
-        """Give the reports of all ranks.
+    def exchange_results(self) -> list[RankResult]:
+        """Return the results of all ranks.
 
         Raises:
-            ValueError: A rank has other arguments.
-            Exception: A rank has raised one.
+            ValueError: The inputs of a rank differ.
+            Exception: A rank raised it.
         """
-        told = self._ranks.exchange((self._fingerprint, self._report))
+        gathered = self._comm.all_gather_object((self._fingerprint, self._result))
         error, self._error = self._error, None
-        check_alike([fingerprint for fingerprint, _ in told])
-        reports = [report for _, report in told]
-        raise_first(reports, error)
-        return reports
+        check_same_inputs([fingerprint for fingerprint, _ in gathered])
+        results = [result for _, result in gathered]
+        raise_first_error(results, error)
+        return results
 
-    def _run(self, inputs: Any, kwargs: Mapping[str, Any], is_checked: bool) -> None:
-        arguments = Arguments(self._ranks, inputs, kwargs, self._home, self._dim, self._weights)
-        self.thread = arguments.thread
-        if is_checked:
-            self._fingerprint = arguments.fingerprint()
-        if self._ranks.rank >= arguments.active:
+    def _run(self, inputs: Any, kwargs: Mapping[str, Any], check_inputs: bool) -> None:
+        sharded = ShardedInputs(
+            self._comm, inputs, kwargs, self._device, self._dim, self._chunk_sizes
+        )
+        self.graph_anchor = sharded.graph_anchor
+        if check_inputs:
+            self._fingerprint = sharded.fingerprint()
+        if self._comm.rank >= sharded.num_active_ranks:
             return
-        args, own_kwargs = arguments.part()
-        with use_device(self._home):
-            self.output = self._module(*args, **own_kwargs)
-        if self._ranks.size > 1:
-            skeleton, self.tensors = pack(self.output)
-            self._report = Returned(skeleton, [label(tensor) for tensor in self.tensors])
+        local_args, local_kwargs = sharded.local_inputs()
+        with use_device(self._device):
+            self.output = self._module(*local_args, **local_kwargs)
+        if self._comm.size > 1:
+            structure, self.tensors = pack(self.output)
+            metas = [TensorMeta.from_tensor(tensor) for tensor in self.tensors]
+            self._result = Returned(structure, metas)

@@ -1,4 +1,4 @@
-"""What a rank tells the others about its part of a call, in a form that can be sent."""
+"""The result of one rank's part of a call, in a form that can be sent to the other ranks."""
 
 import pickle
 from collections.abc import Sequence
@@ -6,44 +6,49 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._threads import account, raise_rebuilt
-from .serialization import Label
+from .serialization import TensorMeta
 
-__all__ = ["Failed", "Idle", "Report", "Returned", "failed", "raise_first"]
+__all__ = ["Failed", "Idle", "RankResult", "Returned", "make_failed", "raise_first_error"]
 
 
 class Returned(NamedTuple):
-    """The module has returned.
+    """The result of a rank whose module returned.
 
     Attributes:
-        skeleton: Its output but for the tensors.
-        labels: What these are.
+        structure: The output without its tensors, pickled.
+        metas: The metadata of its tensors.
     """
 
-    skeleton: bytes
-    labels: list[Label]
+    structure: bytes
+    metas: list[TensorMeta]
 
 
 class Idle(NamedTuple):
-    """There was nothing to do."""
+    """The result of a rank without rows."""
 
 
 class Failed(NamedTuple):
-    """Something was raised.
+    """The result of a rank that raised.
 
     Attributes:
-        text: What is to be shown: where it was raised, and the original traceback.
-        error: The exception, pickled; empty where it cannot be.
+        text: The place of the error, and the original traceback.
+        error: The exception, pickled; empty if it cannot be pickled.
     """
 
     text: str
     error: bytes
 
 
-Report = Returned | Idle | Failed
+RankResult = Returned | Idle | Failed
 
 
-def failed(error: BaseException, where: str) -> Failed:
-    """Report ``error``, which was raised ``where``."""
+def make_failed(error: BaseException, where: str) -> Failed:
+    """Return the result of a rank that raised ``error``.
+
+    Args:
+        error: The exception.
+        where: The place of the error: ``"in rank 1 on device cpu"``.
+    """
     if not isinstance(error, Exception):
         return Failed(f"{type(error).__name__} {where}", b"")
     text = account(error, where)
@@ -54,19 +59,19 @@ def failed(error: BaseException, where: str) -> Failed:
     return Failed(text, b"")
 
 
-def raise_first(reports: Sequence[Report], own: BaseException | None) -> None:
-    """Raise the first error that any rank reports, the same on every rank.
+def raise_first_error(results: Sequence[RankResult], local_error: BaseException | None) -> None:
+    """Raise the error of the first rank that failed, the same on every rank.
 
     Args:
-        reports: Those of all ranks.
-        own: What this rank's part raised. If it is no Exception it is raised itself.
+        results: The results of all ranks.
+        local_error: The error of this rank. If it is no Exception, it is raised itself.
 
     Raises:
-        Exception: Of the type of the first error if that can be sent and can be built from a
-            text, else a RuntimeError.
+        Exception: Of the type of the first error if that can be pickled and built from a text,
+            else a RuntimeError.
     """
-    if own is not None and not isinstance(own, Exception):
-        raise own
-    first = next((each for each in reports if isinstance(each, Failed)), None)
+    if local_error is not None and not isinstance(local_error, Exception):
+        raise local_error
+    first = next((result for result in results if isinstance(result, Failed)), None)
     if first is not None:
         raise_rebuilt(pickle.loads(first.error) if first.error else None, first.text)

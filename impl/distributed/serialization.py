@@ -1,7 +1,7 @@
-"""Nested values on their way to other processes: a skeleton in pickle's form, and bytes.
+"""Nested values in a form that can be sent: a pickled structure, and the bytes of the tensors.
 
-The tensors are pulled out of a value before it is pickled, at any depth and out of any object
-that can be pickled; a *label* says how each is built again from its bytes.
+Tensors are taken out of a value before it is pickled, at any depth and out of any object that
+can be pickled. :class:`TensorMeta` has what is needed to rebuild a tensor from its bytes.
 """
 
 import io
@@ -14,28 +14,51 @@ from torch import Tensor
 
 from .._device import is_on_cpu
 
-__all__ = ["Label", "as_bytes", "from_bytes", "label", "pack", "size_in_bytes", "unpack"]
+__all__ = ["TensorMeta", "copy_to_bytes", "count_bytes", "pack", "unpack", "view_tensors"]
 
-#: Every tensor begins at a multiple of so many bytes, enough for any dtype.
+#: Bytes. Every tensor begins at a multiple of it, which is aligned for any dtype.
 _ALIGNMENT = 16
 
 
-class Label(NamedTuple):
-    """What a tensor is, but for its elements.
+class TensorMeta(NamedTuple):
+    """The metadata of a tensor.
 
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
-        order: Its dimensions in the order of memory, that of the longest steps first.
-        requires_grad: Whether gradients are to flow to it.
+        dim_order: Its dimensions by decreasing stride.
+        requires_grad: Whether it requires a gradient.
         on_cpu: Whether it is on the CPU.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    order: tuple[int, ...]
+    dim_order: tuple[int, ...]
     requires_grad: bool
     on_cpu: bool
+
+    @classmethod
+    def from_tensor(cls, tensor: Tensor) -> "TensorMeta":
+        """Return the metadata of ``tensor``.
+
+        Raises:
+            TypeError: Its layout is not strided.
+        """
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"a tensor of layout {tensor.layout} cannot be sent to other ranks")
+        dim_order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+        shape = tuple(tensor.shape)
+        return cls(shape, tensor.dtype, dim_order, tensor.requires_grad, is_on_cpu(tensor))
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the elements in bytes."""
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+    @property
+    def num_padded_bytes(self) -> int:
+        """The size with the gap up to the next tensor, in bytes."""
+        return -(-self.num_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class _Packer(pickle.Pickler):
@@ -60,10 +83,10 @@ class _Unpacker(pickle.Unpickler):
 
 
 def pack(value: Any) -> tuple[bytes, list[Tensor]]:
-    """Take ``value`` apart into its skeleton and its tensors, in the order of the skeleton.
+    """Return the pickled structure of ``value`` and its tensors, in the order of the structure.
 
     Raises:
-        Exception: Something in ``value`` cannot be pickled; pickle's own.
+        Exception: A part of ``value`` cannot be pickled; pickle's own error.
     """
     file = io.BytesIO()
     packer = _Packer(file)
@@ -71,59 +94,36 @@ def pack(value: Any) -> tuple[bytes, list[Tensor]]:
     return file.getvalue(), packer.tensors
 
 
-def unpack(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
-    """Build a value from its skeleton, with ``tensors`` in the places of its own."""
-    return _Unpacker(io.BytesIO(skeleton), tensors).load()
+def unpack(structure: bytes, tensors: Sequence[Tensor]) -> Any:
+    """Rebuild a value from its structure and ``tensors``."""
+    return _Unpacker(io.BytesIO(structure), tensors).load()
 
 
-def label(tensor: Tensor) -> Label:
-    """Describe ``tensor``.
-
-    Raises:
-        TypeError: It is sparse, or has another layout than rows of bytes.
-    """
-    if tensor.layout is not torch.strided:
-        raise TypeError(f"a tensor of layout {tensor.layout} cannot be sent to other ranks")
-    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    return Label(
-        tuple(tensor.shape), tensor.dtype, tuple(order), tensor.requires_grad, is_on_cpu(tensor)
-    )
+def count_bytes(metas: Sequence[TensorMeta]) -> int:
+    """Return the size of all tensors together in bytes, gaps included."""
+    return sum(meta.num_padded_bytes for meta in metas)
 
 
-def size_in_bytes(labels: Sequence[Label]) -> int:
-    """Count the bytes that tensors take together, gaps included."""
-    return sum(_length(each) for each in labels)
+def copy_to_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) -> Tensor:
+    """Copy ``tensors`` one after the other into a new tensor of ``size`` bytes on ``device``."""
+    data = torch.empty(size, dtype=torch.uint8, device=device)
+    metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
+    for view, tensor in zip(view_tensors(data, metas), tensors, strict=True):
+        view.copy_(tensor.detach())
+    return data
 
 
-def as_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) -> Tensor:
-    """Copy ``tensors`` one behind the other into ``size`` bytes on ``device``."""
-    out = torch.empty(size, dtype=torch.uint8, device=device)
-    labels = [label(tensor) for tensor in tensors]
-    for part, tensor in zip(_cut_out(out, labels), tensors, strict=True):
-        part.copy_(tensor.detach())
-    return out
+def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
+    """Return the tensors in the bytes ``data``, as views of them."""
+    views, start = [], 0
+    for meta in metas:
+        views.append(_view_tensor(data[start:], meta))
+        start += meta.num_padded_bytes
+    return views
 
 
-def from_bytes(data: Tensor, labels: Sequence[Label]) -> list[Tensor]:
-    """Find tensors in ``data``, whose memory they share."""
-    return _cut_out(data, labels)
-
-
-def _cut_out(data: Tensor, labels: Sequence[Label]) -> list[Tensor]:
-    parts, start = [], 0
-    for each in labels:
-        parts.append(_cut_one(data[start:], each))
-        start += _length(each)
-    return parts
-
-
-def _cut_one(data: Tensor, its: Label) -> Tensor:
-    size = torch.Size(its.shape).numel() * its.dtype.itemsize
-    in_memory = data[:size].view(its.dtype).view([its.shape[dim] for dim in its.order])
-    back = sorted(range(len(its.order)), key=its.order.__getitem__)
-    return in_memory.permute(back)
-
-
-def _length(its: Label) -> int:
-    size = torch.Size(its.shape).numel() * its.dtype.itemsize
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+def _view_tensor(data: Tensor, meta: TensorMeta) -> Tensor:
+    sizes = [meta.shape[dim] for dim in meta.dim_order]
+    dense = data[: meta.num_bytes].view(meta.dtype).view(sizes)
+    inverse = sorted(range(len(meta.dim_order)), key=meta.dim_order.__getitem__)
+    return dense.permute(inverse)

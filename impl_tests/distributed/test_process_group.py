@@ -1,4 +1,4 @@
-"""impl/distributed/process_group.py: who waits for the sums of gradients."""
+"""impl/distributed/process_group.py: waiting for asynchronous sums of gradients."""
 
 import subprocess
 import sys
@@ -12,31 +12,31 @@ import sys, time
 import torch
 import torch.distributed as dist
 from torch.futures import Future
-from impl.distributed.process_group import ranks_of
+from impl.distributed.process_group import get_communicator
 
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
-ranks = ranks_of(None, torch.device("cpu"))
+comm = get_communicator(None, torch.device("cpu"))
 """
-#: The main thread has its sum, and ends, while who gave it is still at it.
-ENDS_EARLY = """
-def set_result(self, result, settle=Future.set_result):
-    settle(self, result)
+#: The main thread gets the sum, and exits, while the thread that set it is still running.
+EXITS_EARLY = """
+def set_result(self, result, original=Future.set_result):
+    original(self, result)
     for _ in range(200):
         time.sleep(0.005)
-    print("given", flush=True)
+    print("thread finished", flush=True)
 
 Future.set_result = set_result
-print(ranks.begin_sum(torch.ones(1)).wait().item(), flush=True)
+print(comm.all_reduce_async(torch.ones(1)).wait().item(), flush=True)
 """
-#: Not what PyTorch's back ends raise.
-FAILS_OTHERWISE = """
+#: PyTorch's back ends raise RuntimeError only.
+RAISES_OS_ERROR = """
 class Work:
     def wait(self, timeout):
-        raise OSError("the cable is gone")
+        raise OSError("connection lost")
 
 dist.all_reduce = lambda *args, **kwargs: Work()
 try:
-    ranks.begin_sum(torch.ones(1)).wait()
+    comm.all_reduce_async(torch.ones(1)).wait()
 except RuntimeError as error:
     print(error)
 """
@@ -45,7 +45,7 @@ dist.destroy_process_group()
 """
 
 
-def printed(program, folder):
+def run_program(program, folder):
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + program + END, str(folder / "store")],
         cwd=ROOT,
@@ -58,10 +58,10 @@ def printed(program, folder):
     return done.stdout.splitlines()
 
 
-def test_the_end_waits_for_who_gives_a_sum(tmp_path):
-    assert printed(ENDS_EARLY, tmp_path) == ["1.0", "given"]
+def test_exit_waits_for_the_thread_that_completes_a_sum(tmp_path):
+    assert run_program(EXITS_EARLY, tmp_path) == ["1.0", "thread finished"]
 
 
-def test_whatever_is_raised_while_waiting_is_raised_to_who_needs_the_sum(tmp_path):
-    found = printed(FAILS_OTHERWISE, tmp_path)
-    assert any("seen from rank 0: the cable is gone" in line for line in found)
+def test_any_error_of_a_sum_is_raised_by_its_future(tmp_path):
+    lines = run_program(RAISES_OS_ERROR, tmp_path)
+    assert any("seen from rank 0: connection lost" in line for line in lines)

@@ -1,4 +1,4 @@
-"""The processes as a fixture."""
+"""Pools of processes as fixtures."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,22 +7,22 @@ import pytest
 from spec_tests.distributed.pool import Pool
 from spec_tests.harness.environment.target import Target
 
-#: The most ranks of one group; on two cores more would only wait for each other.
-MOST = 4
+#: Ranks of the largest group. On two cores more ranks only wait for each other.
+MAX_RANKS = 4
 
 
 @pytest.fixture(scope="session")
 def ranks(target: Target) -> Iterator[Pool]:
-    """Processes that are started once; a target without the part is said to lack it."""
+    """Pool of processes that all tests share; fails if the target lacks ``distributed``."""
     _ = target.distributed.DataParallel
-    pool = Pool(target.name, target.mapping, MOST)
+    pool = Pool(target.name, target.mapping, MAX_RANKS)
     yield pool
     pool.close()
 
 
 @pytest.fixture
 def new_ranks(target: Target) -> Iterator[Callable[[int], Pool]]:
-    """Start processes of a test's own, which it may kill."""
+    """Factory of pools for one test, which may kill their processes."""
     _ = target.distributed.DataParallel
     pools: list[Pool] = []
 

@@ -1,7 +1,7 @@
-"""Processes of one group that are started once and are given functions to run.
+"""Pool of processes that form one process group and run functions.
 
-Every wait has a limit. Processes that do not answer are killed, and others are started for the
-next call; none outlives this one, since a process ends when nobody holds its pipe any more.
+Every wait has a time limit. Processes that do not respond are killed, and the next call starts
+others. No process outlives this one: a process ends when the other end of its pipe is closed.
 """
 
 import importlib
@@ -19,22 +19,22 @@ from typing import Any
 
 import torch
 
-#: Seconds that a call may take before its processes are taken to hang.
-PATIENCE = 90.0
-#: Seconds that a rank waits for another in a collective.
-TIME_LIMIT = 30.0
+#: Seconds that a call may take.
+CALL_TIMEOUT = 90.0
+#: Seconds that a collective may take.
+COLLECTIVE_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What a function that runs in a process is given.
+    """The context of a function that runs on a rank.
 
     Args:
-        rank: Its place in the group.
+        rank: The rank.
         size: The number of ranks.
         group: The process group; None for the default one.
-        distributed: The part of the target under test.
-        markers: What has ``Whole`` and ``SplitAlong``.
+        distributed: The target's part ``distributed``.
+        markers: The target's module with ``Whole`` and ``SplitAlong``.
     """
 
     rank: int
@@ -46,7 +46,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Raised:
-    """What stands for a result where a function has raised.
+    """The result of a function that raised.
 
     Args:
         kind: The name of the exception's class.
@@ -62,15 +62,12 @@ class Pool:
 
     Args:
         target: The name of the target.
-        mapping: Where the target has its parts.
-        size: How many processes there are.
-        time_limit: Seconds that a rank waits for another.
+        mapping: The modules of the target's parts.
+        size: The number of processes.
     """
 
-    def __init__(
-        self, target: str, mapping: Mapping[str, str], size: int, time_limit: float = TIME_LIMIT
-    ) -> None:
-        self._about = target, dict(mapping), time_limit
+    def __init__(self, target: str, mapping: Mapping[str, str], size: int) -> None:
+        self._target = target, dict(mapping)
         self._size = size
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
@@ -81,25 +78,25 @@ class Pool:
         """Call ``function(rank, *args, **kwargs)`` on the first ``size`` ranks.
 
         Returns:
-            What each rank returns, `Raised` where it raised. None where its process has ended.
+            The result of each rank: `Raised` if it raised, None if its process ended.
 
         Raises:
-            TimeoutError: A rank has neither answered nor ended.
+            TimeoutError: A rank has neither responded nor ended.
         """
         if not self._processes:
             self._start()
         message = pickle.dumps((size, function, args, kwargs))
         for pipe in self._pipes[:size]:
             pipe.send_bytes(message)
-        return self._answers(self._pipes[:size])
+        return self._receive_all(self._pipes[:size])
 
     def close(self) -> None:
-        """End all processes."""
+        """Kill all processes."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
             process.kill()
-            process.join(PATIENCE)
+            process.join(CALL_TIMEOUT)
             process.close()
         self._processes, self._pipes = [], []
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -111,78 +108,72 @@ class Pool:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["spec_tests.distributed.pool"])
         for rank in range(self._size):
-            here, there = context.Pipe()
-            arguments = rank, self._size, store, there, *self._about
-            process = context.Process(target=_serve, args=arguments, daemon=True)
+            pipe, worker_pipe = context.Pipe()
+            args = rank, self._size, store, worker_pipe, *self._target
+            process = context.Process(target=_run_worker, args=args, daemon=True)
             process.start()
-            there.close()
+            worker_pipe.close()
             self._processes.append(process)
-            self._pipes.append(here)
+            self._pipes.append(pipe)
 
-    def _answers(self, pipes: list[Connection]) -> list[Any]:
-        answers: dict[int, Any] = {}
+    def _receive_all(self, pipes: list[Connection]) -> list[Any]:
+        results: dict[int, Any] = {}
         open_pipes = dict(enumerate(pipes))
         while open_pipes:
-            ready = wait(list(open_pipes.values()), PATIENCE)
+            ready = wait(list(open_pipes.values()), CALL_TIMEOUT)
             if not ready:
                 self.close()
-                raise TimeoutError(f"ranks {list(open_pipes)} hang")
+                raise TimeoutError(f"ranks {list(open_pipes)} do not respond")
             for rank, pipe in list(open_pipes.items()):
                 if pipe in ready:
-                    answers[rank] = _received(open_pipes.pop(rank))
-        return [answers[rank] for rank in sorted(answers)]
+                    results[rank] = _receive(open_pipes.pop(rank))
+        return [results[rank] for rank in sorted(results)]
 
 
-def _received(pipe: Connection) -> Any:
+def _receive(pipe: Connection) -> Any:
     try:
         return pickle.loads(pipe.recv_bytes())
     except (EOFError, ConnectionError):
         return None
 
 
-def _serve(
-    rank: int,
-    size: int,
-    store: str,
-    pipe: Connection,
-    target: str,
-    mapping: dict[str, str],
-    time_limit: float,
+def _run_worker(
+    rank: int, size: int, store: str, pipe: Connection, target: str, mapping: dict[str, str]
 ) -> None:
     from spec_tests.harness.environment.target import Target
 
     torch.set_num_threads(1)
 
-    _silence()
+    _discard_output()
     dist: Any = importlib.import_module("torch.distributed")
     dist.init_process_group(
         "gloo",
         store=dist.FileStore(store, size),
         rank=rank,
         world_size=size,
-        timeout=timedelta(seconds=time_limit),
+        timeout=timedelta(seconds=COLLECTIVE_TIMEOUT),
     )
     groups = [dist.new_group(list(range(count))) for count in range(1, size)]
-    found = Target(target, mapping)
+    parts = Target(target, mapping)
     while True:
         try:
             count, function, args, kwargs = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
         group = None if count == size else groups[count - 1]
-        own = Rank(rank, count, group, found.distributed, found.package)
-        pipe.send_bytes(pickle.dumps(_result(function, own, args, kwargs)))
+        context = Rank(rank, count, group, parts.distributed, parts.package)
+        pipe.send_bytes(pickle.dumps(_call(function, context, args, kwargs)))
 
 
-def _result(function: Callable[..., Any], own: Rank, args: Any, kwargs: Any) -> Any:
+def _call(function: Callable[..., Any], context: Rank, args: Any, kwargs: Any) -> Any:
     try:
-        return function(own, *args, **kwargs)
+        return function(context, *args, **kwargs)
     except Exception as error:
         return Raised(type(error).__name__, str(error))
 
 
-def _silence() -> None:
-    """Drop what is printed: that connections are lost, for one, which tests bring about."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+def _discard_output() -> None:
+    """Discard what this process prints, such as gloo's messages about lost connections."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)

@@ -1,4 +1,4 @@
-"""Modules that show what a rank is given and what becomes of what it returns."""
+"""Modules that reveal the inputs of a rank and the handling of its outputs."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 WIDTH = 2
 
 
-def linear() -> nn.Linear:
-    """A layer with the same parameters every time."""
+def make_linear() -> nn.Linear:
+    """Return a linear layer with the same parameters every time."""
     layer = nn.Linear(WIDTH, WIDTH).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -23,21 +23,21 @@ def linear() -> nn.Linear:
 
 @dataclass
 class Box:
-    """An output, and an argument, that is a dataclass."""
+    """A dataclass as input and output."""
 
     rows: Tensor
     label: str
 
 
-class Nested(nn.Module):
-    """Takes and returns nested values of many kinds."""
+class NestedModule(nn.Module):
+    """Module with nested inputs and outputs of many types."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = linear()
+        self.layer = make_linear()
 
     def forward(self, x: Any, state: Tensor, scale: Tensor, *, box: Box, factor: float) -> Any:
-        """Rows in several containers, a number of rows, and a text."""
+        """Return rows in several containers, the number of rows, and a text."""
         rows = self.layer(x["rows"]) * scale * factor + state.mean(0) + box.rows
         return {
             "rows": rows,
@@ -46,108 +46,108 @@ class Nested(nn.Module):
         }
 
 
-class Columns(nn.Module):
-    """Computes along the last dimension, whatever is split."""
+class Scale(nn.Module):
+    """Multiplication by a parameter, which allows any dimension to be split."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The product."""
+        """Return the product."""
         return x * self.weight
 
 
-class Scalar(nn.Module):
-    """Returns one number for its rows."""
+class LinearSum(nn.Module):
+    """Linear layer whose output is summed to a 0-dim tensor."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = linear()
+        self.layer = make_linear()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum."""
+        """Return the sum."""
         total: Tensor = self.layer(x).sum()
         return total
 
 
-class Choosy(nn.Module):
-    """Has a layer that all use, one that positive rows use, one for an output, one for none."""
+class ConditionalLayers(nn.Module):
+    """Layers for all rows, for positive rows, for an extra output, and for no output."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.always, self.sometimes, self.aside, self.never = (linear() for _ in range(4))
+        self.always, self.if_positive, self.extra, self.never = (make_linear() for _ in range(4))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What counts, and what no loss looks at."""
+        """Return the output of the loss, and one that no loss uses."""
         y = self.always(x)
-        return (self.sometimes(y) if bool((x > 0).all()) else y), self.aside(x)
+        return (self.if_positive(y) if bool((x > 0).all()) else y), self.extra(x)
 
 
-class Summing(nn.Module):
-    """Adds all numbers that it has seen to its output; a buffer holds their sum."""
+class RunningTotal(nn.Module):
+    """Linear layer that adds the sum of all inputs so far, a buffer with two names."""
 
     total: Tensor
-    same: Tensor
+    alias: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = linear()
+        self.layer = make_linear()
         self.register_buffer("total", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("same", self.total)
+        self.register_buffer("alias", self.total)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's rows and the sums under both names."""
+        """Return the layer's output plus the sum under both names."""
         self.total += x.detach().sum()
         rows: Tensor = self.layer(x)
-        return rows + self.total + self.same
+        return rows + self.total + self.alias
 
 
-class Acting(nn.Module):
-    """Does something where the first number of its rows is that of a rank.
+class ActOnRanks(nn.Module):
+    """Linear layer that performs an action on some ranks.
 
     Args:
-        action: What to do, with the number of the rank.
-        whose: These ranks.
-        in_backward: Whether it is done then.
+        action: The action; it gets the rank.
+        ranks: The ranks that perform it. A rank is the first number in its input.
+        in_backward: Whether it is performed in backward.
     """
 
     def __init__(
-        self, action: Callable[[int], None], whose: tuple[int, ...], in_backward: bool = False
+        self, action: Callable[[int], None], ranks: tuple[int, ...], in_backward: bool = False
     ) -> None:
         super().__init__()
-        self.layer = linear()
-        self.action, self.whose, self.in_backward = action, whose, in_backward
+        self.layer = make_linear()
+        self.action, self.ranks, self.in_backward = action, ranks, in_backward
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's rows."""
+        """Return the layer's output."""
         rank = int(x[0, 0])
         y: Tensor = self.layer(x)
-        if rank in self.whose and not self.in_backward:
+        if rank in self.ranks and not self.in_backward:
             self.action(rank)
-        if rank in self.whose and self.in_backward:
+        if rank in self.ranks and self.in_backward:
             y.register_hook(lambda grad: self.action(rank))  # type: ignore[no-untyped-call] # torch's
         return y
 
 
-def numbered(ranks: int) -> Tensor:
-    """Two rows for each rank, which hold its number."""
+def rank_rows(ranks: int) -> Tensor:
+    """Return two rows for each rank, filled with the rank."""
     rows = torch.arange(ranks, dtype=torch.float64).repeat_interleave(2)
     return rows[:, None].expand(-1, WIDTH).contiguous()
 
 
-def die(rank: int) -> None:
-    """End this process at once, as the system does when memory is short."""
+def kill_process(rank: int) -> None:
+    """Kill this process, as the system does when memory is short."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def raise_key_error(rank: int) -> None:
-    """Raise what another process can build from a text."""
+    """Raise an error that another process can build from a text."""
     raise KeyError(f"of {rank}")
 
 
-def raise_local(rank: int) -> None:
-    """Raise what cannot be sent: its class can be found nowhere."""
+def raise_local_error(rank: int) -> None:
+    """Raise an error that cannot be pickled, because its class is local."""
 
     class LocalError(ValueError):
         pass

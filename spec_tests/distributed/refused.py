@@ -1,4 +1,4 @@
-"""What is refused over processes, and what is not, each a function that a rank runs."""
+"""Calls that are refused or fail on some rank, and their nearest allowed neighbours."""
 
 from typing import Any
 
@@ -7,139 +7,139 @@ import torch.distributed as dist
 from torch import nn
 
 from spec_tests.distributed import probes
-from spec_tests.distributed.calls import plain
+from spec_tests.distributed.calls import copy_values
 from spec_tests.distributed.pool import Rank
 
 
-def twice_differentiated(rank: Rank) -> None:
-    """A gradient penalty."""
-    net = rank.distributed.DataParallel(probes.linear(), rank.group)
-    x = probes.numbered(rank.size).requires_grad_()
+def differentiate_twice(rank: Rank) -> None:
+    """Run backward with ``create_graph=True``."""
+    net = rank.distributed.DataParallel(probes.make_linear(), rank.group)
+    x = probes.rank_rows(rank.size).requires_grad_()
     torch.autograd.grad(net(x).sum(), x, create_graph=True)
 
 
-def singled_out(rank: Rank, way: str) -> None:
-    """Gradients of some parameters only."""
-    net = rank.distributed.DataParallel(probes.linear(), rank.group)
-    loss = net(probes.numbered(rank.size)).sum()
+def differentiate_some_parameters(rank: Rank, api: str) -> None:
+    """Compute gradients of some parameters only."""
+    net = rank.distributed.DataParallel(probes.make_linear(), rank.group)
+    loss = net(probes.rank_rows(rank.size)).sum()
     parameters = list(net.parameters())[:1]
-    if way == "grad":
+    if api == "autograd.grad":
         torch.autograd.grad(loss, parameters)
     else:
         loss.backward(inputs=parameters)
 
 
-def of_arguments(rank: Rank, way: str) -> Any:
-    """Gradients of arguments only."""
-    net = rank.distributed.DataParallel(probes.linear(), rank.group)
-    x = probes.numbered(rank.size).requires_grad_()
+def differentiate_inputs(rank: Rank, api: str) -> Any:
+    """Return gradients of inputs only."""
+    net = rank.distributed.DataParallel(probes.make_linear(), rank.group)
+    x = probes.rank_rows(rank.size).requires_grad_()
     loss = (net(x) ** 2).sum()
-    if way == "grad":
-        (found,) = torch.autograd.grad(loss, x)
-        return plain(found)
+    if api == "autograd.grad":
+        (grad,) = torch.autograd.grad(loss, x)
+        return copy_values(grad)
     loss.backward(inputs=[x])
-    return plain(x.grad)
+    return copy_values(x.grad)
 
 
-def unlike(rank: Rank, odd: int, how: str) -> None:
-    """A module that is another on one rank."""
-    odd_ones = {
+def wrap_different_module(rank: Rank, odd: int, difference: str) -> None:
+    """Wrap a module that differs on rank ``odd``."""
+    different = {
         "weight is (3, 2)": nn.Linear(2, 3, bias=False),
         "weight is (2, 2) of torch.float64": nn.Linear(2, 2, bias=False).double(),
         "bias is ": nn.Linear(2, 2),
     }
-    net = odd_ones[how] if rank.rank == odd else nn.Linear(2, 2, bias=False)
+    net = different[difference] if rank.rank == odd else nn.Linear(2, 2, bias=False)
     rank.distributed.DataParallel(net, rank.group)
 
 
-def sparse(rank: Rank, kind: type[nn.Module]) -> None:
-    """A module with sparse gradients inside of another."""
+def wrap_sparse_module(rank: Rank, kind: type[nn.Module]) -> None:
+    """Wrap a module whose submodule has sparse gradients."""
     net = nn.Sequential(kind(4, 2, sparse=True))
     rank.distributed.DataParallel(net, rank.group)
 
 
-def of_rank_zero(rank: Rank) -> Any:
-    """Parameters and buffers that differ between ranks before."""
+def wrap_different_values(rank: Rank) -> Any:
+    """Return a parameter and a buffer that differed between ranks before."""
     net = nn.BatchNorm1d(2)
     net.weight.data.fill_(rank.rank + 1)
     for buffer in net.buffers():
         buffer.fill_(rank.rank + 1)
     rank.distributed.DataParallel(net, rank.group)
-    return plain(net.weight), plain(net.running_mean)
+    return copy_values(net.weight), copy_values(net.running_mean)
 
 
-def without_group(rank: Rank) -> None:
-    """A module where there is no process group any more."""
+def wrap_without_group(rank: Rank) -> None:
+    """Wrap a module after the process group is destroyed."""
     dist.destroy_process_group()
     rank.distributed.DataParallel(nn.Linear(2, 2))
 
 
-def outsider(rank: Rank) -> None:
-    """A module in a group that the last rank is not in."""
+def wrap_outside_group(rank: Rank) -> None:
+    """Wrap a module on the last rank, in a group of all others."""
     group = dist.new_group(list(range(rank.size - 1)))
     if rank.rank == rank.size - 1:
         rank.distributed.DataParallel(nn.Linear(2, 2), group)
 
 
-def with_options(rank: Rank, **options: Any) -> None:
-    """A module with wrong options."""
+def wrap_with_options(rank: Rank, **options: Any) -> None:
+    """Wrap a module with ``options``."""
     rank.distributed.DataParallel(nn.Linear(2, 2), rank.group, **options)
 
 
-def differing(rank: Rank, odd: int, how: str) -> None:
-    """Arguments that differ on one rank."""
-    x = probes.numbered(4)
+def call_with_different_inputs(rank: Rank, odd: int, difference: str) -> None:
+    """Call a module with inputs that differ on rank ``odd``."""
+    x = probes.rank_rows(4)
     if rank.rank == odd:
-        x = {"shape": x[:, :1], "dtype": x.float(), "elements": x.flip(0)}[how]
+        x = {"shape": x[:, :1], "dtype": x.float(), "elements": x.flip(0)}[difference]
     net = rank.distributed.DataParallel(nn.Identity(), rank.group, check_inputs=True)
     net(x)
 
 
-def alike(rank: Rank) -> Any:
-    """Arguments that are the same everywhere, compared."""
+def call_with_equal_inputs(rank: Rank) -> Any:
+    """Return the output for checked inputs that are equal on all ranks."""
     net = rank.distributed.DataParallel(nn.Identity(), rank.group, check_inputs=True)
-    return plain(net(probes.numbered(2)))
+    return copy_values(net(probes.rank_rows(2)))
 
 
-def failing(rank: Rank, action: Any, whose: tuple[int, ...]) -> None:
-    """A call in which some ranks raise."""
-    net = rank.distributed.DataParallel(probes.Acting(action, whose), rank.group)
-    net(probes.numbered(rank.size))
+def raise_on_ranks(rank: Rank, action: Any, ranks: tuple[int, ...]) -> None:
+    """Call a module that raises on ``ranks``."""
+    net = rank.distributed.DataParallel(probes.ActOnRanks(action, ranks), rank.group)
+    net(probes.rank_rows(rank.size))
 
 
-def failing_then_not(rank: Rank) -> Any:
-    """A step after a call in which a rank has raised."""
-    acting = probes.Acting(probes.raise_key_error, (1,))
-    net = rank.distributed.DataParallel(acting, rank.group)
+def step_after_error(rank: Rank) -> Any:
+    """Return a gradient of the step after a call that failed on rank 1."""
+    module = probes.ActOnRanks(probes.raise_key_error, (1,))
+    net = rank.distributed.DataParallel(module, rank.group)
     try:
-        net(probes.numbered(rank.size))
+        net(probes.rank_rows(rank.size))
     except KeyError:
-        acting.whose = ()
-    net(probes.numbered(rank.size)).sum().backward()
-    return plain(acting.layer.weight.grad)
+        module.ranks = ()
+    net(probes.rank_rows(rank.size)).sum().backward()
+    return copy_values(module.layer.weight.grad)
 
 
-def unsendable(rank: Rank) -> None:
-    """A module whose output cannot be pickled."""
+def return_unpicklable(rank: Rank) -> None:
+    """Call a module whose output cannot be pickled."""
     net = rank.distributed.DataParallel(nn.Identity(), rank.group)
-    net([probes.numbered(rank.size), lambda: None])
+    net([probes.rank_rows(rank.size), lambda: None])
 
 
-def dying(rank: Rank, whose: int, in_backward: bool) -> None:
-    """A step in which a process ends."""
-    acting = probes.Acting(probes.die, (whose,), in_backward)
-    net = rank.distributed.DataParallel(acting, rank.group)
-    net(probes.numbered(rank.size)).sum().backward()
+def kill_in_step(rank: Rank, killed: int, in_backward: bool) -> None:
+    """Run a step that kills the process of one rank."""
+    module = probes.ActOnRanks(probes.kill_process, (killed,), in_backward)
+    net = rank.distributed.DataParallel(module, rank.group)
+    net(probes.rank_rows(rank.size)).sum().backward()
 
 
-def silent(rank: Rank, whose: int) -> None:
-    """A step in which a process ends before it, and one after that."""
-    net = rank.distributed.DataParallel(probes.linear(), rank.group)
-    if rank.rank == whose:
-        probes.die(whose)
+def call_twice_after_kill(rank: Rank, killed: int) -> None:
+    """Kill the process of one rank, call twice on the others, and raise the second error."""
+    net = rank.distributed.DataParallel(probes.make_linear(), rank.group)
+    if rank.rank == killed:
+        probes.kill_process(killed)
     for _ in range(2):
         try:
-            net(probes.numbered(rank.size))
+            net(probes.rank_rows(rank.size))
         except RuntimeError as error:
-            found = error
-    raise found
+            last = error
+    raise last

@@ -1,18 +1,18 @@
-"""distributed: arguments, outputs and gradients of single calls, as in one process."""
+"""distributed: inputs, outputs and gradients of single calls, as in one process."""
 
 import pytest
 import torch
 
 from spec_tests.distributed import calls, probes
-from spec_tests.distributed.training import close
+from spec_tests.distributed.training import check_close
 from spec_tests.harness.conformance.clauses import clause
 
-#: A call of processes takes longer than one of threads; the law draws, these are listed.
+#: Listed, not drawn: a call of processes is slow.
 SIZES = (2, 3, 4)
 
 
-def expected(target, size, function, *args):
-    """What one process gives with as many devices, here the CPU in several roles."""
+def expected_in_one_process(target, size, function, *args):
+    """Return the result in one process with ``size`` devices, all of them the CPU."""
 
     def wrap(net, **options):
         return target.data_parallel.DataParallel(net, ["cpu"] * size, **options)
@@ -20,90 +20,92 @@ def expected(target, size, function, *args):
     return function(wrap, target.package, *args)
 
 
-def agree(ranks, target, size, function, *args):
-    right = expected(target, size, function, *args)
-    for found in ranks.run(size, calls.over_ranks, function, *args):
-        close(found, right, (size, function, args))
+def check_same_result(ranks, target, size, function, *args):
+    expected = expected_in_one_process(target, size, function, *args)
+    for found in ranks.run(size, calls.call_on_rank, function, *args):
+        check_close(found, expected, (size, function, args))
 
 
 @clause("distributed.arguments")
 @pytest.mark.parametrize("rows", [1, 3, 4, 6])
 @pytest.mark.parametrize("size", SIZES)
-def test_nested_arguments_and_outputs_follow_the_rules_of_one_process(ranks, target, size, rows):
-    agree(ranks, target, size, calls.nested, rows)
+def test_nested_inputs_and_outputs_follow_the_rules_of_one_process(ranks, target, size, rows):
+    check_same_result(ranks, target, size, calls.call_with_nested_inputs, rows)
 
 
 @clause("distributed.idle-ranks")
 @pytest.mark.parametrize("size", SIZES)
-def test_ranks_without_rows_return_nothing(ranks, target, size):
-    agree(ranks, target, size, calls.nested, 1)  # A list of what those with rows return.
+def test_idle_ranks_add_no_output(ranks, target, size):
+    # One rank has a row, so a list in the output has that rank's members only.
+    check_same_result(ranks, target, size, calls.call_with_nested_inputs, 1)
 
 
 @clause("distributed.split-dimension")
 @pytest.mark.parametrize("dim", [1, -1, 0, -2])
 def test_any_dimension_can_be_split(ranks, target, dim):
-    agree(ranks, target, 4, calls.along, dim)
+    check_same_result(ranks, target, 4, calls.split_along, dim)
 
 
 @clause("distributed.packed-sequences")
 @pytest.mark.parametrize("size", SIZES)
-def test_packed_sequences_are_cut_and_joined_by_sequence(ranks, target, size):
-    agree(ranks, target, size, calls.packed)
+def test_packed_sequences_are_split_and_joined_by_sequence(ranks, target, size):
+    check_same_result(ranks, target, size, calls.call_with_packed_sequence)
 
 
 @clause("distributed.scalars")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize("size", SIZES)
-def test_scalars_become_a_vector(ranks, target, size):
-    agree(ranks, target, size, calls.scalars)
+def test_scalar_outputs_become_a_vector(ranks, target, size):
+    check_same_result(ranks, target, size, calls.return_scalars)
 
 
 @clause("distributed.unused-parameters")
 @pytest.mark.parametrize("rows", [[-1.0, -1.0, -1.0], [1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [2.0]])
-def test_gradients_of_parameters_that_no_rank_uses_stay_none(ranks, target, rows):
-    agree(ranks, target, 3, calls.choosy, rows)
+def test_parameters_that_no_rank_uses_keep_their_gradient(ranks, target, rows):
+    check_same_result(ranks, target, 3, calls.use_some_parameters, rows)
 
 
 @clause("distributed.buffers")
 @pytest.mark.parametrize("size", SIZES)
-def test_a_call_begins_with_the_buffers_of_the_first_rank(ranks, target, size):
-    agree(ranks, target, size, calls.summed_up)
+def test_a_call_starts_with_the_buffers_of_rank_zero(ranks, target, size):
+    check_same_result(ranks, target, size, calls.update_buffer)
 
 
 @clause("distributed.hooks")
 @pytest.mark.parametrize("size", SIZES)
-def test_hooks_of_parameters_are_given_tensors(ranks, target, size):
-    agree(ranks, target, size, calls.hooked)
+def test_hooks_of_parameters_get_tensors_on_every_rank(ranks, target, size):
+    check_same_result(ranks, target, size, calls.call_with_hook)
 
 
 @clause("distributed.no-sync")
 @pytest.mark.parametrize("batches", [2, 4])
-def test_gradients_are_summed_at_the_end_of_no_sync(ranks, target, batches):
-    right = expected(target, 2, calls.all_summed, batches)
-    found = ranks.run(2, calls.over_ranks, calls.unsummed, batches)
-    assert not torch.equal(found[0][0], found[1][0])  # Each has its own until then.
-    close([found[0][1], found[1][1]], [right, right])
+def test_gradients_are_summed_after_no_sync(ranks, target, batches):
+    expected = expected_in_one_process(target, 2, calls.accumulate, batches)
+    found = ranks.run(2, calls.call_on_rank, calls.accumulate_with_no_sync, batches)
+    assert not torch.equal(found[0][0], found[1][0])  # Local gradients until then.
+    check_close([found[0][1], found[1][1]], [expected, expected])
 
 
 @clause("distributed.evaluation")
 @pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_summed_without_gradients(ranks, size):
-    assert all(ranks.run(size, calls.over_ranks, calls.sums_of, True))  # They can be seen.
-    assert ranks.run(size, calls.over_ranks, calls.sums_of, False) == [[]] * size
+def test_nothing_is_reduced_without_gradients(ranks, size):
+    # The profiler sees the reductions of a training step.
+    assert all(ranks.run(size, calls.call_on_rank, calls.profile_reductions, True))
+    assert ranks.run(size, calls.call_on_rank, calls.profile_reductions, False) == [[]] * size
 
 
 @clause("distributed.dropout")
 @pytest.mark.parametrize("size", SIZES)
 def test_each_rank_draws_from_its_own_generator(ranks, target, size):
-    chunks = probes.numbered(size).split(2)
-    right = [
-        calls.dropped(lambda net, chunk=chunk: lambda _: net(chunk), None, size)
+    chunks = probes.rank_rows(size).split(2)
+    expected = [
+        calls.apply_dropout(lambda net, chunk=chunk: lambda _: net(chunk), None, size)
         for chunk in chunks
     ]
-    for found in ranks.run(size, calls.over_ranks, calls.dropped, size):
-        close(found, torch.cat(right))
+    for found in ranks.run(size, calls.call_on_rank, calls.apply_dropout, size):
+        check_close(found, torch.cat(expected))
 
 
 @clause("distributed.state-dict")
-def test_the_state_has_the_names_that_dataparallel_gives(ranks, target):
-    agree(ranks, target, 2, calls.state_of)
+def test_the_state_dict_has_the_names_of_dataparallel(ranks, target):
+    check_same_result(ranks, target, 2, calls.load_state_dict)

@@ -1,16 +1,16 @@
-"""distributed: what is refused, with a text that says what to do."""
+"""distributed: refused modules, options and calls, and the texts of their errors."""
 
 import pytest
 import torch
 
 from spec_tests.distributed import probes, refused
 from spec_tests.distributed.pool import Raised
-from spec_tests.distributed.training import close
+from spec_tests.distributed.training import check_close
 from spec_tests.harness.conformance.clauses import clause
 
 
-def same_error(found, kind, *parts):
-    """Fail unless every rank has raised the same, with ``parts`` in its text."""
+def check_same_error(found, kind, *parts):
+    """Fail unless every rank raises the same error, with ``parts`` in its text."""
     __tracebackhide__ = True
     assert len({repr(each) for each in found}) == 1, found
     assert isinstance(found[0], Raised), found
@@ -20,90 +20,104 @@ def same_error(found, kind, *parts):
 
 @clause("distributed.double-backward")
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_second_derivative_is_refused(ranks, size):
-    found = ranks.run(size, refused.twice_differentiated)
-    same_error(found, "RuntimeError", "cannot be differentiated twice", "create_graph=True")
+def test_double_backward_is_refused(ranks, size):
+    found = ranks.run(size, refused.differentiate_twice)
+    check_same_error(found, "RuntimeError", "does not support double backward", "create_graph")
 
 
 @clause("distributed.singled-out-parameters")
-@pytest.mark.parametrize("way", ["grad", "inputs"])
-def test_gradients_of_some_parameters_only_are_refused(ranks, way):
-    same_error(ranks.run(2, refused.singled_out, way), "RuntimeError", "loss.backward() only")
+@pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
+def test_gradients_of_some_parameters_only_are_refused(ranks, api):
+    found = ranks.run(2, refused.differentiate_some_parameters, api)
+    check_same_error(found, "RuntimeError", "loss.backward() only")
 
 
 @clause("distributed.singled-out-arguments")
-@pytest.mark.parametrize("way", ["grad", "inputs"])
-def test_gradients_of_arguments_only_are_whole(ranks, way):
-    x = probes.numbered(3).requires_grad_()
-    (probes.linear()(x) ** 2).sum().backward()
-    close(ranks.run(3, refused.of_arguments, way), [x.grad] * 3)
+@pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
+def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
+    x = probes.rank_rows(3).requires_grad_()
+    (probes.make_linear()(x) ** 2).sum().backward()
+    check_close(ranks.run(3, refused.differentiate_inputs, api), [x.grad] * 3)
 
 
 @clause("distributed.unlike-modules")
 @pytest.mark.parametrize(
-    "how", ["weight is (3, 2)", "weight is (2, 2) of torch.float64", "bias is "]
+    "difference",
+    ["weight is (3, 2)", "weight is (2, 2) of torch.float64", "bias is "],
+    ids=["shape", "dtype", "extra-parameter"],
 )
-@pytest.mark.parametrize("odd", [1, 2])
-def test_unlike_modules_are_refused_on_every_rank(ranks, odd, how):
-    found = ranks.run(3, refused.unlike, odd, how)
-    same_error(found, "RuntimeError", f"rank {odd} has another module than rank 0", how)
+@pytest.mark.parametrize("odd", [1, 2], ids="rank={}".format)
+def test_different_modules_are_refused_on_every_rank(ranks, odd, difference):
+    found = ranks.run(3, refused.wrap_different_module, odd, difference)
+    text = f"the module of rank {odd} differs from that of rank 0"
+    check_same_error(found, "RuntimeError", text, difference)
 
 
 @clause("distributed.unlike-modules")
-def test_rank_zero_is_compared_with_the_next(ranks):
-    found = ranks.run(3, refused.unlike, 0, "bias is ")
-    same_error(found, "RuntimeError", "rank 1 has another module", "bias is missing")
+def test_a_parameter_of_rank_zero_alone_is_refused(ranks):
+    found = ranks.run(3, refused.wrap_different_module, 0, "bias is ")
+    check_same_error(found, "RuntimeError", "the module of rank 1 differs", "bias is missing")
 
 
 @clause("distributed.sparse-gradients")
 @pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
 def test_sparse_gradients_are_refused(ranks, kind):
-    found = ranks.run(2, refused.sparse, kind)
-    same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
+    found = ranks.run(2, refused.wrap_sparse_module, kind)
+    check_same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
 
 
 @clause("distributed.starts-from-rank-zero")
 @pytest.mark.parametrize("size", [2, 4])
-def test_parameters_and_buffers_are_at_first_those_of_rank_zero(ranks, size):
-    close(ranks.run(size, refused.of_rank_zero), [(torch.ones(2), torch.ones(2))] * size)
+def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(ranks, size):
+    expected = [(torch.ones(2), torch.ones(2))] * size
+    check_close(ranks.run(size, refused.wrap_different_values), expected)
 
 
 @clause("distributed.group")
 def test_a_missing_group_is_refused(new_ranks):
-    found = new_ranks(2).run(2, refused.without_group)
-    same_error(found, "RuntimeError", "no process group", "init_process_group", "torchrun")
+    found = new_ranks(2).run(2, refused.wrap_without_group)
+    check_same_error(found, "RuntimeError", "no process group", "init_process_group", "torchrun")
 
 
 @clause("distributed.group")
-def test_who_is_not_in_the_group_is_refused(ranks):
-    *members, outsider = ranks.run(4, refused.outsider)
+def test_a_process_outside_the_group_is_refused(ranks):
+    *members, outsider = ranks.run(4, refused.wrap_outside_group)
     assert members == [None] * 3
-    same_error([outsider], "RuntimeError", "not in the process group")
+    check_same_error([outsider], "RuntimeError", "not in the process group")
 
 
 @clause("distributed.options")
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"chunk_sizes": [1, 2, 3]}, "3 chunk sizes for 2 devices"),
-        ({"chunk_sizes": [1, -1]}, "negative"),
-        ({"chunk_sizes": [0, 0]}, "every chunk size is 0"),
-        ({"source": 2}, "source is rank 2 of 2"),
-        ({"source": -1}, "source is rank -1 of 2"),
+        pytest.param({"chunk_sizes": [1, 2, 3]}, "3 chunk sizes for 2 devices", id="count"),
+        pytest.param({"chunk_sizes": [1, -1]}, "negative", id="negative"),
+        pytest.param({"chunk_sizes": [0, 0]}, "every chunk size is 0", id="zeros"),
+        pytest.param({"source": 2}, "source 2 is not a rank", id="source=2"),
+        pytest.param({"source": -1}, "source -1 is not a rank", id="source=-1"),
     ],
 )
 def test_wrong_options_are_refused(ranks, options, text):
-    same_error(ranks.run(2, refused.with_options, **options), "ValueError", text)
+    found = ranks.run(2, refused.wrap_with_options, **options)
+    check_same_error(found, "ValueError", text)
 
 
 @clause("distributed.check-inputs")
-@pytest.mark.parametrize("how", ["shape", "dtype", "elements"])
-@pytest.mark.parametrize("odd", [0, 1, 3])
-def test_other_arguments_of_one_rank_are_found(ranks, odd, how):
-    found = ranks.run(4, refused.differing, odd, how)
-    same_error(found, "ValueError", f"rank {odd} has other arguments: args[0] has", how)
+@pytest.mark.parametrize(
+    ("difference", "text"),
+    [
+        ("shape", "args[0] has shape"),
+        ("dtype", "args[0] has dtype"),
+        ("elements", "elements of args[0]"),
+    ],
+    ids=["shape", "dtype", "elements"],
+)
+@pytest.mark.parametrize("odd", [0, 1, 3], ids="rank={}".format)
+def test_different_inputs_are_refused_on_every_rank(ranks, odd, difference, text):
+    found = ranks.run(4, refused.call_with_different_inputs, odd, difference)
+    check_same_error(found, "ValueError", f"rank {odd} has different inputs", text)
 
 
 @clause("distributed.check-inputs")
-def test_equal_arguments_pass_the_check(ranks):
-    close(ranks.run(2, refused.alike), [probes.numbered(2)] * 2)
+def test_equal_inputs_pass_the_check(ranks):
+    check_close(ranks.run(2, refused.call_with_equal_inputs), [probes.rank_rows(2)] * 2)

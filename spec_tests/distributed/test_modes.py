@@ -1,12 +1,12 @@
-"""distributed: a batch that one rank has, outputs that stay apart, the function, one rank."""
+"""distributed: ``source``, ``gather_output=False``, the function, and groups of one rank."""
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from spec_tests.distributed import forms, probes
+from spec_tests.distributed import modes, probes
 from spec_tests.distributed.pool import Raised
-from spec_tests.distributed.training import close
+from spec_tests.distributed.training import check_close
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.harness.environment.topology import not_run
@@ -35,7 +35,7 @@ print("equal")
 
 
 def require_nccl(topology):
-    """End the test as not-run where there is no NCCL."""
+    """End the test as not-run without NCCL."""
     if topology.accelerator != "cuda" or not dist.is_nccl_available():
         not_run("needs a CUDA device and NCCL")
 
@@ -43,19 +43,19 @@ def require_nccl(topology):
 @clause("distributed.source")
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("source", [0, 1, 2])
-def test_the_batch_of_one_rank_counts_on_all(ranks, source, rows):
-    net = probes.linear()
-    x = forms.batch(rows)
+def test_every_rank_gets_the_batch_of_the_source(ranks, source, rows):
+    net = probes.make_linear()
+    x = modes.make_batch(rows)
     out = net(x * 2)
     (out**2).sum().backward()
     grads = [x.grad if rank == source else None for rank in range(3)]
-    right = [(out.detach(), net.weight.grad, grad) for grad in grads]
-    close(ranks.run(3, forms.from_source, source, rows), right)
+    expected = [(out.detach(), net.weight.grad, grad) for grad in grads]
+    check_close(ranks.run(3, modes.step_with_source, source, rows), expected)
 
 
 @clause("distributed.source")
-def test_a_batch_that_cannot_be_sent_is_refused_on_every_rank(ranks):
-    found = ranks.run(3, forms.unsendable_source)
+def test_an_unpicklable_batch_is_refused_on_every_rank(ranks):
+    found = ranks.run(3, modes.send_unpicklable_batch)
     assert [type(each) for each in found] == [Raised] * 3, found
     assert len({each.text for each in found}) == 1
     assert "in rank 1" in found[0].text
@@ -63,24 +63,26 @@ def test_a_batch_that_cannot_be_sent_is_refused_on_every_rank(ranks):
 
 @clause("distributed.own-part")
 @pytest.mark.parametrize(("size", "rows"), [(1, 3), (2, 5), (3, 4), (4, 9)])
-def test_a_mean_over_parts_has_the_gradients_of_the_whole(ranks, size, rows):
-    found = ranks.run(size, forms.own_part, rows)
+def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(ranks, size, rows):
+    found = ranks.run(size, modes.step_without_gather, rows)
     assert sum(each[0] for each in found) == rows
-    close([each[1:] for each in found], [forms.whole(rows)] * size)
+    check_close([each[1:] for each in found], [modes.step_in_one_process(rows)] * size)
 
 
 @clause("distributed.function")
 @pytest.mark.parametrize("dim", [0, 1])
-def test_the_function_computes_what_the_class_does(ranks, dim):
-    x = forms.batch(4).detach()
-    weight = (18 * x**2 / 3 + x).sum()
-    close(ranks.run(3, forms.functional, dim), [(3 * x, 3 * x, weight)] * 3)
+def test_the_function_matches_the_class(ranks, dim):
+    x = modes.make_batch(4).detach()
+    weight_grad = (18 * x**2 / 3 + x).sum()
+    expected = [(3 * x, 3 * x, weight_grad)] * 3
+    check_close(ranks.run(3, modes.call_function_twice, dim), expected)
 
 
 @clause("distributed.one-rank")
-def test_one_rank_returns_what_its_module_returns(ranks):
-    x = forms.batch(2).detach()
-    close(ranks.run(1, forms.alone), [(x, 3, True, torch.full_like(x, 2.0), x)])
+def test_one_rank_returns_the_output_of_its_module(ranks):
+    x = modes.make_batch(2).detach()
+    expected = [(x, 3, True, torch.full_like(x, 2.0), x)]
+    check_close(ranks.run(1, modes.call_with_one_rank), expected)
 
 
 @clause("distributed.one-rank")
