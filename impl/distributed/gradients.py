@@ -1,9 +1,9 @@
 """Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel averages them, bucket by bucket. It gets the tensors, not the module,
-and is told at the beginning of a backward that backward will reach all of them. That holds
-because every output leads to every parameter (``autograd.ExitParallelRegion``), though to some
-without a gradient.
+DistributedDataParallel averages them, bucket by bucket. It wraps the tensors, not the module.
+It expects that backward reaches all of them, and is prepared at the beginning of backward. They
+are all reached because every output leads to every parameter (``autograd.ExitParallelRegion``),
+though to some without a gradient.
 """
 
 import weakref

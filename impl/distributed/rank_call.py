@@ -30,7 +30,7 @@ class RankCall:
         graph_anchor: The dummy scalar that leads backward to the inputs, if one of them
             requires a gradient.
         output: The module's output.
-        tensors: The tensors in it; empty with one rank, which sends nothing.
+        tensors: The tensors in it, to be sent; empty with one rank.
     """
 
     def __init__(
