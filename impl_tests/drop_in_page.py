@@ -29,8 +29,8 @@ _CONSUMERS = """
 Each program trains as the package's users do, twice: on torch.nn.parallel, and after
 `impl.install()`. {same} of {all} leave the same losses and weights, bit for bit: in float32, on
 one CPU, with one thread for all of a backward pass. None of the packages installs tests
-of DataParallel. torch_geometric writes `cuda` for the devices, which its program reads as the
-simulated ones.
+of DataParallel. torch_geometric and ignite ask for CUDA's devices, for which their programs
+substitute the simulated ones.
 
 | package | what is trained | losses on the reference | on impl | largest difference |
 |---|---|---|---|---|
