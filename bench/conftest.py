@@ -17,10 +17,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the number of intra-op threads."""
+    parser.addoption(
+        "--default-threads",
+        action="store_true",
+        help="on the simulator: keep PyTorch's number of intra-op threads, one per core, "
+        "in place of one",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the devices before anything is timed."""
-    if topology_of(config).accelerator == "sim":
-        # Replicas' threads and OpenMP's would fight for the same cores, at random.
+    is_simulated = topology_of(config).accelerator == "sim"
+    if is_simulated and not config.getoption("--default-threads"):
+        # OpenMP's threads and the replicas' threads would compete for the same cores.
         torch.set_num_threads(1)
 
 

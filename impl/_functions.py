@@ -1,6 +1,9 @@
 """The module ``functions`` by the name that it has in torch.nn.parallel."""
 
+from torch.autograd.function import Function as Function
+
 from ._aliases import _get_stream
+from ._aliases import _streams as _streams
 from .functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter", "_get_stream"]

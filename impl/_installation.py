@@ -40,6 +40,8 @@ _MODULES = {
 #: Modules whose names stay as they are: DistributedDataParallel is not replaced, nor is what it
 #: has taken from the modules beside it.
 _LEFT_ALONE = ("torch.nn.parallel.distributed", "torch.distributed")
+#: What the replaced objects are made in.
+_REFERENCE = "torch.nn.parallel"
 _ABSENT = object()
 
 
@@ -171,16 +173,25 @@ def _successors(changes: Iterable[_Change]) -> dict[int, Any]:
     pairs = [(change.before, change.after) for change in changes]
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
-        pairs += [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
+        entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
+        # A module has names from elsewhere, too, and other modules have them from there.
+        pairs += [pair for pair in entries if _is_below(_home(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_ours(old, new)}
 
 
 def _is_ours(old: Any, new: Any) -> bool:
     """Tell whether both are objects to look for: no None, no type variable, nothing of others."""
-    package = __name__.rpartition(".")[0]
-    home = new.__name__ if isinstance(new, ModuleType) else getattr(new, "__module__", None)
     known = isinstance(old, ModuleType | type | FunctionType)
-    return known and f"{home}.".startswith(f"{package}.")
+    return known and _is_below(_home(new), __name__.rpartition(".")[0])
+
+
+def _home(value: Any) -> str | None:
+    """Return the name of a module, or of the module that a function or class is made in."""
+    return value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+
+
+def _is_below(module: str | None, package: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
 
 
 def _taken(successors: dict[int, Any]) -> Iterator[tuple[str, _Change]]:

@@ -7,19 +7,20 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ._aliases import _get_device_index
 from ._devices import (
     CPU,
     DeviceLike,
+    accelerator_type,
     all_devices,
     as_device_or_current,
     device_index,
     is_cpu,
-    is_cuda,
     numbered_type,
 )
 from ._tree import collect_tree
 
-__all__ = ["Placement", "check_source", "choose_devices", "warn_of_imbalance"]
+__all__ = ["Placement", "_check_balance", "check_source", "choose_devices"]
 
 #: Of two devices, the smaller should have this much of what the larger has.
 _BALANCED = 0.75
@@ -96,19 +97,27 @@ def check_source(module: nn.Module, source: torch.device) -> None:
             )
 
 
-def warn_of_imbalance(placement: Placement) -> None:
-    """Warn if one of several CUDA devices is much smaller than another."""
-    if not is_cuda(placement.source):
-        return
-    properties = [torch.cuda.get_device_properties(device) for device in placement.device_ids]
+def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
+    """Warn if one of several devices is much smaller than another.
+
+    Args:
+        device_ids: Devices of the accelerator; one without index is the current one.
+
+    Raises:
+        ValueError: ``device_ids`` is empty, or has the CPU in it.
+
+    Warns:
+        UserWarning: It points at the caller of the function that calls this one.
+    """
+    ordinals = [_get_device_index(device, optional=True) for device in device_ids]
+    of = torch.get_device_module(accelerator_type()).get_device_properties
+    properties = [*map(of, ordinals)]
     for sizes in (
         [device.total_memory for device in properties],
         [device.multi_processor_count for device in properties],
     ):
         if min(sizes) < _BALANCED * max(sizes):
-            small, large = (
-                placement.device_ids[sizes.index(size)] for size in (min(sizes), max(sizes))
-            )
+            small, large = (ordinals[sizes.index(size)] for size in (min(sizes), max(sizes)))
             warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
             return
 

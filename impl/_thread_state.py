@@ -101,6 +101,7 @@ class ThreadState(NamedTuple):
     thread: int
     context: Context
     device: torch.device
+    is_on_cpu: bool
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
@@ -111,7 +112,7 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     here = current_device() if scope.ordinals else CPU
     return [
-        ThreadState(*shared, copy_context(), here if is_cpu(device) else device)
+        ThreadState(*shared, copy_context(), here if is_cpu(device) else device, is_cpu(device))
         for device in devices
     ]
 
@@ -127,6 +128,8 @@ def call_in(
     Call this through ``state.context.run``, which lends it the context variables.
     """
     _limit_threads(state.num_threads)
+    if state.is_on_cpu and state.num_threads > 1:
+        vars(threading.current_thread())[_OPENMP_POOL] = True
     with _UseFlags(state), use_device(state.device):
         return function(*args, **kwargs)
 
@@ -155,8 +158,13 @@ def take_up_hooks() -> None:
 
 
 def is_pristine() -> bool:
-    """Tell whether a replica that ended here has left nothing that ``call_in`` cannot undo."""
-    return not (_has_private_modes() or function_mode_count() or torch.is_inference_mode_enabled())
+    """Return whether the replicas that ended here left nothing that ``call_in`` cannot undo."""
+    return not (
+        _has_private_modes()
+        or function_mode_count()
+        or torch.is_inference_mode_enabled()
+        or _OPENMP_POOL in vars(threading.current_thread())
+    )
 
 
 def _has_private_hooks() -> bool:
@@ -220,6 +228,13 @@ def _limit_threads(count: int) -> None:
 #: The attribute of a worker's thread that says what it has between two replicas: what it was born
 #: with. (Not in a ``threading.local``: what is there goes when a replica ends.)
 _AT_REST = "parallel_apply at rest"
+
+
+#: The attribute of a worker's thread whose operators ran on the CPU with several OpenMP threads.
+#: OpenMP keeps a pool for each thread that used several. When all pools together have more threads
+#: than the machine has cores, the idle ones sleep in the kernel, and every later operator of every
+#: thread has to wake them: the calling thread's own operators then take six times as long.
+_OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
 def _flags_at_rest(scope: _Scope) -> _Flags:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from . import _checks
+from ._aliases import _get_device_index as _get_device_index
+from ._aliases import _handle_complex as _handle_complex
 from ._buckets import DEFAULT_BUFFER_SIZE
 from ._copies import detached_copies
 from ._devices import (

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
+from ._aliases import _get_available_device_type as _get_available_device_type
 from ._arguments import Survey, unmarked
 from ._chunks import check_weights
-from ._devices import DeviceLike, as_target
+from ._devices import DeviceLike, as_target, is_cuda
 from ._held import hold_of, use_hold
 from ._nested import Leaf
-from ._placement import DeviceId, check_source, choose_devices, warn_of_imbalance
+from ._placement import DeviceId, _check_balance, check_source, choose_devices
 from ._transfers import send
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -46,7 +47,9 @@ class DataParallel(nn.Module, Generic[T]):
         module: What to compute. With several devices it must be on the first of them when it
             is called; with one it is moved there now.
         device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
-            threads of their own. By default all devices of the accelerator.
+            threads of their own. By default all devices of the accelerator. On the CPU every
+            replica uses ``torch.get_num_threads()`` threads for an operator, one per core by
+            default: call ``torch.set_num_threads`` so that ``k`` times that number fits the cores.
         output_device: Where the outputs are wanted, by default on the first device.
         dim: The dimension along which inputs are split and outputs joined.
         chunk_sizes: One size or weight for each device. They are the extents of the chunks
@@ -100,7 +103,8 @@ class DataParallel(nn.Module, Generic[T]):
             self.chunk_sizes = chunk_sizes
         if in_turn:
             self.in_turn = in_turn
-        warn_of_imbalance(placement)
+        if is_cuda(self.src_device_obj):
+            _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 

@@ -3,20 +3,25 @@
 ``k`` is the number of devices.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ._aliases import _get_device_index as _get_device_index
+from ._aliases import _init_script_module as _init_script_module
+from ._aliases import _is_jit_enabled, _is_script_module
+from ._aliases import _is_script_method as _is_script_method
 from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_cpu
-from ._internals import is_torchscript_on
 from ._replica import Twins, build
 from ._tree import Tree, collect_tree
+from .comm import broadcast_coalesced
+from .functions import Broadcast
 
 __all__ = ["replicate"]
 
@@ -84,18 +89,67 @@ def replicate(
     return [*twins.modules[network]]
 
 
+def _broadcast_coalesced_reshape(
+    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
+) -> list[list[Tensor]]:
+    """Copy tensors to each of ``devices``.
+
+    Args:
+        tensors: ``n`` tensors on ``devices[0]``.
+        devices: ``k`` targets. The same device may appear twice.
+        detach: Whether copies are cut off from ``tensors``: no gradient flows back.
+
+    Returns:
+        ``k`` lists of ``n`` tensors, as from ``Broadcast``, or from ``broadcast_coalesced`` if
+        ``detach``. Without tensors there is no list.
+
+    Raises:
+        AssertionError: A tensor is on the CPU, and not ``detach``.
+        RuntimeError: A tensor is not on ``devices[0]``.
+        ValueError: ``devices`` is empty, or has the CPU in it.
+    """
+    count = len(tensors)
+    if count == 0:
+        return []
+    if detach:
+        return broadcast_coalesced(tensors, devices)
+    copies = Broadcast.apply(devices, *tensors)  # type: ignore[no-untyped-call] # in torch
+    return [list(copies[start : start + count]) for start in range(0, len(copies), count)]
+
+
+def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
+    """Return whether no script module of a tree has a Python module as a child.
+
+    Args:
+        module: The root of the tree.
+        memo: Modules that are not checked, unless ``module`` is among them. Those of the tree
+            are added.
+
+    Returns:
+        True, too, where TorchScript is off.
+    """
+    memo = set() if memo is None else memo
+    modules = set(collect_tree(module).modules)
+    unchecked = {module} | (modules - memo)
+    memo |= modules
+    return _are_replicatable(unchecked)
+
+
 def _check_script_modules(tree: Tree) -> None:
     """Refuse a script module with a Python module anywhere below it."""
-    if is_torchscript_on() and any(map(_has_python_child, tree.modules)):
+    if not _are_replicatable(tree.modules):
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )
 
 
+def _are_replicatable(modules: Iterable[nn.Module]) -> bool:
+    return not (_is_jit_enabled() and any(map(_has_python_child, modules)))
+
+
 def _has_python_child(module: nn.Module) -> bool:
-    script = torch.jit.ScriptModule
-    return isinstance(module, script) and not all(
-        child is None or isinstance(child, script) for child in module._modules.values()
+    return _is_script_module(module) and not all(
+        child is None or _is_script_module(child) for child in module._modules.values()
     )
 
 

@@ -1,6 +1,7 @@
 """impl._aliases: names that other packages import, doing what the reference's do."""
 
 import importlib
+import inspect
 import time
 from collections import namedtuple
 
@@ -15,6 +16,30 @@ from impl._devices import current_stream
 from spec_tests.harness.streams import streams_of
 
 Pair = namedtuple("Pair", "left right")
+
+#: Functions that others import, by module.
+FUNCTIONS = [
+    ("_functions", "_get_stream"),
+    ("comm", "_get_device_index"),
+    ("comm", "_handle_complex"),
+    ("data_parallel", "_check_balance"),
+    ("data_parallel", "_get_available_device_type"),
+    ("parallel_apply", "_get_device_index"),
+    ("parallel_apply", "get_a_var"),
+    ("replicate", "_broadcast_coalesced_reshape"),
+    ("replicate", "_get_device_index"),
+    ("replicate", "_init_script_module"),
+    ("replicate", "_is_jit_enabled"),
+    ("replicate", "_is_script_method"),
+    ("replicate", "_is_script_module"),
+    ("replicate", "_replicatable_module"),
+    ("scatter_gather", "scatter_kwargs"),
+]
+
+
+def arguments(function):
+    parameters = inspect.signature(function).parameters.values()
+    return [(each.name, each.kind, each.default) for each in parameters]
 
 
 class Alike(tuple):
@@ -32,14 +57,31 @@ class Alike(tuple):
         ("functions", "_get_stream"),
         ("_functions", "_get_stream"),
         *(("_functions", name) for name in functions.__all__),
-        ("scatter_gather", "is_namedtuple"),
-        ("scatter_gather", "_is_namedtuple"),
-        ("scatter_gather", "scatter_kwargs"),
-        ("parallel_apply", "get_a_var"),
+        *(("scatter_gather", name) for name in ("Gather", "Scatter")),
+        *(("scatter_gather", name) for name in ("_is_namedtuple", "is_namedtuple")),
+        *FUNCTIONS,
     ],
 )
 def test_names_that_others_import_are_there(module, name):
     assert callable(getattr(importlib.import_module(f"impl.{module}"), name))
+
+
+@pytest.mark.parametrize(("module", "name"), FUNCTIONS)
+def test_names_that_others_import_take_the_same_arguments(module, name):
+    packages = ["torch.nn.parallel", "impl"]
+    theirs, ours = (
+        getattr(importlib.import_module(f"{each}.{module}"), name) for each in packages
+    )
+    count = len(inspect.signature(theirs).parameters)
+    assert arguments(ours)[:count] == arguments(theirs)
+
+
+def test_the_function_class_is_autograd_s():
+    assert impl._functions.Function is reference_functions.Function is torch.autograd.Function
+
+
+def test_there_is_no_list_of_streams_to_begin_with():
+    assert impl._functions._streams is None
 
 
 def test_the_functions_are_the_same_under_both_names():

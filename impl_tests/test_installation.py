@@ -59,6 +59,13 @@ NAMED = [
     ("import torch.nn.parallel.comm as it", "impl.comm"),
     ("from torch.nn.parallel.comm import broadcast_coalesced as it",
      "impl.comm.broadcast_coalesced"),
+    ("from torch.nn.parallel.comm import _handle_complex as it", "impl.comm._handle_complex"),
+    ("from torch.nn.parallel.replicate import _broadcast_coalesced_reshape as it",
+     "sys.modules['impl.replicate']._broadcast_coalesced_reshape"),
+    ("from torch.nn.parallel.data_parallel import _check_balance as it",
+     "sys.modules['impl.data_parallel']._check_balance"),
+    ("from torch.nn.parallel.parallel_apply import _get_device_index as it",
+     "sys.modules['impl.parallel_apply']._get_device_index"),
     ("import torch.cuda.comm as it", "impl.comm"),
     ("import torch.cuda.comm; it = torch.cuda.comm", "impl.comm"),
     ("from torch.cuda import comm as it", "impl.comm"),
@@ -284,6 +291,14 @@ def test_modules_are_rebound_on_request_and_restored(early):
     assert (early.none, early.fine) == (None, impl)
     impl.uninstall()
     assert list(vars(early).items()) == before
+
+
+def test_names_that_the_reference_has_from_elsewhere_are_not_rebound(early):
+    elsewhere = torch._utils._get_device_index
+    early.index = OLD[f"{SHELF}.comm"]._get_device_index
+    impl.install(rebind=True)
+    assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not elsewhere
+    assert early.index is torch._utils._get_device_index is elsewhere
 
 
 def test_modules_may_be_rebound_later(early):

@@ -13,24 +13,25 @@ from impl import DataParallel, _devices, _placement
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
+POOR = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
 
 @pytest.fixture
-def cuda(monkeypatch):
-    """Let the given devices be those of a machine with CUDA."""
+def sized(monkeypatch, topology):
+    """Let the accelerator's devices have the given sizes; return their ordinals."""
 
     def pretend(*properties):
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: properties[at])
-        ordinals = list(range(len(properties)))
-        return _placement.Placement(ordinals, 0, torch.device("cuda", 0))
+        module = torch.get_device_module(topology.accelerator)
+        monkeypatch.setattr(module, "get_device_properties", lambda at: properties[at])
+        return list(range(len(properties)))
 
     return pretend
 
 
-def warned(placed):
+def warned(device_ids):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _placement.warn_of_imbalance(placed)
+        _placement._check_balance(device_ids)
     return [str(warning.message) for warning in caught]
 
 
@@ -86,44 +87,71 @@ def test_a_buffer_elsewhere_is_refused():
 @pytest.mark.parametrize(
     "small", [{"total_memory": 74}, {"multi_processor_count": 74}], ids="{0}".format
 )
-def test_a_much_smaller_gpu_is_warned_of_once(cuda, small):
+def test_a_much_smaller_gpu_is_warned_of_once(sized, small):
     other = SimpleNamespace(**{**vars(LARGE), **small})
-    (text,) = warned(cuda(LARGE, other, LARGE))
+    (text,) = warned(sized(LARGE, other, LARGE))
     assert "exclude GPU 1 which\n    has less than 75% of the memory or cores of GPU 0" in text
 
 
-def test_a_gpu_that_is_worse_in_all_respects_is_warned_of_once(cuda):
-    poor = SimpleNamespace(total_memory=1, multi_processor_count=1)
-    assert len(warned(cuda(poor, LARGE))) == 1
+def test_a_gpu_that_is_worse_in_all_respects_is_warned_of_once(sized):
+    assert len(warned(sized(POOR, LARGE))) == 1
 
 
-def test_a_somewhat_smaller_gpu_is_not_warned_of(cuda):
-    assert warned(cuda(LARGE, SimpleNamespace(total_memory=75, multi_processor_count=75))) == []
+def test_a_somewhat_smaller_gpu_is_not_warned_of(sized):
+    assert warned(sized(LARGE, SimpleNamespace(total_memory=75, multi_processor_count=75))) == []
 
 
-def test_other_accelerators_are_not_compared(cuda):
-    poor = SimpleNamespace(total_memory=1, multi_processor_count=1)
-    placed = cuda(poor, LARGE)._replace(source=torch.device("xpu", 0))
-    assert warned(placed) == []
+def test_gpus_that_report_no_memory_are_not_warned_of(sized):
+    # Drivers of virtual GPUs do; torch.nn.parallel divides by it.
+    assert warned(sized(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)) == []
 
 
-def test_the_warning_points_at_the_caller_of_what_warns(cuda):
+def test_a_device_without_index_is_the_current_one(sized, topology):
+    sized(POOR, LARGE)
+    with torch.accelerator.device_index(topology.device(1).index):
+        (text,) = warned([0, topology.accelerator])
+    assert "exclude GPU 0 which" in text
+    assert "of GPU 1." in text
+
+
+def test_other_accelerators_are_not_compared(sized):
+    ordinals = sized(POOR, LARGE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DataParallel(nn.Tanh(), ordinals)
+
+
+def test_the_warning_points_at_the_caller_of_what_warns(sized):
     def construct():
-        _placement.warn_of_imbalance(placed)
+        _placement._check_balance(ordinals)
 
-    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+    ordinals = sized(LARGE, POOR)
     with pytest.warns(UserWarning, match="imbalance") as caught:
         construct()
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
 
 
-def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made(cuda, monkeypatch):
-    placed = cuda(LARGE, SimpleNamespace(total_memory=1, multi_processor_count=1))
+@pytest.fixture
+def wrapped(sized, monkeypatch):
+    """The module data_parallel, where the devices are two GPUs of unequal size."""
+    placed = _placement.Placement(sized(LARGE, POOR), 0, torch.device("cuda", 0))
     # The package's attribute of this name is the function.
     module = importlib.import_module("impl.data_parallel")
     monkeypatch.setattr(module, "choose_devices", lambda *_: placed)
+    return module
+
+
+@pytest.mark.usefixtures("wrapped")
+def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made():
     with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
         DataParallel(nn.Tanh())
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+
+
+def test_a_wrapper_calls_the_check_that_replaces_the_module_s_own(wrapped, monkeypatch):
+    checked = []
+    monkeypatch.setattr(wrapped, "_check_balance", checked.append)
+    DataParallel(nn.Tanh())
+    assert checked == [[0, 1]]

@@ -150,3 +150,29 @@ print(pending.wait())
 """
     )
     assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
+def test_replicas_on_the_cpu_leave_no_openmp_threads():
+    # Idle pools slow down every later operator of the calling thread.
+    done = run_script(
+        """
+import torch, impl
+
+def count_native_threads():
+    return len(os.listdir("/proc/self/task"))
+
+torch.set_num_threads(2)
+module, x = torch.nn.Softmax(dim=1), torch.rand(2048, 2048)
+module(x)  # The calling thread keeps a pool, too.
+before = count_native_threads()
+module.register_forward_hook(lambda *_: peaks.append(count_native_threads()))
+peaks = []
+impl.DataParallel(module, ["cpu"] * 4)(x)
+deadline = time.monotonic() + 30
+while count_native_threads() > before and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(max(peaks) > before, count_native_threads() - before)
+"""
+    )
+    assert (done.stdout, done.stderr) == ("True 0\n", "")

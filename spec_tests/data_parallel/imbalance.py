@@ -1,5 +1,6 @@
 """What DataParallel says of devices of unequal size."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -34,9 +35,12 @@ class ImbalanceCall:
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """The devices; what matters are the warnings."""
-        module = torch.get_device_module(inputs["device_ids"][0].type)
-        with mock.patch.object(module, "get_device_properties", self._properties):
+        with self._pretend(inputs["device_ids"]):
             return target.data_parallel.DataParallel(**inputs).device_ids
+
+    def _pretend(self, devices: list[torch.device]) -> AbstractContextManager[Any]:
+        module = torch.get_device_module(devices[0].type)
+        return mock.patch.object(module, "get_device_properties", self._properties)
 
     def _properties(self, device: Any) -> SimpleNamespace:
         ordinal = device if isinstance(device, int) else torch.device(device).index
@@ -51,3 +55,16 @@ class ImbalanceCall:
             f"DataParallel(nn.Tanh(), {list(self.devices)})  # where the devices have "
             f"{self.memory} bytes and {self.processors} multiprocessors"
         )
+
+
+@dataclass(frozen=True, repr=False)
+class BalanceCall(ImbalanceCall):
+    """The check alone, of devices that seem to have these sizes."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """Nothing; what matters are the warnings."""
+        with self._pretend(inputs["device_ids"]):
+            return target.data_parallel.private("_check_balance")(inputs["device_ids"])
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("DataParallel(nn.Tanh(), ", "_check_balance(")

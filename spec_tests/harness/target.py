@@ -66,6 +66,14 @@ class Part:
         # those probes with a failed test would hide the counterexample.
         if name.startswith("_"):
             raise AttributeError(name)
+        return self.private(name)
+
+    def private(self, name: str) -> Any:
+        """Return what has this name, which may begin with an underscore.
+
+        Raises:
+            NotOffered: The target lacks the name.
+        """
         if name in self._named:
             return self._named[name]
         if self._module is None and not self._named:

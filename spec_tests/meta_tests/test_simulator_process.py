@@ -227,3 +227,20 @@ def test_every_source_is_compiled_once(monkeypatch, tmp_path, cores):
     assert len(set(parts)) == min(cores or 1, len(sources))
     text = "".join(Path(part).read_text() for part in parts)
     assert sorted(text.split('"')[1::2]) == [str(path) for path in sources]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
+def test_operators_start_no_openmp_threads():
+    code = """
+        import os
+        import torch
+        from spec_tests import simulator
+        simulator.enable(device_count=2)
+        torch.ones(1, device="sim") + 1  # This starts whatever a first operator starts.
+        for device in ("sim", "cpu"):
+            before = len(os.listdir("/proc/self/task"))
+            torch.ones(2048, 2048, device=device).softmax(1)
+            print(device, len(os.listdir("/proc/self/task")) - before)
+    """
+    done = run(code, OMP_NUM_THREADS="2")
+    assert (done.stdout, done.stderr) == ("sim 0\ncpu 1\n", "")

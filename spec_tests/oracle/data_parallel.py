@@ -113,8 +113,13 @@ def _ordinal(device: torch.device) -> int:
 
 
 def _warn_of_unequal(places: Sequence[torch.device]) -> None:
-    if places[0].type != "cuda":
-        return
+    if places[0].type == "cuda":
+        _check_balance(places)
+
+
+def _check_balance(device_ids: Sequence[torch.device]) -> None:
+    """A warning if one of the devices is much smaller than another."""
+    places = device_ids
     properties = [torch.get_device_module(each).get_device_properties(each) for each in places]
     for name in ("total_memory", "multi_processor_count"):
         values = [getattr(each, name) for each in properties]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.oracle._places import place
-from spec_tests.oracle.comm import Place, copied
+from spec_tests.oracle.comm import Place, broadcast_coalesced, copied
+from spec_tests.oracle.functions import Broadcast
 
 _Made = TypeVar("_Made")
 
@@ -20,6 +21,18 @@ def replicate(
     """One copy of the module a device; what is shared in it is shared in each copy."""
     places = [place(device) for device in devices]
     return [_Copy(each, detach, index == 0).of(network) for index, each in enumerate(places)]
+
+
+def _broadcast_coalesced_reshape(
+    tensors: Sequence[Tensor], devices: Sequence[Place], detach: bool = False
+) -> list[list[Tensor]]:
+    """All tensors for each device; no list where there are no tensors."""
+    if not tensors:
+        return []
+    if detach:
+        return broadcast_coalesced(tensors, devices)
+    copies = iter(Broadcast.apply(devices, *tensors))
+    return [[next(copies) for _ in tensors] for _ in devices]
 
 
 class _Copy:

@@ -109,6 +109,16 @@ class PublicCall:
         return f"{self.function}({arguments})"
 
 
+@dataclass(frozen=True, repr=False)
+class PrivateCall(PublicCall):
+    """One call of a function whose name begins with an underscore."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """What the function returns."""
+        part, name = self.function.split(".")
+        return getattr(target, part).private(name)(**inputs)
+
+
 @dataclass(frozen=True)
 class StreamedCall(PublicCall):
     """A call with ``streams``, by a caller that orders them with its own work, as it must."""

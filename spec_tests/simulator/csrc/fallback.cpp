@@ -10,6 +10,8 @@
 #include "placement.h"
 #include "races.h"
 
+#include <ATen/Config.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
@@ -18,8 +20,28 @@
 #include <array>
 #include <iterator>
 
+#if AT_PARALLEL_OPENMP
+// Declared here, because <omp.h> needs a compiler flag that nothing else here needs.
+extern "C" void omp_set_num_threads(int count);
+#endif
+
 namespace sim {
 namespace {
+
+// Makes the CPU kernels that this thread calls compute in this thread alone. Otherwise every
+// thread that issues work would own an OpenMP pool. When there are more pools than cores, OpenMP's
+// threads sleep between two operators, and waking them takes longer than a small operator.
+class OneHostThread {
+ public:
+#if AT_PARALLEL_OPENMP
+  // PyTorch sets a thread's number when it is first asked for, so it is asked for here.
+  OneHostThread() : before_(at::get_num_threads()) { omp_set_num_threads(1); }
+  ~OneHostThread() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+#endif
+};
 
 using c10::DispatchKey;
 using c10::IValue;
@@ -211,6 +233,7 @@ class Call {
   void run_on_host(Stack* stack) const {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(DispatchKey::AutocastCPU);
+    [[maybe_unused]] const OneHostThread one_thread;
     op_.redispatchBoxed(c10::DispatchKeySet(key_), stack);
   }
 

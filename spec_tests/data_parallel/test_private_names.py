@@ -1,0 +1,27 @@
+"""data_parallel: private names that other packages import."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.data_parallel.imbalance import BalanceCall
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.strategies.calls import At
+
+SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
+
+
+@clause("data_parallel.check-balance")
+@given(memory=SIZES, processors=SIZES, count=st.integers(1, 4))
+def test_devices_of_unequal_size_are_warned_of(
+    target, answers, topology, memory, processors, count
+):
+    devices = tuple(At(slot) for slot in range(count))
+    call = BalanceCall(devices, tuple(memory), tuple(processors))
+    checks.agree(call, target, answers, topology)
+
+
+@clause("data_parallel.get-available-device-type")
+def test_the_type_of_the_accelerator_is_told(target, topology):
+    found = target.data_parallel.private("_get_available_device_type")()
+    checks.same(found, topology.accelerator)

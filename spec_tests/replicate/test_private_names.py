@@ -1,0 +1,135 @@
+"""replicate: private names that other packages import."""
+
+import pytest
+import torch
+from hypothesis import given
+from torch import nn
+
+from spec_tests.harness import checks
+from spec_tests.harness.clauses import clause
+from spec_tests.harness.refusals import refused
+from spec_tests.strategies.calls import At, PrivateCall
+from spec_tests.strategies.comm import REAL, dense
+from spec_tests.strategies.functions import broadcast_applies
+from spec_tests.strategies.jit_modules import Unfinished
+from spec_tests.strategies.tensors import counting
+
+
+def _copies(tensors, devices, detach=False):
+    arguments = {"tensors": list(tensors), "devices": devices, "detach": detach}
+    return PrivateCall("replicate._broadcast_coalesced_reshape", arguments)
+
+
+@clause("replicate.broadcast-coalesced-reshape.copies")
+@given(broadcast=broadcast_applies())
+def test_every_device_gets_a_list_of_all_tensors(target, answers, topology, broadcast):
+    checks.agree(_copies(broadcast.tensors, *broadcast.settings), target, answers, topology)
+
+
+@clause("replicate.broadcast-coalesced-reshape.copies")
+@given(broadcast=broadcast_applies(kinds=(REAL,)))
+def test_detached_lists_hold_all_tensors_without_history(target, answers, topology, broadcast):
+    call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
+    checks.agree(call, target, answers, topology)
+
+
+@clause("replicate.broadcast-coalesced-reshape.copies")
+def test_detached_complex_tensors_stay_complex(target, topology):
+    tensor = counting((2, 3), torch.complex64, topology.device(0))
+    broadcast = target.replicate.private("_broadcast_coalesced_reshape")
+    lists = broadcast([tensor], topology.take(3), True)
+    for (copy,) in lists:
+        checks.same(copy, tensor)
+
+
+@clause("replicate.broadcast-coalesced-reshape.copies")
+@pytest.mark.parametrize("detach", [False, True])
+def test_the_first_list_has_the_very_tensors_only_if_detached(target, topology, detach):
+    tensor = torch.ones(2, device=topology.device(0), requires_grad=True)
+    broadcast = target.replicate.private("_broadcast_coalesced_reshape")
+    ((first,), *rest) = broadcast([tensor], topology.take(2), detach)
+    assert (first is tensor, first.data_ptr() == tensor.data_ptr()) == (detach, True)
+    assert [copy.requires_grad for (copy,) in rest] == [not detach] * len(rest)
+
+
+@clause("replicate.broadcast-coalesced-reshape.refuses-the-cpu")
+def test_tensors_on_the_cpu_are_refused(target, topology):
+    text = "Broadcast function not implemented for CPU tensors"
+    call = _copies([dense(slot=None)], [At(0)])
+    refused(call, target, topology, AssertionError, text)
+
+
+@clause("replicate.replicatable-module")
+def test_a_python_child_of_a_script_module_rules_replicas_out(target):
+    replicatable = target.replicate.private("_replicatable_module")
+
+    def ask(module):
+        networks = [module, nn.Sequential(module), nn.Sequential(nn.Tanh(), nn.Sequential(module))]
+        checks.same([replicatable(each) for each in networks], [False] * 3)
+
+    Unfinished(ask)
+
+
+@clause("replicate.replicatable-module")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_other_modules_can_be_replicated(target):
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+    modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
+    checks.same(
+        [target.replicate.private("_replicatable_module")(it) for it in modules], [True] * 3
+    )
+
+
+@clause("replicate.replicatable-module")
+def test_modules_below_that_are_in_the_memo_are_not_checked(target):
+    replicatable = target.replicate.private("_replicatable_module")
+
+    def ask(module):
+        wrapped, memo = nn.Sequential(module), {module}
+        checks.same([replicatable(module, memo), replicatable(wrapped, {module})], [False, True])
+        checks.same(replicatable(wrapped, {wrapped}), False)
+
+    Unfinished(ask)
+
+
+@clause("replicate.replicatable-module")
+def test_all_modules_of_the_tree_are_put_into_the_memo(target):
+    network, memo = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh())), set()
+    target.replicate.private("_replicatable_module")(network, memo)
+    assert memo == set(network.modules())
+
+
+@clause("replicate.script-names")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_script_modules_are_told_from_others(target):
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    others = [nn.Linear(2, 2), nn.Sequential(scripted), scripted.forward]
+    asked = [scripted, traced, torch.jit.ScriptModule(), *others]
+    found = [target.replicate.private("_is_script_module")(each) for each in asked]
+    checks.same(found, [True] * 3 + [False] * 3)
+
+
+@clause("replicate.script-names")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_methods_of_script_modules_are_told_from_others(target):
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    asked = [scripted.forward, nn.Linear(2, 2).forward, scripted]
+    found = [target.replicate.private("_is_script_method")(each) for each in asked]
+    checks.same(found, [True, False, False])
+
+
+@clause("replicate.script-names")
+def test_new_script_modules_have_nothing_in_them(target):
+    one, other = (target.replicate.private("_init_script_module")() for _ in range(2))
+    assert isinstance(one, torch.jit.ScriptModule)
+    assert one is not other
+    assert [*one.modules()] == [one]
+    assert not one.state_dict()
+
+
+@clause("replicate.script-names")
+@pytest.mark.parametrize("on", [True, False])
+def test_torchscript_is_on_or_off(target, monkeypatch, on):
+    monkeypatch.setattr(torch.jit._state._enabled, "enabled", on)
+    assert bool(target.replicate.private("_is_jit_enabled")()) is on
