@@ -28,9 +28,10 @@ _CONSUMERS = """
 
 Each program trains as the package's users do, twice: on torch.nn.parallel, and after
 `impl.install()`. {same} of {all} leave the same losses and weights, bit for bit: in float32, on
-one CPU, with one thread for all of a backward pass. None of the packages installs tests
-of DataParallel. torch_geometric and ignite ask for CUDA's devices, for which their programs
-substitute the simulated ones.
+one CPU, with one thread for all of a backward pass. torchmeta alone installs tests of
+DataParallel; they are skipped without two CUDA devices. torch_geometric and ignite ask for CUDA's
+devices, for which their programs substitute the simulated ones. torchmeta imports two functions
+that torchvision has removed, and never calls them here.
 
 | package | what is trained | losses on the reference | on impl | largest difference |
 |---|---|---|---|---|

@@ -24,6 +24,7 @@ PROGRAMS = {
     "poutyne": "poutyne",
     "sync_batchnorm": "sync-batchnorm",
     "torch_geometric": "torch-geometric",
+    "torchmeta": "torchmeta",
     "transformers": "transformers",
 }
 #: The sides, and the module that has the DataParallel of each.
