@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PAGE", "page"]
+from impl_tests.models.comparing import ELEMENTS, LOSSES
+
+__all__ = ["PAGE", "page", "summary"]
 
 _HERE = Path(__file__).parent
 PAGE = _HERE.parent / "impl" / "drop-in.md"
@@ -25,9 +27,11 @@ _CONSUMERS = """
 ## Packages
 
 Each program trains as the package's users do, twice: on torch.nn.parallel, and after
-`impl.install()`. {same} of {all} leave the same losses and weights, bit for bit. None of the
-packages installs tests of DataParallel. torch_geometric writes `cuda` for the
-devices, which its program reads as the simulated ones.
+`impl.install()`. {same} of {all} leave the same losses and weights, bit for bit: in float32, on
+one CPU, with one thread for all of a backward pass. torchmeta alone installs tests of
+DataParallel; they are skipped without two CUDA devices. torch_geometric and ignite ask for CUDA's
+devices, for which their programs substitute the simulated ones. torchmeta imports two functions
+that torchvision has removed, and never calls them here.
 
 | package | what is trained | losses on the reference | on impl | largest difference |
 |---|---|---|---|---|
@@ -37,9 +41,19 @@ _MODELS = """
 
 Three steps of {all} small models with random weights: on one device, on two with
 torch.nn.parallel, on two with impl (once more with a thread of autograd's for each device, and in
-two lanes on the CPU). impl trains {right} of them as one device does; torch.nn.parallel does
-{reference}, with the same losses, outputs and weights as impl, bit for bit. {gained} run on impl
-alone, and {neither} on neither.
+two lanes on the CPU). impl trains {right} of them as one device does, and
+torch.nn.parallel trains {reference}. {gained} run on impl alone, and {neither} on neither.
+
+*As one device does* means within rounding: losses differ by at most {losses:.0e} of their size,
+elements of outputs and weights by at most {elements:.0e} of the largest of their tensor.
+
+The {reference} that run on both have the same losses, outputs and weights there, bit for bit,
+provided that copies of parameters and buffers begin at multiples of 64 bytes, as new tensors do.
+For this comparison replicas of both get clones of the copies that do not. Without the clones
+{rounded} of them differ in rounding on the CPU of the published run: {names}. There the product of
+a matrix and a vector is rounded by the address of the matrix, and copies begin at other addresses
+on impl than on torch.nn.parallel. The comparison is in float32, with one thread for all of a
+backward pass: with a thread for each device, gradients of one tensor are added in any order.
 
 No probability is left but 0, and batch norms keep their statistics, since a part of a batch has
 others than the whole. Losses are those of the last step; *deviation* is the largest of impl's
@@ -54,6 +68,13 @@ cannot be joined are listed by impl, and not compared.
 def page() -> str:
     """Write the page."""
     return "".join([_TOP, *_consumers(_read("consumers")), *_models(_read("models"))])
+
+
+def summary() -> str:
+    """Return the numbers of models and packages that train on impl, as the README links them."""
+    models, packages = _read("models"), _read("consumers")
+    right = sum(each["impl"] == "right" for each in models.values())
+    return f"[{right} of {len(models)} models and {len(packages)} packages](impl/drop-in.md)"
 
 
 def _read(folder: str) -> dict[str, Any]:
@@ -78,10 +99,15 @@ def _consumers(results: dict[str, Any]) -> Iterable[str]:
 def _models(results: dict[str, Any]) -> Iterable[str]:
     right = [each for each in results.values() if each["impl"] == "right"]
     same = sum(each["reference"] == "same" for each in right)
+    rounded = [name for name, each in results.items() if each["rounded"]]
     yield _MODELS.format(
         all=len(results),
         right=len(right),
         reference=same,
+        rounded=len(rounded),
+        names="; ".join(rounded),
+        losses=LOSSES,
+        elements=ELEMENTS,
         gained=len(right) - same,
         neither=len(results) - len(right),
     )

@@ -7,6 +7,11 @@ def test_the_page_is_generated_from_the_published_results():
     assert drop_in_page.PAGE.read_text() == drop_in_page.page()
 
 
+def test_readme_has_the_numbers_of_the_page():
+    readme = drop_in_page.PAGE.parents[1] / "README.md"
+    assert drop_in_page.summary() in readme.read_text()
+
+
 def test_every_program_and_model_has_a_row():
     rows = [line for line in drop_in_page.page().splitlines() if line.startswith("| ")]
     heads = 2

@@ -1,7 +1,7 @@
 """What a training run leaves behind, in a form that another process can read."""
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
 
 import torch
 from torch import nn
@@ -23,13 +23,13 @@ class Record(TypedDict):
     home: str
 
 
-def record(losses: Sequence[float], model: nn.Module, wrapper: type[nn.Module]) -> Record:
+def record(losses: Sequence[float], model: nn.Module, wrapper: Callable[..., Any]) -> Record:
     """Record the end of a run.
 
     Args:
         losses: As in the record.
         model: What was trained.
-        wrapper: The DataParallel that did it, or its subclass.
+        wrapper: The DataParallel that did it, its subclass, or ``data_parallel``.
     """
     state = {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
     weights = {name: value.detach().cpu().double().flatten() for name, value in state.items()}
@@ -40,6 +40,8 @@ def record(losses: Sequence[float], model: nn.Module, wrapper: type[nn.Module]) 
     )
 
 
-def _home(wrapper: type[nn.Module]) -> str:
+def _home(wrapper: Callable[..., Any]) -> str:
+    if not isinstance(wrapper, type):
+        return wrapper.__module__
     named = [each for each in wrapper.__mro__ if each.__name__ == "DataParallel"]
     return named[-1].__module__

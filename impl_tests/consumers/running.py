@@ -14,12 +14,17 @@ __all__ = ["HERE", "PROGRAMS", "SIDES", "run"]
 HERE = Path(__file__).parent
 #: The programs, and the package that each is about as the package index names it.
 PROGRAMS = {
+    "captum": "captum",
     "deepctr": "deepctr-torch",
     "fabric": "lightning-fabric",
     "fastai": "fastai",
     "gpytorch": "gpytorch",
+    "ignite": "pytorch-ignite",
+    "lpips": "lpips",
+    "poutyne": "poutyne",
     "sync_batchnorm": "sync-batchnorm",
     "torch_geometric": "torch-geometric",
+    "torchmeta": "torchmeta",
     "transformers": "transformers",
 }
 #: The sides, and the module that has the DataParallel of each.

@@ -27,7 +27,9 @@ class Result:
         package: Where it is from, with the version.
         chosen_for: As in the catalogue.
         losses: Of each side that has ended: one a step.
-        reference: "same" as impl, bit for bit; else what is wrong with it.
+        reference: "same" as impl, bit for bit, where the copies of both are aligned; else what is
+            wrong with it.
+        rounded: Whether it differs from impl in a bit where they are not.
         impl: "right" if it is, beside one device; else what is wrong with it.
         deviation: The largest of impl's losses from those of one device, relative.
         wrong: What is wrong, as in the catalogue.
@@ -37,6 +39,7 @@ class Result:
     chosen_for: str
     losses: dict[str, list[float]]
     reference: str
+    rounded: bool
     impl: str
     deviation: float | None
     wrong: str
@@ -61,12 +64,14 @@ def run_all(model: Model) -> dict[str, Run | str]:
 def result_of(model: Model, runs: Runs) -> Result:
     """Sum up the runs of a model."""
     plain, reference, ours = (runs[side] for side in ("plain", "reference", "impl"))
+    of_reference = _said_of_reference(model, runs)
     ended = {side: each.losses for side, each in runs.items() if isinstance(each, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         chosen_for=model.chosen_for,
         losses=ended,
-        reference=_said_of_reference(model, plain, reference, ours),
+        reference=of_reference,
+        rounded=of_reference == "same" and _unequal(ours, reference) != [],
         impl=_said(model, plain, ours) or "right",
         deviation=_deviation(ended),
         wrong=_wrong(model),
@@ -96,13 +101,17 @@ def _deviation(losses: Mapping[str, list[float]]) -> float | None:
     return max(map(deviation, losses["impl"], losses["plain"]))
 
 
-def _said_of_reference(
-    model: Model, plain: Run | str, reference: Run | str, ours: Run | str
-) -> str:
-    wrong = _said(model, plain, reference)
-    if wrong or isinstance(reference, str) or isinstance(ours, str):
-        return wrong
-    return "; ".join(unequal(ours, reference)[:3]) or "same"
+def _said_of_reference(model: Model, runs: Runs) -> str:
+    wrong = _said(model, runs["plain"], runs["reference"])
+    found = _unequal(runs["aligned impl"], runs["aligned reference"])
+    return wrong or "; ".join(found[:3]) or "same"
+
+
+def _unequal(run: Run | str, other: Run | str) -> list[str]:
+    """Say where two runs differ in any bit, or how one has failed."""
+    if isinstance(run, str):
+        return [run]
+    return [other] if isinstance(other, str) else unequal(run, other)
 
 
 def _said(model: Model, plain: Run | str, other: Run | str) -> str:

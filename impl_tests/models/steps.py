@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import impl
 
+from .aligning import aligned
 from .model import ROWS, Model
 from .parts import parts
 
@@ -28,12 +29,14 @@ class _Side(NamedTuple):
     threads: bool = False
 
 
-#: One device; torch.nn.parallel on two; impl on two; impl as users run it; impl in two threads on
-#: the CPU.
+#: One device; torch.nn.parallel on two; impl on two; both once more, with aligned copies; impl as
+#: users run it; impl in two threads on the CPU.
 SIDES: Mapping[str, _Side] = {
     "plain": _Side(lambda module: module),
     "reference": _Side(lambda module: torch.nn.DataParallel(module, _DEVICES)),
     "impl": _Side(lambda module: impl.DataParallel(module, _DEVICES)),
+    "aligned reference": _Side(lambda module: aligned(torch.nn.DataParallel)(module, _DEVICES)),
+    "aligned impl": _Side(lambda module: aligned(impl.DataParallel)(module, _DEVICES)),
     "threads": _Side(lambda module: impl.DataParallel(module, _DEVICES), threads=True),
     "lanes": _Side(lambda module: impl.DataParallel(module, ["cpu", "cpu"]), "cpu", threads=True),
 }

@@ -8,6 +8,7 @@ from . import (
     asking,
     bare,
     encoding,
+    generating,
     hearing,
     language,
     recurring,
@@ -29,6 +30,7 @@ _CHAPTERS = (
     hearing,
     torchvision_models,
     timm_models,
+    generating,
     bare,
 )
 #: In the order in which they are published.

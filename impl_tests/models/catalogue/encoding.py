@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from impl_tests.models.configuring import SMALL, TOKENS, made
 from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
@@ -14,6 +15,32 @@ _TEXT: dict[str, Any] = {**SMALL, "vocab_size": TOKENS, "pad_token_id": 0}
 
 def _tokens(rows: int) -> torch.Tensor:
     return torch.randint(3, TOKENS, (rows, 8))
+
+
+def _big_bird() -> nn.Module:
+    net = made(
+        "BigBirdForMaskedLM",
+        "BigBirdConfig",
+        **_TEXT,
+        sep_token_id=2,
+        attention_type="block_sparse",
+        block_size=1,
+        num_random_blocks=1,
+        max_position_embeddings=32,
+    )
+    for module in net.modules():
+        if type(module).__name__ == "BigBirdBlockSparseAttention":
+            _keep_in_evaluation(module)
+    return net
+
+
+def _keep_in_evaluation(module: nn.Module) -> None:
+    """Make BigBird attend to the first block, as in evaluation, not to random blocks.
+
+    Random blocks come from numpy's global generator, which replicas seed at the same time.
+    """
+    module.eval()
+    module.train = lambda mode=True: module  # type: ignore[method-assign]
 
 
 def _masked(rows: int) -> dict[str, Any]:
@@ -80,6 +107,13 @@ MODELS = [
             attention_window=4,
             max_position_embeddings=32,
         ),
+        _masked,
+    ),
+    Model(
+        "BigBird",
+        "transformers",
+        "block-sparse attention",
+        _big_bird,
         _masked,
     ),
     Model(

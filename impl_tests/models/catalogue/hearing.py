@@ -9,6 +9,19 @@ from impl_tests.models.model import Model
 
 __all__ = ["MODELS"]
 
+_HEARS: dict[str, Any] = {
+    **SMALL,
+    "vocab_size": TOKENS,
+    "pad_token_id": 0,
+    "conv_dim": [8, 8],
+    "conv_stride": [4, 4],
+    "conv_kernel": [4, 4],
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "num_feat_extract_layers": 2,
+    "ctc_loss_reduction": "mean",
+}
+
 
 def _words(rows: int, length: int) -> torch.Tensor:
     return torch.randint(3, TOKENS, (rows, length))
@@ -53,16 +66,19 @@ MODELS = [
         lambda: made(
             "Wav2Vec2ForCTC",
             "Wav2Vec2Config",
-            **SMALL,
-            vocab_size=TOKENS,
-            pad_token_id=0,
-            conv_dim=[8, 8],
-            conv_stride=[4, 4],
-            conv_kernel=[4, 4],
-            num_conv_pos_embeddings=4,
-            num_conv_pos_embedding_groups=2,
-            num_feat_extract_layers=2,
-            ctc_loss_reduction="mean",
+            **_HEARS,
+        ),
+        _heard,
+    ),
+    Model(
+        "Hubert",
+        "transformers",
+        "speech; batch norm in the positional convolution; the CTC loss",
+        lambda: made(
+            "HubertForCTC",
+            "HubertConfig",
+            **_HEARS,
+            conv_pos_batch_norm=True,
         ),
         _heard,
     ),

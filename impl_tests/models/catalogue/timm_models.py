@@ -26,6 +26,20 @@ def _mixer() -> nn.Module:
     return module
 
 
+def _levit() -> nn.Module:
+    from timm.models.levit import Levit
+
+    module: nn.Module = Levit(
+        img_size=32,
+        embed_dim=(16, 24),
+        key_dim=8,
+        depth=(1, 1),
+        num_heads=(2, 3),
+        num_classes=3,
+    )
+    return module
+
+
 def _images(rows: int) -> tuple[Tensor, ...]:
     return (torch.randn(rows, 3, 32, 32),)
 
@@ -80,6 +94,14 @@ MODELS = [
         lambda: _made("test_byobnet", features_only=True),
         _images,
         _of_each,
+    ),
+    Model(
+        "LeViT",
+        "timm",
+        "batch norm in attention; attention biases by offset",
+        _levit,
+        _images,
+        _errors,
     ),
     Model(
         "XCiT",

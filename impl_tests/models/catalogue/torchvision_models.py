@@ -55,6 +55,46 @@ def _densenet() -> nn.Module:
     return module
 
 
+def _r3d() -> nn.Module:
+    from torchvision.models.video import resnet
+
+    module: nn.Module = resnet.VideoResNet(
+        resnet.BasicBlock, [resnet.Conv3DSimple] * 4, [1, 1, 1, 1], resnet.BasicStem, num_classes=3
+    )
+    return module
+
+
+def _maxvit(**settings: Any) -> nn.Module:
+    import torchvision
+
+    module: nn.Module = torchvision.models.MaxVit(stochastic_depth_prob=0.0, **settings)
+    return module
+
+
+def _raft() -> nn.Module:
+    from torchvision.models.optical_flow import raft
+
+    module: nn.Module = raft._raft(
+        feature_encoder_layers=(8, 8, 8, 8, 16),
+        feature_encoder_block=raft.BottleneckBlock,
+        feature_encoder_norm_layer=nn.InstanceNorm2d,
+        context_encoder_layers=(8, 8, 8, 8, 16),
+        context_encoder_block=raft.BottleneckBlock,
+        context_encoder_norm_layer=nn.BatchNorm2d,
+        corr_block_num_levels=2,
+        corr_block_radius=1,
+        motion_encoder_corr_layers=(8,),
+        motion_encoder_flow_layers=(8, 8),
+        motion_encoder_out_channels=8,
+        recurrent_block_hidden_state_size=8,
+        recurrent_block_kernel_size=(3,),
+        recurrent_block_padding=(1,),
+        flow_head_hidden_size=8,
+        use_mask_predictor=True,
+    )
+    return module
+
+
 def _retinanet() -> nn.Module:
     import torchvision
     from torchvision.models.detection.anchor_utils import AnchorGenerator
@@ -124,6 +164,54 @@ MODELS = [
         ),
         lambda rows: (_images(rows, 32),),
         lambda output: sum(map(_errors, output), torch.zeros(())).mean(),
+    ),
+    Model(
+        "MaxViT",
+        "torchvision",
+        "attention in windows and in grids",
+        lambda: _maxvit(
+            input_size=(32, 32),
+            stem_channels=8,
+            partition_size=2,
+            block_channels=[8, 16],
+            block_layers=[1, 1],
+            head_dim=8,
+            num_classes=3,
+        ),
+        lambda rows: (_images(rows, 32),),
+        _errors,
+    ),
+    Model(
+        "MaxViT, one pixel",
+        "torchvision",
+        "windows of one pixel; odd numbers of elements",
+        lambda: _maxvit(
+            input_size=(8, 8),
+            stem_channels=4,
+            partition_size=1,
+            block_channels=[20, 20],
+            block_layers=[2, 1],
+            head_dim=10,
+            num_classes=2,
+        ),
+        lambda rows: (_images(rows, 8),),
+        _errors,
+    ),
+    Model(
+        "R3D",
+        "torchvision",
+        "video; convolutions in 3-D",
+        _r3d,
+        lambda rows: (torch.randn(rows, 3, 4, 16, 16),),
+        _errors,
+    ),
+    Model(
+        "RAFT",
+        "torchvision",
+        "optical flow; a list of outputs; state that a module keeps between two calls",
+        _raft,
+        lambda rows: (_images(rows, 32), _images(rows, 32), 2),
+        lambda output: torch.stack([each.abs().mean() for each in output]).mean(),
     ),
     Model(
         "LR-ASPP",

@@ -44,6 +44,20 @@ MODELS = [
         sentences,
     ),
     Model(
+        "LED",
+        "transformers",
+        "encoder with windows of attention; decoder",
+        lambda: made(
+            "LEDForConditionalGeneration",
+            "LEDConfig",
+            **_BART,
+            attention_window=4,
+            max_encoder_position_embeddings=16,
+            max_decoder_position_embeddings=16,
+        ),
+        sentences,
+    ),
+    Model(
         "Switch",
         "transformers",
         "reads and writes; one expert a token",

@@ -1,0 +1,52 @@
+"""torchmeta: MAML, by a subclass that hands every replica its copies of updated parameters."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchvision.datasets import utils
+
+from impl_tests.consumers.record import Record, record
+
+# torchmeta imports two functions that torchvision has no longer. Its downloads alone call them.
+vars(utils).update(_get_confirm_token=None, _save_response_content=None)
+
+from torchmeta.modules import (  # noqa: E402 # after the above
+    DataParallel,
+    MetaLinear,
+    MetaModule,
+    MetaSequential,
+)
+from torchmeta.utils.gradient_based import gradient_update_parameters  # noqa: E402 # likewise
+
+
+class Net(MetaModule):  # type: ignore[misc] # the package is not installed for mypy
+    """Two layers whose parameters may come from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = MetaSequential(MetaLinear(1, 16), nn.Tanh(), MetaLinear(16, 1))
+
+    def forward(self, x: Tensor, params: Any = None) -> Tensor:
+        """Compute with ``params``, or with the module's own."""
+        values: Tensor = self.layers(x, params=self.get_subdict(params, "layers"))
+        return values
+
+
+def train() -> Record:
+    """Learn five sinusoids, each by one inner step and gradients through it."""
+    torch.manual_seed(0)
+    net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    losses = []
+    for phase in range(5):
+        x = torch.rand(11, 1).to("sim:0")
+        y = (6 * x + phase).sin()
+        inner = nn.functional.mse_loss(net(x[:5]), y[:5])
+        params = gradient_update_parameters(net, inner, step_size=0.1)
+        loss = nn.functional.mse_loss(net(x[5:], params=params), y[5:])
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        losses += [inner.item(), loss.item()]
+    return record(losses, net.module, type(net))
