@@ -31,7 +31,7 @@ from ._devices import (
     use_stream,
 )
 from ._kept_streams import hand_over, keep_streams, on_kept_streams
-from ._slices import cut, join
+from ._slices import cut, is_wrapper, join
 from ._transfers import send
 from .comm import broadcast_coalesced, reduce_add_coalesced
 
@@ -162,8 +162,8 @@ class Scatter(Function):
     @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
-        if any(map(is_on_cpu, grads)):
-            # Gather leaves on the CPU what is there, and refuses a mix.
+        if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
+            # Gather leaves on the CPU what is there, refuses a mix, and fills a plain tensor.
             grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
@@ -221,7 +221,8 @@ class Gather(Function):
 
 
 def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
-    if not is_on_cpu(chunk) or not has_streams(device):
+    if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
+        # A wrapper need not have `record_stream`.
         return send(chunk, device)
     # 1. The copy runs beside the current stream and does not wait for the work queued there.
     beside, current = side_stream(device), current_stream(device)
