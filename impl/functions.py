@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._comm import attached_copies, check_chunk_count, check_gather_inputs, cut, join, send
+from ._comm import (
+    attached_copies,
+    check_chunk_count,
+    check_gather_inputs,
+    cut,
+    is_wrapper,
+    join,
+    send,
+)
 from ._compat import _get_stream as _get_stream
 from ._device import (
     CPU,
@@ -161,8 +169,8 @@ class Scatter(Function):
     @on_kept_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
-        if any(map(is_on_cpu, grads)):
-            # Gather leaves on the CPU what is there, and refuses a mix.
+        if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
+            # Gather leaves on the CPU what is there, refuses a mix, and fills a plain tensor.
             grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
@@ -220,7 +228,8 @@ class Gather(Function):
 
 
 def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
-    if not is_on_cpu(chunk) or not has_streams(device):
+    if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
+        # A wrapper need not have `record_stream`.
         return send(chunk, device)
     # 1. The copy runs beside the current stream and does not wait for the work queued there.
     beside, current = side_stream(device), current_stream(device)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._comm import (
     attached_copies,
@@ -17,8 +17,10 @@ from ._comm import (
     chunk_lengths,
     cut,
     detached_copies,
+    is_wrapper,
     join,
     send,
+    send_wrapper,
 )
 from ._compat import _is_namedtuple as _is_namedtuple
 from ._compat import is_namedtuple as is_namedtuple
@@ -39,6 +41,8 @@ from .functions import Gather, Scatter
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
+_PLAIN = frozenset((Tensor, nn.Parameter))
+
 
 def scatter(
     inputs: Any,
@@ -52,7 +56,9 @@ def scatter(
     Tuples, lists, dictionaries, named tuples and dataclasses are built anew for each device with
     the chunks of their tensors; a dataclass without a tensor, an empty container and any other
     object go to each device by reference. A packed sequence is split by sequence, whatever
-    ``dim`` is. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device. Beside
+    ``dim`` is. A tensor whose class has a ``__torch_dispatch__``, as nested and masked tensors
+    have, is split by the ``chunk`` of its class, and by ``split_with_sizes`` if ``chunk_sizes``
+    are given. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device. Beside
     tensors of another extent, a tensor with ``k`` rows has one for each device that gets a chunk
     of those; the others are left out.
 
@@ -74,7 +80,7 @@ def scatter(
         ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
             entries, has a negative one, or only zeros; a device carries no index.
         IndexError: A tensor has no dimension ``dim``.
-        RuntimeError: A tensor is given and no device.
+        RuntimeError: A tensor is given and no device; a nested tensor is ragged along ``dim``.
     """
     (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -182,7 +188,7 @@ def _distribute(
     shares = share_out(survey.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     pieces: dict[Leaf, Sequence[Any]] = {
-        split: split_leaf(split, targets, lengths)
+        split: split_leaf(split, targets, lengths, even=weights is None)
         for split, lengths in zip(survey.splits, shares, strict=True)
     }
     pieces.update(_copy_leaves(survey.copied, targets[:count]))
@@ -226,36 +232,63 @@ def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list
 
 
 def split_leaf(
-    split: Split, devices: Sequence[torch.device], lengths: Sequence[int]
+    split: Split, devices: Sequence[torch.device], lengths: Sequence[int], *, even: bool = False
 ) -> Sequence[Any]:
-    """Split one leaf: its chunks, each on its device."""
-    if isinstance(split.value, Tensor):
-        used = sum(lengths)
-        rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
-        return _split_tensor(rows, devices, lengths, split.dim)
-    data, row_counts, parts = cut_packed(split.value, lengths)
-    chunks = _split_tensor(data, devices, row_counts, 0)
-    return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
+    """Split one leaf: its chunks, each on its device.
+
+    Args:
+        split: The leaf.
+        devices: The devices; there may be more than chunks.
+        lengths: The extents of the chunks. Rows beyond their sum are left out.
+        even: Whether the lengths are the default ones, of which `chunk` makes chunks too.
+    """
+    targets = devices[: len(lengths)]
+    if not isinstance(split.value, Tensor):
+        data, row_counts, parts = cut_packed(split.value, lengths)
+        chunks = _split_tensor(data, targets, row_counts, 0)
+        return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
+    is_plain = type(split.value) in _PLAIN
+    if not is_plain and is_wrapper(split.value):
+        return _split_wrapper(split, targets, lengths, even=even)
+    used = sum(lengths)
+    rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
+    # A subclass may refuse `split_with_sizes`, which is faster than `chunk`.
+    return _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
 
 
 def _split_tensor(
-    tensor: Tensor, devices: Sequence[torch.device], lengths: Sequence[int], dim: int
+    tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
-    targets = devices[: len(lengths)]
     # From the CPU it is Scatter that copies, also without gradients: on streams of its own.
     if _needs_node([tensor]) or is_on_cpu(tensor):
-        chunks: Sequence[Tensor] = Scatter.apply(targets, lengths, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
-    pairs = zip(cut(tensor, len(targets), lengths, dim), targets, strict=True)
+    pairs = zip(cut(tensor, len(targets), sizes, dim), targets, strict=True)
     return [send(chunk, target) for chunk, target in pairs]
+
+
+def _split_wrapper(
+    split: Split, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
+) -> Sequence[Tensor]:
+    """Split a tensor by the operations of its own class, which are differentiable."""
+    rest = split.extent - sum(lengths)
+    # Where rows are left out, there is one row a chunk.
+    count = split.extent if rest else len(lengths)
+    chunks = cut(split.value, count, None if even else [*lengths, rest], split.dim)
+    pairs = zip(chunks, targets, strict=False)
+    return [send_wrapper(chunk, target) for chunk, target in pairs]
 
 
 def _copy_leaves(
     copied: Sequence[Copied], devices: Sequence[torch.device]
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Copy leaves to every device, those that gradients flow through and the others apart."""
-    with_grad = [leaf for leaf in copied if leaf.tensor.requires_grad]
-    without = [leaf for leaf in copied if not leaf.tensor.requires_grad]
+    for leaf in copied:
+        if is_wrapper(leaf.tensor):
+            yield leaf, [send_wrapper(leaf.tensor, device) for device in devices]
+    plain = [leaf for leaf in copied if not is_wrapper(leaf.tensor)]
+    with_grad = [leaf for leaf in plain if leaf.tensor.requires_grad]
+    without = [leaf for leaf in plain if not leaf.tensor.requires_grad]
     for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
         yield from zip(leaves, zip(*rows, strict=True), strict=True)

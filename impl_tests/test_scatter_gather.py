@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from impl._slices import cut
+from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 
-from impl import SplitAlong, scatter
+from impl import SplitAlong, Whole, scatter
 from impl.functions import Scatter
 from impl.scatter_gather import scatter_kwargs
+from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, total
 
 
 def _sizes(shares):
@@ -104,3 +107,42 @@ def test_arguments_are_split_where_there_are_no_others(topology):
     args, kwargs = scatter_kwargs((torch.arange(4),), None, topology.take(2))
     assert [each[0].tolist() for each in args] == [[0, 1], [2, 3]]
     assert kwargs == ({}, {})
+
+
+@pytest.mark.filterwarnings(*WARNINGS)
+@pytest.mark.parametrize("slot", [0, 2, None], ids=["first", "another", "cpu"])
+@pytest.mark.parametrize("kind", [Jagged, Masked])
+def test_a_whole_nested_or_masked_tensor_goes_to_every_device(topology, kind, slot):
+    spec = kind(4 if kind is Masked else (3, 0, 2), requires_grad=True, slot=slot)
+    whole = spec.build(topology)
+    copies = [copy for [copy] in scatter([Whole(whole)], topology.take(3))]
+    assert [entries(copy) for copy in copies] == [entries(whole)] * 3
+    assert [copy.device for copy in copies] == topology.take(3)
+    assert [copy is whole for copy in copies] == [place == slot for place in range(3)]
+    sum(total(copy).cpu() for copy in copies).backward()
+    assert total(whole.grad).item() == 36 * total(whole).item()
+
+
+@pytest.mark.filterwarnings(*WARNINGS)
+def test_a_masked_tensor_without_dimensions_goes_to_every_device(topology):
+    scalar = masked_tensor(torch.tensor(2.0), torch.tensor(True))
+    copies = [copy for [copy] in scatter([scalar], topology.take(2))]
+    assert [copy.get_data().item() for copy in copies] == [2.0, 2.0]
+    assert [copy.device for copy in copies] == topology.take(2)
+
+
+def test_a_ragged_argument_is_named(topology):
+    kwargs = {"x": [Jagged((3, 1)).build(topology)]}
+    with pytest.raises(
+        RuntimeError, match=r"^kwargs\['x'\]\[0\] cannot be split along its ragged"
+    ):
+        scatter_kwargs((), kwargs, topology.take(2), dim=1)
+
+
+@pytest.mark.filterwarnings(*WARNINGS)
+def test_plain_tensors_are_split_by_sizes(topology, monkeypatch):
+    module, cuts = sys.modules["impl.scatter_gather"], []
+    monkeypatch.setattr(module, "cut", lambda *a: cuts.append(a[2]) or cut(*a))
+    x = torch.ones(3, device=topology.device(0))
+    scatter([x, Jagged((1, 2, 3)).build(topology)], topology.take(2))
+    assert cuts == [[2, 1], None]

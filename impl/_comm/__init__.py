@@ -13,9 +13,9 @@ from .checks import (
     check_scatter_outputs,
 )
 from .chunk_sizes import check_weights, chunk_lengths
-from .copy import row_major_copy, send
+from .copy import row_major_copy, send, send_wrapper
 from .reduce import reduce_lists, reduce_tensors
-from .split_cat import copy_into_slices, cut, join, joined_shape
+from .split_cat import copy_into_slices, cut, is_wrapper, join, joined_shape
 from .stream_copy import Streams, check_streams, copy_chunks, send_chunks
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "copy_into_slices",
     "cut",
     "detached_copies",
+    "is_wrapper",
     "join",
     "joined_shape",
     "reduce_lists",
@@ -42,4 +43,5 @@ __all__ = [
     "row_major_copy",
     "send",
     "send_chunks",
+    "send_wrapper",
 ]

@@ -5,6 +5,7 @@ travels alone, which spares the packing.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from .._compat import flatten
 from .._device import is_cpu
 from .buckets import sizes_in_bytes, sorted_by_index, unpack
 
-__all__ = ["copy_bucket", "row_major_copy", "send", "small_and_large"]
+__all__ = ["copy_bucket", "row_major_copy", "send", "send_wrapper", "small_and_large"]
 
 #: Bytes from which packing a tensor costs more than a transfer of its own.
 _LARGE = 1024 * 1024
@@ -33,6 +34,18 @@ def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
         keep a reader from memory that is still being written.
     """
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
+
+
+def send_wrapper(tensor: Tensor, device: torch.device) -> Tensor:
+    """Move ``tensor``, whose class implements the operations itself, differentiably."""
+    is_jagged = tensor.layout is torch.jagged
+    if not is_jagged or not tensor.requires_grad or tensor.device == device:
+        return send(tensor, device)
+    # Autograd hands no nested gradient to another device. That of the values is dense.
+    nested: Any = tensor
+    return torch.nested.nested_tensor_from_jagged(
+        send(nested.values(), device), send(nested.offsets(), device)
+    )
 
 
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from .._device import is_cpu
 
-__all__ = ["copy_into_slices", "cut", "join", "joined_shape", "wrap_dim"]
+__all__ = ["copy_into_slices", "cut", "is_wrapper", "join", "joined_shape", "wrap_dim"]
+
+
+def is_wrapper(tensor: Tensor) -> bool:
+    """Return whether the class of ``tensor`` implements the operations itself.
+
+    It need not have them all: jagged nested tensors and masked tensors, for example, have
+    ``chunk`` and not ``split_with_sizes``.
+    """
+    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def wrap_dim(dim: int, dims: int) -> int:

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -23,6 +24,7 @@ from .containers import (
     field_names,
     is_dataclass_instance,
     is_named_tuple,
+    write_trail,
 )
 from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, sequence_count
@@ -80,6 +82,7 @@ class Survey:
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.
+            RuntimeError: A nested tensor is ragged along ``dim``.
             RecursionError: Containers are nested deeper than the recursion limit. Dataclasses
                 are not counted: one that leads back to itself is a reference there.
         """
@@ -114,7 +117,12 @@ class Survey:
         if dim is None or value.dim() == 0:
             nodes.append(self._copy(value))
         else:
-            nodes.append(self._split(value, dim, value.size(dim), trail))
+            extent = value.size(dim)
+            if not isinstance(extent, int) and value.layout is torch.jagged:
+                raise RuntimeError(
+                    f"{write_trail(trail)} cannot be split along its ragged dim {dim}"
+                )
+            nodes.append(self._split(value, dim, extent, trail))
 
     def _split(self, value: Any, dim: int, extent: int, trail: Trail) -> Node:
         split = Split(value, dim, extent, trail)

@@ -4,6 +4,7 @@ The first replica's output says what is expected of the others.
 """
 
 import enum
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -263,7 +264,9 @@ def _check_alike(values: Sequence[Any], trail: Trail) -> None:
 
 
 def _warn_of_kept(values: Sequence[Any], what: str, error: Exception) -> None:
-    name, reason = type(values[0]).__name__, f"{type(error).__name__}: {error}"
+    name = type(values[0]).__name__
+    # Unlike `str(error)`, it never raises.
+    reason = traceback.format_exception_only(error)[-1].strip()
     warnings.warn(
         f"{name} among the outputs cannot {what} ({reason}), so those of all replicas are listed",
         UserWarning,

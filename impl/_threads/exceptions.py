@@ -74,7 +74,8 @@ def reraise(error: BaseException, where: str) -> Never:
 
     Raises:
         Exception: Of the type of ``error`` if that can be built from a text, else a
-            RuntimeError. Its text holds ``where`` and the original traceback; its cause is
+            RuntimeError. Its message, or a note where ``__str__`` does not return what the
+            constructor was given, holds ``where`` and the original traceback; its cause is
             ``error``, without its traceback.
         BaseException: ``error`` itself, with a note that holds ``where``, if it is no
             Exception.
@@ -103,7 +104,7 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
 
     Raises:
         Exception: Of the type of ``error`` if that can be built from a text, else a
-            RuntimeError. It shows ``text``; its cause is ``error``.
+            RuntimeError. Its message or a note holds ``text``; its cause is ``error``.
     """
     if error is None:
         raise RuntimeError(text)
@@ -132,7 +133,21 @@ def _formatted(error: BaseException, *outer: BaseException) -> str:
 
 
 def _rebuilt(error: Exception, text: str) -> Exception:
-    """Make an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
+    """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
+    silent = []
+    for candidate in _candidates(error, text):
+        if _shows(candidate, text):
+            return candidate
+        silent.append(candidate)
+    for candidate in silent:
+        with suppress(Exception):
+            candidate.add_note(text)
+            return candidate
+    return RuntimeError(text)
+
+
+def _candidates(error: Exception, text: str) -> Iterator[Exception]:
+    """Yield new exceptions of the type of ``error`` that were given ``text``."""
     argument = _Readable(text) if isinstance(error, KeyError) else text
     for construct in _constructors(error):
         with suppress(Exception):
@@ -140,10 +155,9 @@ def _rebuilt(error: Exception, text: str) -> Exception:
             # A constructor may give anything: another class, or one and the same object always.
             if isinstance(candidate, type(error)) and candidate is not error:
                 if not _shows(candidate, text):
-                    candidate.args = (argument,)
-                if _shows(candidate, text):
-                    return candidate
-    return RuntimeError(text)
+                    with suppress(Exception):
+                        candidate.args = (argument,)
+                yield candidate
 
 
 def _constructors(error: Exception) -> Iterator[Callable[[str], object]]:
@@ -161,9 +175,14 @@ def _has_message(kind: type[Exception]) -> bool:
     return False
 
 
-def _shows(error: object, text: str) -> bool:
+def _shows(error: BaseException, text: str) -> bool:
+    """Return whether the message of ``error`` or one of its notes holds ``text``."""
+    # `__str__` may raise anything. A SystemExit of it must not end the program.
+    with suppress(BaseException):
+        if text in str(error):
+            return True
     with suppress(Exception):
-        return text in str(error)
+        return any(text in note for note in error.__notes__)
     return False
 
 

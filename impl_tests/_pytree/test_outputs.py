@@ -57,6 +57,20 @@ class Members:
         return len(self.members)
 
 
+class MuteError(Exception):
+    """Cannot be printed."""
+
+    def __str__(self):
+        raise SystemExit("mute")
+
+
+class Uniterable(list):
+    """Iterating over it fails with an error that cannot be printed."""
+
+    def __iter__(self):
+        raise MuteError
+
+
 class Fields(tuple):
     _fields = ()
 
@@ -173,3 +187,9 @@ def test_an_iterable_without_memory_is_not_listed(monkeypatch, error, parts):
     values = [Scarce(parts, is_first=True) for _ in range(2)]
     with pytest.raises(type(error), match=r"^m$"):
         gather(values, "cpu")
+
+
+def test_a_warning_names_an_error_that_cannot_be_printed():
+    outputs = [Uniterable(), Uniterable()]
+    with pytest.warns(UserWarning, match=r"Uniterable .*MuteError: <exception str\(\) failed>"):
+        assert gather(outputs, "cpu") == outputs

@@ -73,6 +73,45 @@ class MuteError(Exception):
         raise RuntimeError("mute")
 
 
+class EndingError(Exception):
+    """Ends the program when it is printed."""
+
+    def __str__(self):
+        raise SystemExit("printed")
+
+
+class PairError(Exception):
+    """Can be printed with two arguments only."""
+
+    def __str__(self):
+        return f"{self.args[0]} at {self.args[1]}"
+
+
+class ConstantError(Exception):
+    """Prints the same whatever its arguments are."""
+
+    def __str__(self):
+        return "always these words"
+
+
+class MuteKeyError(KeyError):
+    """A KeyError that cannot be printed."""
+
+    __str__ = __repr__ = MuteError.__str__
+
+
+class ReadOnlyError(MuteError):
+    """Its arguments cannot be replaced."""
+
+    args = property(lambda self: ("of the class",))
+
+
+class SealedError(MuteError):
+    """Cannot be printed and takes no note."""
+
+    __notes__ = ()
+
+
 class PluralError(Exception):
     """Is no group, though it holds errors and takes them as a group does."""
 
@@ -196,7 +235,7 @@ def test_a_group_keeps_its_members():
     [
         TwoArgumentsError("bad", 7),
         UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"),
-        MuteError("bad"),
+        SealedError("bad"),
         PluralError("bad", [ValueError("worse")]),
         SingleError("bad"),
         ElsewhereError("bad"),
@@ -208,6 +247,42 @@ def test_what_cannot_be_rebuilt_becomes_a_runtime_error(error):
     assert type(caught) is RuntimeError
     assert str(caught).startswith(REPORT.format(type(error).__name__))
     assert caught.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MuteError("bad"),
+        MuteError(),
+        EndingError("bad"),
+        PairError("bad", 7),
+        ConstantError("bad"),
+        MuteKeyError("bad"),
+        ReadOnlyError("bad"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_class_that_does_not_print_its_text_is_kept_and_notes_the_text(error):
+    caught = carried(error)
+    assert type(caught) is type(error)
+    (note,) = caught.__notes__
+    assert note.startswith(REPORT.format(type(error).__name__))
+    assert "in fail_with" in note
+    assert caught.__cause__ is error
+
+
+def test_the_note_says_that_the_message_is_not_to_be_had():
+    (note,) = carried(MuteError("bad")).__notes__
+    assert note.endswith("MuteError: <exception str() failed>\n")
+
+
+def test_a_class_that_prints_its_text_has_no_note():
+    assert not hasattr(carried(ValueError("bad")), "__notes__")
+
+
+def test_the_text_of_a_class_without_message_is_its_argument():
+    caught = carried(PairError("bad", 7))
+    assert caught.args == tuple(caught.__notes__)
 
 
 def test_a_frozen_exception_is_carried_too():
@@ -257,7 +332,8 @@ def test_what_was_being_handled_is_part_of_the_text():
 def test_an_exception_that_cannot_be_printed_may_have_a_cause():
     error = MuteError("bad")
     error.__cause__ = ValueError("worse")
-    assert "ValueError: worse" in str(carried(error))
+    (note,) = carried(error).__notes__
+    assert "ValueError: worse" in note
 
 
 def test_an_attempt_ends_though_its_exception_cannot_be_searched():
@@ -273,17 +349,19 @@ def test_what_takes_no_note_is_raised_itself():
     assert carried(error) is error
 
 
-def test_each_level_of_nested_calls_tells_the_cause_once():
+@pytest.mark.parametrize("kind", [ValueError, ConstantError, MuteError])
+def test_each_level_of_nested_calls_tells_the_cause_once(kind):
     def nested(depth):
         if depth == 0:
-            raise ValueError("innermost")
+            raise kind("innermost")
         failure = attempt(nested, depth - 1)
         reraise(failure.take(), f"at depth {depth}")
 
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(kind) as caught:
         nested(5)
-    assert str(caught.value).count("ValueError: innermost") == 1
-    assert str(caught.value).count("Caught ValueError at depth") == 5
+    text = caught.value.args[0]
+    assert text.count("in nested\n    raise kind(") == 1
+    assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
 def test_a_cycle_of_causes_is_no_trap():

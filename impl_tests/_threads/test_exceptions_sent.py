@@ -8,6 +8,13 @@ from impl_tests.samples import fail_with
 WHERE = "on rank 2"
 
 
+class MuteError(Exception):
+    """Cannot be printed."""
+
+    def __str__(self):
+        raise RuntimeError("mute")
+
+
 def sent(error):
     """An exception that was raised, and the text that tells of it."""
     raised = attempt(fail_with, error).take()
@@ -28,6 +35,14 @@ def test_what_could_be_sent_is_raised_with_the_text():
     assert str(caught.value) == text
     assert caught.value.__cause__ is error
     assert error.__traceback__ is None
+
+
+def test_a_class_that_cannot_be_printed_is_kept_and_notes_the_text():
+    error, text = sent(MuteError("bad"))
+    with pytest.raises(MuteError) as caught:
+        raise_rebuilt(error, text)
+    assert caught.value.__notes__ == [text]
+    assert text.startswith(f"Caught MuteError {WHERE}.")
 
 
 def test_what_could_not_be_sent_is_a_runtime_error_with_the_text():

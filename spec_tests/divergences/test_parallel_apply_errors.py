@@ -28,6 +28,8 @@ from spec_tests.strategies.parallel_apply import ordinals
 INTERRUPTED = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
 GROUPED = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
 NAMED = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
+MUTE = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="raises")}, (0,), (0,))
+ENDING = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="ends")}, (0,), (0,))
 SUB_KEY = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
 PLAIN = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
 
@@ -96,6 +98,8 @@ def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, 
 @clause("divergences.PA-4.no-error-is-lost")
 @example(call=GROUPED)
 @example(call=NAMED)
+@example(call=MUTE)
+@example(call=ENDING)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_every_exception_tells_text_replica_and_device(target, topology, call):
     found, modules = caught(call, target, topology)
@@ -135,6 +139,15 @@ def test_reference_loses_classes_with_a_message_attribute(reference, topology, c
     found, _ = caught(call, reference, topology)
     assert type(found) is TypeError
     assert "failure of module 0" not in str(found)
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@pytest.mark.parametrize("call", [MUTE, ENDING], ids=["raises", "ends"])
+def test_reference_loses_the_text_that_str_does_not_return(reference, topology, call):
+    found, _ = caught(call, reference, topology)
+    printed = "".join(traceback.format_exception(found))
+    assert printed.endswith("Generated: <exception str() failed>\n")
+    assert "in replica" not in printed
 
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
@@ -12,10 +12,19 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import Pause, current_places
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import ApplyCall, At
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
+from spec_tests.strategies.wrappers import (
+    WARNINGS,
+    Jagged,
+    Masked,
+    entries,
+    jagged_specs,
+    masked_specs,
+)
 
 TWO = [At(0), At(1)]
 
@@ -41,6 +50,21 @@ def test_a_tensor_on_the_cpu_is_scattered_alike(target, answers, topology, call)
 def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, answers, topology, slot):
     call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
     checks.agree(call, target, answers, topology)
+
+
+@clause("functions.scatter.wrappers")
+@pytest.mark.filterwarnings(*WARNINGS)
+@given(spec=jagged_specs() | masked_specs(), slots=device_slots())
+@example(spec=Jagged((3, 1, 2, 4), requires_grad=True, slot=None), slots=(0, 1))
+@example(spec=Masked(4, requires_grad=True), slots=(0, 1))
+def test_nested_and_masked_tensors_are_split_by_entry(target, topology, spec, slots):
+    whole = spec.build(topology)
+    chunks = target.functions.Scatter.apply(topology.take(slots), None, 0, whole)
+    counts = even_chunks(len(spec), len(slots))
+    checks.same([len(entries(chunk)) for chunk in chunks], counts, spec)
+    checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
+    checks.same([chunk.device for chunk in chunks], topology.take(slots)[: len(counts)], spec)
+    checks.same({chunk.requires_grad for chunk in chunks}, {spec.requires_grad}, spec)
 
 
 @clause("functions.scatter.gradient-joined")

@@ -1,6 +1,9 @@
 """The simulator finds each wrong ordering in the table of programs, and none in right ones."""
 
+import threading
+
 import pytest
+import torch
 
 from spec_tests import simulator
 from spec_tests.meta_tests.race_programs import ROWS
@@ -41,4 +44,23 @@ def test_late_copies_show_what_the_wrong_program_reads(row):
 def test_late_copies_are_in_time_for_the_right_program(row, seed):
     with simulator.races(late=seed) as found:
         assert row.run(True) == NUMBERS
+    assert not found
+
+
+def _send_and_sum(start, sums):
+    start.wait()
+    for _ in range(10_000):
+        sent = torch.ones(3, device="sim:1").to("sim:0", non_blocking=True)
+        sums.add(sent.sum().item())
+
+
+def test_late_copies_of_threads_on_one_stream_do_not_wait_for_each_other():
+    start, sums = threading.Barrier(3), set()
+    threads = [threading.Thread(target=_send_and_sum, args=(start, sums)) for _ in range(3)]
+    with simulator.races(late=0) as found:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sums == {3.0}
     assert not found

@@ -3,15 +3,21 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.exceptions import ExceptionSpec, builtins, generated
-from spec_tests.strategies.failing_modules import Failing, chaining_calls, failing_calls
+from spec_tests.strategies.exceptions import PRINTS, ExceptionSpec, builtins, generated
+from spec_tests.strategies.failing_modules import (
+    Failing,
+    FailingCall,
+    caught,
+    chaining_calls,
+    failing_calls,
+)
 from spec_tests.strategies.parallel_apply import Echo, ordinals
 
 #: Seconds that an early return would not wait.
@@ -20,6 +26,10 @@ MOMENT = 0.02
 NO_MESSAGE = ("absent", "empty", "instance")
 #: ... and what does.
 CLASS_MESSAGE = ("class", "property", "slot")
+#: Classes whose ``str`` does not return what their constructor was given.
+SILENT = generated(constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:])
+MUTE = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
+ENDING = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
 
 
 class Outer:
@@ -107,6 +117,17 @@ def test_a_class_with_a_message_attribute_is_rebuilt_by_keyword(target, answers,
 @given(call=failing_calls(generated(constructors=("inherited",), messages=NO_MESSAGE)))
 def test_a_class_is_rebuilt_from_the_text_alone(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
+
+
+@clause("parallel_apply.errors.class-without-text")
+@example(call=MUTE)
+@example(call=ENDING)
+@given(call=failing_calls(SILENT))
+def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
+    found, modules = caught(call, target, topology)
+    first = min(call.errors)
+    assert type(found) is type(modules[first].raised)
+    assert str(found.args[0]).startswith(f"Caught Generated in replica {first} on device ")
 
 
 @clause("parallel_apply.errors.refusing-constructor")

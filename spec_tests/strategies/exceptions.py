@@ -25,6 +25,8 @@ TEXTUAL = (
 CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
 #: What a generated class has under the name ``message``.
 MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
+#: What ``str`` returns or raises; ``message`` is what it does with any exception.
+PRINTS = ("message", "constant", "picky", "raises", "ends")
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,14 @@ class ExceptionSpec:
         constructor: One of `CONSTRUCTORS`; ``builtin`` stands for ``base`` itself.
         message: One of `MESSAGES`.
         slots: Whether the class has ``__slots__``.
-        printable: Whether ``str`` works; it raises otherwise.
+        prints: One of `PRINTS`.
     """
 
     base: type[BaseException] = ValueError
     constructor: str = "builtin"
     message: str = "absent"
     slots: bool = False
-    printable: bool = True
+    prints: str = "message"
 
     def make(self, text: str) -> BaseException:
         """A new exception that says ``text``; its class is new, too, unless it is builtin."""
@@ -59,8 +61,8 @@ class ExceptionSpec:
         names.update(_MESSAGE[self.message](text))
         if self.slots:
             names["__slots__"] = (*names.get("__slots__", ()), "detail")
-        if not self.printable:
-            names["__str__"] = _refuse_to_print
+        if self.prints != "message":
+            names["__str__"] = _PRINT[self.prints]
         return type("Generated", (self.base,), names)
 
 
@@ -74,8 +76,22 @@ def _make_builtin(kind: type[BaseException], text: str) -> BaseException:
     return kind(text)
 
 
+def _print_constant(_: BaseException) -> str:
+    return "always these words"
+
+
+def _print_own_text(self: BaseException) -> str:
+    if str(self.args[0]).startswith("Caught"):
+        raise LookupError("this class prints no text of that kind")
+    return str(self.args[0])
+
+
 def _refuse_to_print(_: BaseException) -> str:
     raise RuntimeError("this exception cannot be printed")
+
+
+def _end_instead_of_printing(_: BaseException) -> str:
+    raise SystemExit("this class ends the program")
 
 
 def _init_two(self: Any, text: str, code: int) -> None:
@@ -143,6 +159,14 @@ _MESSAGE: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
+_PRINT: dict[str, Callable[[BaseException], str]] = {
+    "constant": _print_constant,
+    "picky": _print_own_text,
+    "raises": _refuse_to_print,
+    "ends": _end_instead_of_printing,
+}
+
+
 def builtins(kinds: Sequence[type[BaseException]] = TEXTUAL) -> st.SearchStrategy[ExceptionSpec]:
     """Exceptions of existing classes. Shrinks to the first of ``kinds``."""
     return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
@@ -153,7 +177,7 @@ def generated(
     bases: Sequence[type[BaseException]] = (Exception, ValueError, OSError, StopIteration),
     constructors: Sequence[str] = CONSTRUCTORS,
     messages: Sequence[str] = MESSAGES,
-    printable: Sequence[bool] = (True,),
+    prints: Sequence[str] = ("message",),
 ) -> st.SearchStrategy[ExceptionSpec]:
     """Exceptions of generated classes. Shrinks to the first of each choice."""
     return st.builds(
@@ -162,13 +186,13 @@ def generated(
         constructor=st.sampled_from(constructors),
         message=st.sampled_from(messages),
         slots=st.booleans(),
-        printable=st.sampled_from(printable),
+        prints=st.sampled_from(prints),
     )
 
 
 #: Exceptions of all builds.
 ANY_EXCEPTIONS = builtins([*TEXTUAL, ExceptionGroup, UnicodeDecodeError]) | generated(
-    printable=(True, False)
+    prints=PRINTS
 )
 #: What no ``except Exception`` catches.
 BASE_EXCEPTIONS = builtins([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])

@@ -37,9 +37,10 @@ bool is_known(const Clock& clock, const Held& copy) {
 void make(size_t index) {
   const auto copy = std::move(held[index]);
   held.erase(held.begin() + index);
-  count = held.size();
   auto to = copy.to;
   at::native::copy_(to, copy.from, false);
+  // Last: who reads that there is none does not wait for the lock.
+  count = held.size();
 }
 
 // The last due copy that no other due copy has to come before.

@@ -233,25 +233,19 @@ std::vector<Race> close() {
 Step::Step(const char* op, c10::DeviceIndex device) {
   const auto id = current_stream_id(device);
   deed_ = deed(op, device, id);
-  Clock known;
   {
     const Lock lock(mutex);
     era_ = era;
     stream_ = place_of(device, id);
     time_ = tick(stream_);
-    known = late::is_on() ? streams[stream_].clock : Clock();
+    known_ = late::is_on() ? streams[stream_].clock : Clock();
   }
-  late::make_known(known);
+  late::make_known(known_);
 }
 
 // A step outlasts its block where a thread has been left behind.
 bool Step::is_current() const {
   return era_ == era;
-}
-
-Clock Step::clock() const {
-  const Lock lock(mutex);
-  return is_current() ? streams[stream_].clock : Clock();
 }
 
 void Step::touch(const at::Tensor& tensor, bool is_write) {
@@ -344,7 +338,7 @@ bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
     step.host_waits();
     return false;
   }
-  return late::is_on() && late::hold(from, to, step.stream_, step.time_, step.clock());
+  return late::is_on() && late::hold(from, to, step.stream_, step.time_, std::move(step.known_));
 }
 
 void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes) {

@@ -114,12 +114,13 @@ class Step {
   void touch_memory(const at::Tensor& tensor, bool is_write);
 
   bool is_current() const;
-  Clock clock() const;
 
   std::shared_ptr<const Deed> deed_;
   uint64_t era_;
   uint32_t stream_;
   Time time_;
+  // With late copies, what the stream knew then: another thread may give it work meanwhile.
+  Clock known_;
   std::vector<const Shadow*> met_;
 };
 

@@ -1,0 +1,141 @@
+"""Where the reference fails with nested and masked tensors: SG-13."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.checks import LAYER
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import example_count
+from spec_tests.oracle.chunk_sizes import even_chunks
+from spec_tests.strategies.tensors import device_slots
+from spec_tests.strategies.wrappers import (
+    WARNINGS,
+    Jagged,
+    Masked,
+    Reading,
+    entries,
+    jagged_specs,
+    masked_specs,
+    total,
+)
+
+pytestmark = pytest.mark.filterwarnings(*WARNINGS)
+GRADIENTS = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
+TRAINING = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
+FUNCTION = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
+CPU = clause("divergences.SG-13.masked-tensors-on-the-cpu")
+SLOTS = (0, 1, None)
+NESTED = jagged_specs(grads=(True,), slots=SLOTS)
+MASKED = masked_specs(grads=(True,), slots=SLOTS)
+FOUR = Jagged((3, 1, 2, 4), requires_grad=True)
+FOUR_MASKED = Masked(4, requires_grad=True)
+
+
+def weighted_total(chunks, device):
+    """The sum of the chunks' totals, each multiplied by the number of its chunk."""
+    totals = [total(chunk).to(device) for chunk in chunks]
+    return sum(number * each for number, each in enumerate(totals, 1))
+
+
+def weighted_entries(spec, topology, count):
+    """Twice the entries of ``spec``, each multiplied by the number of its chunk."""
+    counts = even_chunks(len(spec), count)
+    numbers = [number for number, length in enumerate(counts, 1) for _ in range(length)]
+    pairs = zip(entries(spec.build(topology)), numbers, strict=True)
+    return [_multiplied(entry, 2 * number) for entry, number in pairs]
+
+
+def _multiplied(entry, factor):
+    if isinstance(entry, list):
+        return [_multiplied(each, factor) for each in entry]
+    return None if entry is None else entry * factor
+
+
+@GRADIENTS
+@given(spec=NESTED | MASKED, slots=device_slots())
+@example(spec=FOUR, slots=(0, 1))
+@example(spec=FOUR_MASKED, slots=(0, 1))
+def test_gradients_come_back_to_their_entries(target, topology, spec, slots):
+    tensor = spec.build(topology)
+    chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
+    weighted_total([chunk for [chunk] in chunks], tensor.device).backward()
+    expected = weighted_entries(spec, topology, len(slots))
+    checks.same(entries(tensor.grad), expected, spec)
+    checks.same((type(tensor.grad), tensor.grad.device), (type(tensor), tensor.device), spec)
+
+
+@GRADIENTS
+@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one device", "two"])
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [(FOUR, RuntimeError), (FOUR_MASKED, ValueError)],
+    ids=["nested", "masked"],
+)
+def test_reference_cannot_join_the_gradients(reference, topology, spec, error, slots):
+    tensor = spec.build(topology)
+    chunks = reference.scatter_gather.scatter(tensor, topology.take(slots))
+    with pytest.raises(error, match=r"invalid shape|only concrete integers|copy_"):
+        weighted_total(chunks, tensor.device).backward()
+
+
+@TRAINING
+@example_count.divided_by(3)
+@given(spec=NESTED | MASKED, slots=device_slots())
+@example(spec=FOUR, slots=(0, 1))
+@example(spec=FOUR_MASKED, slots=(0, 1))
+def test_an_input_has_the_gradient_of_the_module_alone(target, topology, spec, slots):
+    first = topology.device(slots[0])
+    module = Reading().to(first)
+    whole, alone = spec.build(topology), replace(spec, slot=slots[0]).build(topology)
+    wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
+    for function, inputs in ((wrapped, whole), (module, alone)):
+        function(inputs).square().sum().backward()
+    checks.same(_elements(whole.grad), _elements(alone.grad), spec, tolerance=LAYER)
+
+
+def _elements(tensor):
+    return tensor.values() if tensor.is_nested else tensor.to_tensor(0.0)
+
+
+@FUNCTION
+@given(spec=MASKED, slots=device_slots())
+@example(spec=FOUR_MASKED, slots=(0, 1))
+def test_gradients_come_back_through_the_function(target, topology, spec, slots):
+    tensor = spec.build(topology)
+    chunks = target.functions.Scatter.apply(topology.take(slots), None, 0, tensor)
+    weighted_total(chunks, tensor.device).backward()
+    checks.same(entries(tensor.grad), weighted_entries(spec, topology, len(slots)), spec)
+
+
+@FUNCTION
+@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one device", "two"])
+def test_reference_cannot_join_masked_gradients(reference, topology, slots):
+    tensor = FOUR_MASKED.build(topology)
+    chunks = reference.functions.Scatter.apply(topology.take(slots), None, 0, tensor)
+    with pytest.raises(ValueError, match="copy_"):
+        weighted_total(chunks, tensor.device).backward()
+
+
+@CPU
+@given(rows=st.integers(1, 7), slots=device_slots(), requires_grad=st.booleans())
+@example(rows=4, slots=(0, 1), requires_grad=False)
+def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requires_grad):
+    spec = Masked(rows, requires_grad, slot=None)
+    whole, devices = spec.build(topology), topology.take(slots)
+    by_scatter = target.scatter_gather.scatter(whole, devices)
+    by_function = target.functions.Scatter.apply(devices, None, 0, whole)
+    for chunks in (by_scatter, by_function):
+        used = devices[: len(even_chunks(rows, len(slots)))]
+        checks.same([chunk.device for chunk in chunks], used, spec)
+        checks.same([each for chunk in chunks for each in entries(chunk)], entries(whole), spec)
+
+
+@CPU
+def test_reference_cannot_split_a_masked_tensor_on_the_cpu(reference, topology):
+    whole = Masked(4, slot=None).build(topology)
+    with pytest.raises(TypeError, match="record_stream"):
+        reference.scatter_gather.scatter(whole, topology.take(2))
