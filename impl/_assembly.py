@@ -100,7 +100,7 @@ def collect(
         device: Where the tensors of other ranks go, those on the CPU excepted.
     """
     returned = {rank: each for rank, each in enumerate(reports) if isinstance(each, Returned)}
-    size = max(size_in_bytes(each.labels) for each in returned.values())
+    size = max(size_in_bytes(each.labels, ranks.wire) for each in returned.values())
     own_bytes = as_bytes(tensors, size, ranks.wire)
     rows = ranks.gather_bytes(own_bytes) if size else [own_bytes] * ranks.size
     pieces: list[Tensor] = []

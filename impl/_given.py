@@ -23,7 +23,7 @@ def take_buffers(module: nn.Module, ranks: Ranks) -> None:
     labels = [label(buffer) for buffer in buffers]
     if not buffers or ranks.size == 1:
         return
-    data = as_bytes(buffers, size_in_bytes(labels), ranks.wire)
+    data = as_bytes(buffers, size_in_bytes(labels, ranks.wire), ranks.wire)
     before = data.clone()
     ranks.broadcast_bytes(data, 0)
     if ranks.rank != 0 and not torch.equal(data, before):
@@ -61,7 +61,7 @@ def receive(value: Any, ranks: Ranks, source: int, device: torch.device) -> Any:
     found = reports[source]
     if not isinstance(found, Returned):
         raise RuntimeError(f"rank {source} has sent nothing: do all ranks have the same source?")
-    size = size_in_bytes(found.labels)
+    size = size_in_bytes(found.labels, ranks.wire)
     data = as_bytes(tensors if is_source else [], size, ranks.wire)
     if size:
         ranks.broadcast_bytes(data, source)

@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._devices import is_on_cpu
+from ._devices import alignment_on, is_on_cpu
 
 __all__ = ["Label", "as_bytes", "from_bytes", "label", "pack", "size_in_bytes", "unpack"]
-
-#: Every tensor begins at a multiple of so many bytes, enough for any dtype.
-_ALIGNMENT = 16
 
 
 class Label(NamedTuple):
@@ -90,13 +87,16 @@ def label(tensor: Tensor) -> Label:
     )
 
 
-def size_in_bytes(labels: Sequence[Label]) -> int:
-    """Count the bytes that tensors take together, gaps included."""
-    return sum(_length(each) for each in labels)
+def size_in_bytes(labels: Sequence[Label], device: torch.device) -> int:
+    """Count the bytes that tensors take together on ``device``, gaps included."""
+    return sum(_length(each, device) for each in labels)
 
 
 def as_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) -> Tensor:
-    """Copy ``tensors`` one behind the other into ``size`` bytes on ``device``."""
+    """Copy ``tensors`` one behind the other into ``size`` bytes on ``device``.
+
+    Each begins at a multiple of the bytes to which new tensors are aligned there.
+    """
     out = torch.empty(size, dtype=torch.uint8, device=device)
     labels = [label(tensor) for tensor in tensors]
     for part, tensor in zip(_cut_out(out, labels), tensors, strict=True):
@@ -113,7 +113,7 @@ def _cut_out(data: Tensor, labels: Sequence[Label]) -> list[Tensor]:
     parts, start = [], 0
     for each in labels:
         parts.append(_cut_one(data[start:], each))
-        start += _length(each)
+        start += _length(each, data.device)
     return parts
 
 
@@ -124,6 +124,7 @@ def _cut_one(data: Tensor, its: Label) -> Tensor:
     return in_memory.permute(back)
 
 
-def _length(its: Label) -> int:
+def _length(its: Label, device: torch.device) -> int:
     size = torch.Size(its.shape).numel() * its.dtype.itemsize
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    alignment = alignment_on(device)
+    return -(-size // alignment) * alignment

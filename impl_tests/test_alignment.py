@@ -8,6 +8,7 @@ from impl import _buckets, comm, replicate
 from impl._buckets import spacing_on
 from impl._copies import attached_copies
 from impl._devices import CPU, alignment_on
+from impl._parcels import as_bytes, from_bytes, label, size_in_bytes
 from impl._sums import add_buckets
 from impl._transfers import copy_bucket
 
@@ -136,3 +137,14 @@ def test_wider_alignment_is_kept_where_a_device_asks_for_it(topology, monkeypatc
     (row,) = copy_bucket(ones(topology.device(0)), [topology.device(1)])
     assert [copy.storage_offset() * copy.itemsize % 512 for copy in row] == [0] * len(SHAPES)
     assert all((copy == 1).all() for copy in row)
+
+
+@dtypes
+@pytest.mark.parametrize("slot", [None, 0], ids=["cpu", "device"])
+def test_tensors_from_other_ranks_are_aligned(topology, dtype, slot):
+    device = topology.device(slot)
+    sent = ones(CPU, dtype)
+    labels = list(map(label, sent))
+    received = from_bytes(as_bytes(sent, size_in_bytes(labels, device), device), labels)
+    assert misaligned(received) == []
+    assert all(map(torch.equal, sent, (each.cpu() for each in received)))
