@@ -5,6 +5,7 @@ import sys
 import torch
 
 from impl_tests import hollow_cuda
+from impl_tests.aligned_copies import align_copies
 from spec_tests import reference, simulator
 
 
@@ -16,6 +17,7 @@ def main(option: str) -> None:
     hollow_cuda.load()
     simulator.enable(device_count=2)
     reference.enable()
+    align_copies()
     from impl_tests.models.catalogue import MODELS
     from impl_tests.models.results import write
 
