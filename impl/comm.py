@@ -100,12 +100,13 @@ def broadcast_coalesced(
     Args:
         tensors: ``n`` tensors on ``devices[0]``, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        buffer_size: Bytes of small tensors that travel together.
+        buffer_size: Bytes of small tensors that travel together, gaps between them not counted.
 
     Returns:
         ``k`` lists of ``n`` tensors. The first list holds the very tensors given. The others
-        hold copies, also on a device listed before: plain, row-major, without history, with
-        version counters of their own; those of one list may share one storage.
+        hold copies, also on a device listed before: plain, row-major, aligned as new tensors
+        are, without history, with version counters of their own; those of one list may share one
+        storage.
 
     Raises:
         ValueError: ``devices`` is empty, or one carries no index or is the CPU.
@@ -158,8 +159,9 @@ def reduce_add_coalesced(
 
     Returns:
         ``n`` sums on ``destination``, in the order of :func:`reduce_add`. Dense ones are
-        row-major, without history, with version counters of their own, and may share one
-        storage. With a single list a sum may share the memory of its one addend.
+        row-major, aligned as new tensors are, without history, with version counters of their
+        own, and may share one storage. With a single list a sum may share the memory of its one
+        addend.
 
     Raises:
         ValueError: The lists differ in length, or two tensors with one index in size.

@@ -45,16 +45,17 @@ def replicate(
             changed.
         devices: ``k`` targets. The same device may appear twice.
         detach: Whether replicas are cut off from ``network``: no gradient flows back.
-        buffer_size: Bytes per transfer, and per sum of gradients. Each such bucket has its own
-            autograd node, so a small one frees the replicas' gradients sooner.
+        buffer_size: Bytes per transfer, and per sum of gradients, gaps between tensors not
+            counted. Each such bucket has its own autograd node, so a small one frees the
+            replicas' gradients sooner.
 
     Returns:
         ``k`` modules of the same classes. Their ``parameters()`` are empty: each parameter's
         copy is an attribute of the same name, and is listed in ``_former_parameters``. The
         first replica shares the memory of parameters and buffers: its buffers are those of
         ``network``, and so are its parameters if ``detach``, which then are its parameters. All
-        other copies have memory of their own. Buffers that require grad are copied like
-        parameters, others without history.
+        other copies have memory of their own, aligned as new tensors are. Buffers that require
+        grad are copied like parameters, others without history.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python module below it; a parameter or buffer is

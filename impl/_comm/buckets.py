@@ -7,14 +7,17 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
-from .._compat import sparse_parts
+from .._compat import flatten, sparse_parts, use_unrecorded_views
+from .._device import alignment_on
 
 __all__ = [
     "DEFAULT_BUFFER_SIZE",
     "REPLICA_BUFFER_SIZE",
+    "pack",
     "plan_buckets",
     "sizes_in_bytes",
     "sorted_by_index",
+    "spacing_on",
     "unpack",
 ]
 
@@ -33,8 +36,9 @@ def plan_buckets(
 
     Args:
         tensors: Dense or sparse COO.
-        buffer_size: Bytes per bucket. A tensor that would exceed them opens the next bucket, so
-            only a tensor that is larger by itself makes a larger bucket.
+        buffer_size: Bytes per bucket, gaps between tensors not counted. A tensor that would
+            exceed them opens the next bucket, so only a tensor that is larger by itself makes a
+            larger bucket.
         by_grad: Whether to part those that require grad from those that do not.
 
     Returns:
@@ -77,8 +81,37 @@ def sorted_by_index(
     return [list(pick(row)) for row in rows]
 
 
-def unpack(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:
-    """Cut ``flat`` into row-major pieces of ``shapes``, in order.
+def spacing_on(devices: Iterable[torch.device], dtype: torch.dtype) -> int:
+    """Return the number of elements at whose multiples tensors begin in a flat tensor.
+
+    They are then aligned on each of ``devices`` as new tensors are. A kernel may take a slower
+    path for a tensor that is not, and round otherwise than it does for the module's own tensor;
+    products of half-precision matrices run on tensor cores from multiples of 16 bytes only.
+    """
+    return max(map(alignment_on, devices)) // dtype.itemsize
+
+
+def pack(tensors: Sequence[Tensor], spacing: int) -> Tensor:
+    """Join dense tensors into one flat tensor, in which each begins at a multiple of ``spacing``.
+
+    Gaps hold zeros. A single contiguous tensor is viewed, not copied.
+    """
+    gaps = [-tensor.numel() % spacing for tensor in tensors]
+    gaps[-1] = 0
+    if not any(gaps):
+        return flatten(tensors)
+    zeros = tensors[0].new_zeros(max(gaps))
+    fillers = {gap: zeros[:gap] for gap in {*gaps} - {0}}
+    parts: list[Tensor] = []
+    for tensor, gap in zip(tensors, gaps, strict=True):
+        parts.append(tensor)
+        if gap:  # Empty parts would make the join twice as slow.
+            parts.append(fillers[gap])
+    return flatten(parts)
+
+
+def unpack(flat: Tensor, shapes: Iterable[torch.Size], spacing: int) -> list[Tensor]:
+    """Cut ``flat``, which :func:`pack` has joined, into row-major pieces of ``shapes``, in order.
 
     A piece shares the memory of ``flat``, but its version counter with no other piece: an
     in-place change of one must not look like a change of its neighbours
@@ -86,24 +119,18 @@ def unpack(flat: Tensor, shapes: Iterable[torch.Size]) -> list[Tensor]:
     cut off at once, which is several times quicker.
     """
     runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
-    stretches = torch.split(flat, [shape.numel() * count for shape, count in runs])
+    steps = [-(-shape.numel() // spacing) * spacing for shape, _ in runs]
+    lengths = [step * count for step, (_, count) in zip(steps, runs, strict=True)]
+    lengths[-1] -= steps[-1] - runs[-1][0].numel()  # No gap follows the last tensor.
     pieces: list[Tensor] = []
-    for stretch, (shape, count) in zip(stretches, runs, strict=True):
-        pieces += _cut(stretch, shape, count)
+    with use_unrecorded_views():
+        stretches = flat.split_with_sizes(lengths)
+        for stretch, (shape, count), step in zip(stretches, runs, steps, strict=True):
+            pieces += _cut(stretch, shape, count, step)
     return pieces
 
 
-def _cut(stretch: Tensor, shape: torch.Size, count: int) -> Sequence[Tensor]:
+def _cut(stretch: Tensor, shape: torch.Size, count: int, step: int) -> Sequence[Tensor]:
     if shape.numel() == 0:
         return [stretch.new_empty(shape) for _ in range(count)]
-    if not shape:
-        return _scalars(stretch)
-    first, *others = shape
-    return torch.unsafe_split(stretch.view(count * first, *others), first)
-
-
-def _scalars(stretch: Tensor) -> Sequence[Tensor]:
-    if torch.is_grad_enabled() and stretch.requires_grad:
-        return [piece.view(()) for piece in torch.unsafe_split(stretch, 1)]
-    # Several times quicker, and no views; `.data` gives each its own version counter.
-    return [piece.data for piece in stretch.unbind()]
+    return stretch.unfold(0, shape.numel(), step).view(count, *shape).unbind()

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._compat import flatten
 from .._device import is_cpu
-from .buckets import sizes_in_bytes, sorted_by_index, unpack
+from .buckets import pack, sizes_in_bytes, sorted_by_index, spacing_on, unpack
 
 __all__ = ["copy_bucket", "row_major_copy", "send", "send_wrapper", "small_and_large"]
 
@@ -57,9 +56,12 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
 
     Returns:
         For each device a list of plain tensors without history, in the bucket's order:
-        row-major, with version counters of their own, sharing no memory with the bucket nor
-        with another device's list. Members of one list may share one storage.
+        row-major, aligned as new tensors are, with version counters of their own, sharing no
+        memory with the bucket nor with another device's list. Members of one list may share one
+        storage.
     """
+    if not devices:
+        return []
     small, large = small_and_large(bucket)
     with torch.no_grad():
         rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
@@ -75,11 +77,12 @@ def _packed_copies(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> Iterator[list[Tensor]]:
     """Copy the small dense members of a bucket as one."""
-    flat = flatten(bucket)
+    spacing = spacing_on(devices, bucket[0].dtype)
+    flat = pack(bucket, spacing)
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):
         # The flat buffer is new: the first copy on its device may keep it.
-        yield unpack(send(flat, device, copy=device in devices[:index]), shapes)
+        yield unpack(send(flat, device, copy=device in devices[:index]), shapes, spacing)
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .._compat import add_lists, add_lists_in_place, flatten
+from .._compat import add_lists, add_lists_in_place
 from .._device import is_on_cpu
-from .buckets import plan_buckets, unpack
+from .buckets import pack, plan_buckets, spacing_on, unpack
 from .copy import send, small_and_large
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
@@ -51,8 +51,9 @@ def reduce_lists(
         buffer_size: Bytes per bucket.
 
     Returns:
-        Row-major sums in the order of :func:`reduce_tensors`, without history, with version
-        counters of their own. With one list, a bucket's only sum shares its addend's memory.
+        Row-major sums in the order of :func:`reduce_tensors`, aligned as new tensors are, without
+        history, with version counters of their own. With one list, a bucket's only sum shares its
+        addend's memory.
 
     Raises:
         ValueError: Two buckets differ in their numbers of elements.
@@ -76,8 +77,9 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
         device: Where the sums are wanted.
 
     Returns:
-        New tensors. What is on ``device`` already in every list is added without a flat copy;
-        where something must travel, the small tensors of a list are added as they arrive, packed.
+        New tensors, aligned as new ones are. What is on ``device`` already in every list is added
+        without a flat copy; where something must travel, the small tensors of a list are added
+        as they arrive, packed.
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
@@ -106,10 +108,11 @@ def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
     # What was packed out of several tensors is new, so the sum may grow in it.
-    total = send(flatten(lists[0]), device)
+    spacing = spacing_on([device], lists[0][0].dtype)
+    total = send(pack(lists[0], spacing), device)
     for other in lists[1:]:
-        total.add_(send(flatten(other), device))
-    return unpack(total, [tensor.shape for tensor in lists[0]])
+        total.add_(send(pack(other, spacing), device))
+    return unpack(total, [tensor.shape for tensor in lists[0]], spacing)
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
@@ -130,10 +133,21 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         *others, root = lists
         totals = _add_lists([root, *others])
     else:
-        flat = reduce_tensors([flatten(tensors) for tensors in lists], ordinal)
-        totals = unpack(flat, [tensor.shape for tensor in lists[0]])
+        totals = _reduce_packed(lists, ordinal)
     # `.data` gives each its own version counter, see pytorch/pytorch#13594.
     return [total.data for total in totals]
+
+
+def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
+    first = lists[0]
+    is_uniform = (
+        len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
+    )
+    # Gaps would stand elsewhere in a list of other sizes or dtypes: those are added without gaps.
+    spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
+    flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
+    totals = unpack(flat, [tensor.shape for tensor in first], spacing)
+    return totals if is_uniform else [total.clone() for total in totals]
 
 
 def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:

@@ -43,6 +43,7 @@ from .torch_private import (
     sparse_parts,
     unnumbered_default_device,
     use_repeated_views,
+    use_unrecorded_views,
     version_counters,
     was_made_since,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "unnumbered_default_device",
     "use_paused_collector",
     "use_repeated_views",
+    "use_unrecorded_views",
     "version_counters",
     "was_made_since",
 ]

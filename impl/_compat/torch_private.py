@@ -44,6 +44,7 @@ __all__ = [
     "sparse_parts",
     "unnumbered_default_device",
     "use_repeated_views",
+    "use_unrecorded_views",
     "version_counters",
     "was_made_since",
 ]
@@ -99,6 +100,22 @@ def use_repeated_views() -> AbstractContextManager[None]:
     """
     context: AbstractContextManager[None] = grad_mode._force_original_view_tracking(True)
     return context
+
+
+def use_unrecorded_views() -> AbstractContextManager[None]:
+    """Make operators in a ``with`` block return plain tensors where they would return views.
+
+    Such a tensor shares memory with its source, and gradients flow through it, but it has a
+    version counter of its own and autograd does not know of the memory: changes of one tensor
+    in place are not seen by another.
+
+    Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``, since <= 2.11.
+    Without it: ``torch.unsafe_split`` where there are no gaps between the tensors, and elsewhere
+    ``.data`` of each view, which takes twice as long.
+    """
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    guard: AbstractContextManager[None] = torch._C._ExcludeDispatchKeyGuard(keys)
+    return guard
 
 
 def allow_changes(view: Tensor) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "DeviceLike",
     "accelerator_in_use",
     "accelerator_type",
+    "alignment_on",
     "all_devices",
     "as_device",
     "as_device_or_current",
@@ -90,6 +91,15 @@ def is_cpu(device: DeviceLike | None) -> bool:
 def is_cuda(device: torch.device) -> bool:
     """Tell whether ``device`` is one of CUDA's, of which memory and cores are known."""
     return device.type == "cuda"
+
+
+def alignment_on(device: torch.device) -> int:
+    """Return the bytes of which the address of every new tensor on ``device`` is a multiple.
+
+    CUDA's allocator gives out multiples of 512 bytes, PyTorch's CPU allocator multiples of 64.
+    Other accelerators are taken to give out multiples of 64 bytes at least.
+    """
+    return 512 if is_cuda(device) else 64
 
 
 def is_on_cpu(tensor: Tensor) -> bool:

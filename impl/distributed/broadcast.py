@@ -23,7 +23,7 @@ def sync_buffers(module: nn.Module, comm: Communicator) -> None:
     metas = [TensorMeta.from_tensor(buffer) for buffer in buffers]
     if not buffers or comm.size == 1:
         return
-    data = copy_to_bytes(buffers, count_bytes(metas), comm.comm_device)
+    data = copy_to_bytes(buffers, count_bytes(metas, comm.comm_device), comm.comm_device)
     before = data.clone()
     comm.broadcast(data, 0)
     if comm.rank != 0 and not torch.equal(data, before):
@@ -63,7 +63,7 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
     packed = results[source]
     if not isinstance(packed, Returned):
         raise RuntimeError(f"rank {source} sent no inputs: pass the same `source` on every rank")
-    size = count_bytes(packed.metas)
+    size = count_bytes(packed.metas, comm.comm_device)
     data = copy_to_bytes(tensors, size, comm.comm_device)
     if size:
         comm.broadcast(data, source)

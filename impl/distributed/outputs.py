@@ -101,7 +101,7 @@ def gather_outputs(
         device: The device of the tensors from other ranks, except those on the CPU.
     """
     returned = {rank: each for rank, each in enumerate(results) if isinstance(each, Returned)}
-    size = max(count_bytes(each.metas) for each in returned.values())
+    size = max(count_bytes(each.metas, comm.comm_device) for each in returned.values())
     local_bytes = copy_to_bytes(tensors, size, comm.comm_device)
     rows = comm.all_gather(local_bytes) if size else [local_bytes] * comm.size
     gathered: list[Tensor] = []

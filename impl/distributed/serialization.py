@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._device import is_on_cpu
+from .._device import alignment_on, is_on_cpu
 
 __all__ = ["TensorMeta", "copy_to_bytes", "count_bytes", "pack", "unpack", "view_tensors"]
-
-#: Bytes. Every tensor begins at a multiple of it, which is aligned for any dtype.
-_ALIGNMENT = 16
 
 
 class TensorMeta(NamedTuple):
@@ -55,10 +52,10 @@ class TensorMeta(NamedTuple):
         """The size of the elements in bytes."""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
-    @property
-    def num_padded_bytes(self) -> int:
-        """The size with the gap up to the next tensor, in bytes."""
-        return -(-self.num_bytes // _ALIGNMENT) * _ALIGNMENT
+    def padded_bytes(self, device: torch.device) -> int:
+        """Return the size on ``device`` with the gap up to the next aligned address, in bytes."""
+        alignment = alignment_on(device)
+        return -(-self.num_bytes // alignment) * alignment
 
 
 class _Packer(pickle.Pickler):
@@ -99,13 +96,16 @@ def unpack(structure: bytes, tensors: Sequence[Tensor]) -> Any:
     return _Unpacker(io.BytesIO(structure), tensors).load()
 
 
-def count_bytes(metas: Sequence[TensorMeta]) -> int:
-    """Return the size of all tensors together in bytes, gaps included."""
-    return sum(meta.num_padded_bytes for meta in metas)
+def count_bytes(metas: Sequence[TensorMeta], device: torch.device) -> int:
+    """Return the size of all tensors together on ``device`` in bytes, gaps included."""
+    return sum(meta.padded_bytes(device) for meta in metas)
 
 
 def copy_to_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) -> Tensor:
-    """Copy ``tensors`` one after the other into a new tensor of ``size`` bytes on ``device``."""
+    """Copy ``tensors`` one after the other into a new tensor of ``size`` bytes on ``device``.
+
+    Each copy is aligned as a new tensor on that device is.
+    """
     data = torch.empty(size, dtype=torch.uint8, device=device)
     metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
     for view, tensor in zip(view_tensors(data, metas), tensors, strict=True):
@@ -118,7 +118,7 @@ def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
     views, start = [], 0
     for meta in metas:
         views.append(_view_tensor(data[start:], meta))
-        start += meta.num_padded_bytes
+        start += meta.padded_bytes(data.device)
     return views
 
 

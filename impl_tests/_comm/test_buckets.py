@@ -6,12 +6,12 @@ import torch
 from impl._comm.buckets import (
     DEFAULT_BUFFER_SIZE,
     REPLICA_BUFFER_SIZE,
+    pack,
     plan_buckets,
     sizes_in_bytes,
     sorted_by_index,
     unpack,
 )
-from impl._compat.torch_private import flatten
 
 MIB = 2**20
 
@@ -85,54 +85,92 @@ def test_a_row_of_one_stays_a_list():
     assert sorted_by_index([(), ()], []) == [[], []]
 
 
-SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,)]
+SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,), (16,)]
+spacings = pytest.mark.parametrize("spacing", [1, 8], ids="spacing={}".format)
 
 
-def unpacked(*, requires_grad=False):
-    tensors = [torch.rand(shape, dtype=torch.float64) for shape in SHAPES]
-    flat = flatten([tensor.requires_grad_(requires_grad) for tensor in tensors])
-    return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors])
+def unpacked(spacing, *, requires_grad=False):
+    tensors = [1 + torch.rand(shape, dtype=torch.float64) for shape in SHAPES]
+    flat = pack([tensor.requires_grad_(requires_grad) for tensor in tensors], spacing)
+    return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors], spacing)
 
 
-def test_what_was_packed_is_unpacked():
-    tensors, _, pieces = unpacked()
+@spacings
+def test_what_was_packed_is_unpacked(spacing):
+    tensors, _, pieces = unpacked(spacing)
     for tensor, piece in zip(tensors, pieces, strict=True):
         assert piece.shape == tensor.shape
         assert piece.is_contiguous()
         assert torch.equal(piece, tensor)
 
 
-def test_a_single_tensor_is_packed_without_a_copy():
+def test_tensors_begin_at_multiples_of_the_spacing():
+    _, flat, pieces = unpacked(8)
+    assert [piece.storage_offset() for piece in pieces] == [0, 8, 16, 24, 0, 0, 32, 40, 48]
+    assert flat.shape == (64,)
+    assert flat.count_nonzero() == sum(piece.numel() for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("counts", "size"), [([3], 3), ([3, 3], 11), ([8, 8], 16), ([3, 0], 8), ([0, 3], 3), ([0], 0)]
+)
+def test_no_gap_follows_the_last_tensor(counts, size):
+    tensors = floats(*counts)
+    flat = pack(tensors, 8)
+    assert flat.shape == (size,)
+    assert list(map(len, unpack(flat, [each.shape for each in tensors], 8))) == counts
+
+
+@pytest.mark.parametrize("spacing", [1, 2, 64])
+def test_a_single_tensor_is_packed_without_a_copy(spacing):
     tensor = torch.ones(2, 3)
-    assert flatten([tensor]).data_ptr() == tensor.data_ptr()
+    assert pack([tensor], spacing).data_ptr() == tensor.data_ptr()
 
 
-def test_pieces_share_memory_and_no_version_counter():
-    _, flat, pieces = unpacked()
+@spacings
+def test_pieces_share_memory_and_no_version_counter(spacing):
+    _, flat, pieces = unpacked(spacing)
     for piece in pieces:
         piece.fill_(7)
-    assert flat.unique().tolist() == [7]
+    assert (flat == 7).sum() == sum(piece.numel() for piece in pieces)
     assert [piece._version for piece in pieces] == [1] * len(SHAPES)
+    assert flat._version == 0
 
 
-def test_an_empty_piece_has_memory_of_its_own():
-    _, flat, pieces = unpacked()
+@spacings
+def test_an_empty_piece_has_memory_of_its_own(spacing):
+    _, flat, pieces = unpacked(spacing)
     owners = {piece.untyped_storage()._cdata for piece in (flat, pieces[4], pieces[5])}
     assert len(owners) == 3
 
 
-def test_scalars_are_no_views_where_no_gradient_flows():
-    _, _, pieces = unpacked()
-    assert not any(piece._is_view() for piece in pieces[2:4])
+@spacings
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_pieces_are_no_views(spacing, requires_grad):
+    _, _, pieces = unpacked(spacing, requires_grad=requires_grad)
+    assert not any(piece._is_view() for piece in pieces)
 
 
-def test_gradients_flow_through():
-    tensors, _, pieces = unpacked(requires_grad=True)
-    grads = torch.autograd.grad(pieces[:4], tensors[:4], [3 * piece for piece in pieces[:4]])
-    for tensor, grad in zip(tensors, grads, strict=False):
+@spacings
+def test_gradients_flow_through(spacing):
+    tensors, _, pieces = unpacked(spacing, requires_grad=True)
+    filled = [index for index, tensor in enumerate(tensors) if tensor.numel()]
+    outputs = [pieces[index] for index in filled]
+    inputs = [tensors[index] for index in filled]
+    grads = torch.autograd.grad(outputs, inputs, [3 * piece for piece in outputs])
+    for tensor, grad in zip(inputs, grads, strict=True):
         torch.testing.assert_close(grad, 3 * tensor)
 
 
-def test_a_flat_tensor_that_the_shapes_do_not_fill_is_refused():
+@spacings
+def test_gradients_flow_through_pieces_that_have_changed(spacing):
+    tensors, _, pieces = unpacked(spacing, requires_grad=True)
+    pieces[0].mul_(2)
+    grads = torch.autograd.grad([pieces[0].sum(), pieces[1].sum()], tensors[:2])
+    assert [grad.unique().tolist() for grad in grads] == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize("spacing", [1, 2])
+def test_a_flat_tensor_that_the_shapes_do_not_fill_is_refused(spacing):
     with pytest.raises(RuntimeError, match="split_with_sizes"):
-        unpack(torch.ones(3), [torch.Size([2])])
+        unpack(torch.ones(3), [torch.Size([2])], spacing)

@@ -18,6 +18,7 @@ import torch
 
 import impl
 from impl_tests import hollow_cuda
+from impl_tests.aligned_copies import align_copies
 from impl_tests.consumers import results
 from spec_tests import cuda_stand_ins, simulator
 
@@ -32,6 +33,7 @@ def main(program: str, side: str) -> None:
     hollow_cuda.load()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
+    align_copies()
     if side == "impl":
         impl.install()
     record = importlib.import_module(f"impl_tests.consumers.programs.{program}").train()

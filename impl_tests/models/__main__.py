@@ -7,6 +7,7 @@ import sys
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from impl_tests import hollow_cuda
+from impl_tests.aligned_copies import align_copies
 from spec_tests import cuda_stand_ins, simulator
 
 
@@ -17,6 +18,7 @@ def main(option: str) -> None:
     hollow_cuda.load()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
+    align_copies()
     from impl_tests.models.catalogue import MODELS
     from impl_tests.models.results import write
 

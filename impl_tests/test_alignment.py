@@ -1,0 +1,157 @@
+"""impl: copies and sums begin at addresses at which new tensors could begin."""
+
+import pytest
+import torch
+from torch import nn
+
+from impl import comm, replicate
+from impl._comm import buckets
+from impl._comm.broadcast import attached_copies
+from impl._comm.buckets import spacing_on
+from impl._comm.copy import copy_bucket
+from impl._comm.reduce import add_buckets
+from impl._device import CPU, alignment_on
+from impl.distributed.serialization import (
+    TensorMeta,
+    copy_to_bytes,
+    count_bytes,
+    view_tensors,
+)
+
+CUDA = torch.device("cuda", 0)
+#: Without gaps, each of these but the first would begin at an odd multiple of its element size.
+SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+OTHERS = [torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
+floats = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+dtypes = pytest.mark.parametrize("dtype", FLOATS + OTHERS, ids=str)
+
+
+def ones(device, dtype=torch.float32, shapes=SHAPES):
+    return [torch.ones(shape, dtype=dtype, device=device) for shape in shapes]
+
+
+def misaligned(tensors):
+    """The shapes of those that begin where no new tensor would."""
+    return [
+        each.shape
+        for each in tensors
+        if each.numel() and each.data_ptr() % alignment_on(each.device)
+    ]
+
+
+class Mixed(nn.Module):
+    """Parameters and buffers of several dtypes."""
+
+    def __init__(self, device):
+        super().__init__()
+        for row, dtype in enumerate(FLOATS):
+            for column, tensor in enumerate(ones(device, dtype)):
+                self.register_parameter(f"parameter_{row}_{column}", nn.Parameter(tensor))
+        for row, dtype in enumerate(OTHERS):
+            for column, tensor in enumerate(ones(device, dtype)):
+                self.register_buffer(f"buffer_{row}_{column}", tensor)
+
+
+def test_cuda_aligns_new_tensors_to_512_bytes_and_the_cpu_to_64():
+    assert (alignment_on(CUDA), alignment_on(CPU)) == (512, 64)
+
+
+def test_new_tensors_are_aligned(topology):
+    made = [torch.ones(count, device=topology.device(0)) for count in range(1, 40)]
+    assert misaligned(made) == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "dtype", "spacing"),
+    [
+        ([CPU], torch.float32, 16),
+        ([CPU], torch.complex128, 4),
+        ([CPU], torch.uint8, 64),
+        ([CUDA], torch.float16, 256),
+        ([CPU, CUDA, CPU], torch.float32, 128),
+    ],
+    ids=str,
+)
+def test_spacing_suits_all_devices(devices, dtype, spacing):
+    assert spacing_on(devices, dtype) == spacing
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_parameters_and_buffers_of_replicas_are_aligned(topology, detach):
+    replicas = replicate(Mixed(topology.device(0)), topology.take(3), detach)
+    for replica in replicas[1:]:
+        copies = [*replica._former_parameters.values(), *replica._buffers.values()]
+        assert len(copies) == len(SHAPES) * len(FLOATS + OTHERS)
+        assert misaligned(copies) == []
+
+
+@dtypes
+@pytest.mark.parametrize("buffer_size", [0, 64, 2**20], ids="{}B".format)
+def test_coalesced_copies_are_aligned(topology, dtype, buffer_size):
+    tensors = ones(topology.device(0), dtype)
+    for row in comm.broadcast_coalesced(tensors, topology.take([0, 1, 1, 0]), buffer_size)[1:]:
+        assert misaligned(row) == []
+
+
+@floats
+def test_gradients_of_copies_are_aligned(topology, dtype):
+    sources = [each.requires_grad_() for each in ones(topology.device(0), dtype)]
+    rows = attached_copies(sources, topology.take(3))
+    copies = [copy for row in rows for copy in row]
+    grads = torch.autograd.grad(copies, sources, [copy.detach() for copy in copies])
+    assert misaligned(grads) == []
+    assert all(torch.equal(grad, torch.full_like(grad, 3)) for grad in grads)
+
+
+@floats
+def test_gradients_that_are_differentiated_again_are_aligned(topology, dtype):
+    sources = [each.requires_grad_() for each in ones(topology.device(0), dtype)]
+    copies = [copy for row in attached_copies(sources, topology.take(2)) for copy in row]
+    weights = [copy.detach().requires_grad_() for copy in copies]
+    grads = torch.autograd.grad(copies, sources, weights, create_graph=True)
+    assert misaligned(grads) == []
+
+
+@dtypes
+@pytest.mark.parametrize("slots", [(0, 1), (0, 1, 1), (0, 0)], ids=str)
+def test_coalesced_sums_are_aligned(topology, dtype, slots):
+    lists = [ones(device, dtype) for device in topology.take(slots)]
+    assert misaligned(comm.reduce_add_coalesced(lists, lists[0][0].device)) == []
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [([(2, 3), (1,), (2,)], torch.float64), ([(3, 2), (2,), (1,)], torch.float32)],
+    ids=["dtypes", "shapes"],
+)
+def test_sums_of_lists_that_are_not_alike_are_aligned(topology, shapes, dtype):
+    one = ones(topology.device(0), shapes=[(2, 3), (1,), (2,)])
+    other = ones(topology.device(1), dtype, shapes)
+    sums = comm.reduce_add_coalesced([one, other], topology.device(0))
+    assert misaligned(sums) == []
+    assert [total.unique().tolist() for total in sums] == [[2.0]] * 3
+
+
+def test_sums_of_buckets_are_aligned(topology):
+    lists = [ones(device) for device in topology.take([1, 0, 2])]
+    assert misaligned(add_buckets(lists, topology.device(0))) == []
+
+
+def test_wider_alignment_is_kept_where_a_device_asks_for_it(topology, monkeypatch):
+    monkeypatch.setattr(buckets, "alignment_on", lambda device: 512)
+    (row,) = copy_bucket(ones(topology.device(0)), [topology.device(1)])
+    assert [copy.storage_offset() * copy.itemsize % 512 for copy in row] == [0] * len(SHAPES)
+    assert all((copy == 1).all() for copy in row)
+
+
+@dtypes
+@pytest.mark.parametrize("slot", [None, 0], ids=["cpu", "device"])
+def test_tensors_from_other_ranks_are_aligned(topology, dtype, slot):
+    device = topology.device(slot)
+    sent = ones(CPU, dtype)
+    metas = list(map(TensorMeta.from_tensor, sent))
+    size = count_bytes(metas, device)
+    received = view_tensors(copy_to_bytes(sent, size, device), metas)
+    assert misaligned(received) == []
+    assert all(map(torch.equal, sent, (each.cpu() for each in received)))
