@@ -1,7 +1,7 @@
 """The models' packages import torchvision, which needs help beside a CPU build of PyTorch."""
 
 import pytest
-from spec_tests.harness.topology import Topology
+from spec_tests.harness.environment.topology import Topology
 
 from impl_tests import hollow_cuda
 from impl_tests.aligned_copies import align_copies
