@@ -23,6 +23,7 @@ from ._devices import (
     is_of_type,
     set_current_streams,
 )
+from ._internals import exclude_from_compilation
 
 __all__ = ["hand_over", "keep_streams", "on_kept_streams"]
 
@@ -49,6 +50,7 @@ def hand_over(grad: Tensor) -> Tensor:
 def on_kept_streams(backward: _Backward) -> _Backward:
     """Make the streams that ``keep_streams`` has noted current while ``backward`` runs."""
 
+    @exclude_from_compilation
     @functools.wraps(backward)
     def run(ctx: Any, *grads: Any) -> Any:
         before = current_streams(stream.device_index for stream in ctx.streams)

@@ -17,6 +17,7 @@ from ._devices import (
     is_cuda,
     numbered_type,
 )
+from ._internals import exclude_from_compilation
 from ._tree import collect_tree
 
 __all__ = ["Placement", "check_source", "choose_devices", "warn_of_imbalance"]
@@ -49,6 +50,7 @@ class Placement(NamedTuple):
     source: torch.device
 
 
+@exclude_from_compilation
 def choose_devices(
     device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
 ) -> Placement | None:
@@ -80,6 +82,7 @@ def choose_devices(
     return Placement([*ordinals], wanted, torch.device(kind, ordinals[0]))
 
 
+@exclude_from_compilation
 def check_source(module: nn.Module, source: torch.device) -> None:
     """Refuse a module that is not where its replicas are copied from.
 

@@ -25,6 +25,7 @@ from ._devices import (
     is_cpu,
     use_device,
 )
+from ._internals import exclude_from_compilation
 from ._slices import copy_into_slices, cut, join, joined_shape
 from ._streams import Streams, check_streams, copy_chunks, send_chunks
 from ._sums import reduce_lists, reduce_tensors
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 
+@exclude_from_compilation
 def broadcast(
     tensor: Tensor,
     devices: Iterable[DeviceLike] | None = None,
@@ -75,6 +77,7 @@ def broadcast(
     return [_broadcast_one(tensor, target) for target in targets]
 
 
+@exclude_from_compilation
 def broadcast_coalesced(
     tensors: Sequence[Tensor],
     devices: Iterable[DeviceLike],
@@ -107,6 +110,7 @@ def broadcast_coalesced(
         return detached_copies(tensors, targets, buffer_size=buffer_size)
 
 
+@exclude_from_compilation
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) -> Tensor:
     """Add tensors of several devices on one of them.
 
@@ -127,6 +131,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
     return reduce_tensors(inputs, _ordinal_or_current(destination))
 
 
+@exclude_from_compilation
 def reduce_add_coalesced(
     inputs: Sequence[Sequence[Tensor]],
     destination: DeviceLike | None = None,
@@ -168,6 +173,7 @@ def reduce_add_coalesced(
     return tuple(sums[index] for index in range(len(columns)))
 
 
+@exclude_from_compilation
 def scatter(
     tensor: Tensor,
     devices: Iterable[DeviceLike] | None = None,
@@ -215,6 +221,7 @@ def scatter(
     return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
 
 
+@exclude_from_compilation
 def gather(
     tensors: Sequence[Tensor],
     dim: int = 0,

@@ -30,6 +30,7 @@ from ._devices import (
     side_stream,
     use_stream,
 )
+from ._internals import exclude_from_compilation
 from ._kept_streams import hand_over, keep_streams, on_kept_streams
 from ._slices import cut, join
 from ._transfers import send
@@ -42,6 +43,7 @@ class Broadcast(Function):
     """Copies of ``n`` tensors on ``k`` devices; its gradient is their sum."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any, target_gpus: Iterable[DeviceLike | None], *inputs: Tensor
     ) -> tuple[Tensor, ...]:
@@ -87,6 +89,7 @@ class ReduceAddCoalesced(Function):
     """Sums of ``k`` lists of ``n`` tensors; its gradient goes to every addend."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any, destination: DeviceLike | None, num_inputs: int, *grads: Tensor
     ) -> tuple[Tensor, ...]:
@@ -113,6 +116,7 @@ class ReduceAddCoalesced(Function):
         )
 
     @staticmethod
+    @exclude_from_compilation
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
         # Copies away from the node's own device need no kept streams (see `_kept_streams`).
@@ -123,6 +127,7 @@ class Scatter(Function):
     """Chunks of one tensor on ``k`` devices; its gradient joins theirs."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any,
         target_gpus: Iterable[DeviceLike | None],
@@ -175,6 +180,7 @@ class Gather(Function):
     """One tensor joined from those of ``k`` devices; its gradient is split among them."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(ctx: Any, target_device: DeviceLike | None, dim: int, *inputs: Tensor) -> Tensor:
         """Join ``inputs`` along ``dim``.
 
@@ -210,6 +216,7 @@ class Gather(Function):
         return join(inputs, dim, target)
 
     @staticmethod
+    @exclude_from_compilation
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
         # Needs no kept streams either: it only copies away from the node's own device.

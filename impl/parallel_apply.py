@@ -12,6 +12,8 @@ from torch import Tensor
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._errors import Failure, attempt, reraise
+from ._internals import exclude_from_compilation
+from ._recording import check_not_traced
 from ._succession import PATIENCE, Stall, run_in_turn, run_one_by_one
 from ._thread_locals import use_fresh_locals
 from ._thread_state import call_in, thread_states, travels_whole
@@ -38,6 +40,7 @@ def get_a_var(obj: object) -> Tensor | None:
     return found[0] if found else None
 
 
+@exclude_from_compilation
 def parallel_apply(
     modules: Sequence[Callable[..., Any]],
     inputs: Sequence[Any],
@@ -82,9 +85,10 @@ def parallel_apply(
             raised after all modules have ended.
         BaseException: A module raised one that is no Exception: that very object. In turn, later
             modules have not begun then.
-        RuntimeError: In turn, a module had not ended after ``_succession.PATIENCE`` seconds (5),
-            in which this process computed next to nothing, so that it seems to wait for a later
-            one. Raised when all have ended, for the later ones are then begun in threads.
+        RuntimeError: torch.jit.trace records a call of several modules; or in turn, a module had
+            not ended after ``_succession.PATIENCE`` seconds (5), in which this process computed
+            next to nothing, so that it seems to wait for a later one. Raised when all have
+            ended, for the later ones are then begun in threads.
 
     Note:
         A module that takes as long in turn while this process computes gives its result, and a
@@ -101,6 +105,8 @@ def parallel_apply(
         _check_length(modules, "kwargs_tup", kwargs_tup)
     if devices is not None:
         _check_length(modules, "devices", devices)
+    if len(modules) > 1:
+        check_not_traced()  # It would record the outputs of other threads as constants.
     _ = modules[0]  # Where there is none the container raises an IndexError of its own.
     # One dictionary will do for all modules: a call with ** hands on a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup

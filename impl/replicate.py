@@ -14,7 +14,7 @@ from ._buckets import REPLICA_BUFFER_SIZE
 from ._collector import use_paused_collector
 from ._copies import attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_cpu
-from ._internals import is_torchscript_on
+from ._internals import exclude_from_compilation, is_torchscript_on
 from ._replica import Twins, build
 from ._tree import Tree, collect_tree
 
@@ -23,6 +23,7 @@ __all__ = ["replicate"]
 T = TypeVar("T", bound=nn.Module)
 
 
+@exclude_from_compilation
 def replicate(
     network: T,
     devices: Iterable[DeviceLike],

@@ -17,9 +17,11 @@ from ._checks import check_gather_inputs
 from ._chunks import check_weights, chunk_lengths
 from ._copies import attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
+from ._internals import exclude_from_compilation
 from ._nested import Leaf, Pieces, write_trail
 from ._outputs import Joined, Outputs
 from ._packed import cut_packed, join_packed
+from ._recording import check_not_traced
 from ._slices import cut, join
 from ._transfers import send
 from .functions import Gather, Scatter
@@ -27,6 +29,7 @@ from .functions import Gather, Scatter
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
 
+@exclude_from_compilation
 def scatter(
     inputs: Any,
     target_gpus: Iterable[DeviceLike],
@@ -61,12 +64,13 @@ def scatter(
         ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
             entries, has a negative one, or only zeros; a device carries no index.
         IndexError: A tensor has no dimension ``dim``.
-        RuntimeError: A tensor is given and no device.
+        RuntimeError: A tensor is given and no device; torch.jit.trace records the call.
     """
     (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
 
 
+@exclude_from_compilation
 def scatter_kwargs(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -103,6 +107,7 @@ def scatter_kwargs(
     return tuple(all_args), tuple(all_kwargs)
 
 
+@exclude_from_compilation
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
     """Join the nested outputs of replicas, tensor by tensor, on one device.
 
@@ -163,6 +168,7 @@ def _distribute(
     """Say how many replicas there is work for, and give the pieces of every leaf for them."""
     if not (survey.splits or survey.copied):
         return len(devices), {}
+    check_not_traced()  # It would record the extents as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
