@@ -33,8 +33,7 @@ from ._comm import (
     row_major_copy,
     send_chunks,
 )
-from ._compat import _get_device_index as _get_device_index
-from ._compat import _handle_complex as _handle_complex
+from ._compat import exclude_from_compilation
 from ._device import (
     DeviceLike,
     as_device_or_current,
@@ -44,6 +43,8 @@ from ._device import (
     is_cpu,
     use_device,
 )
+from ._legacy_names import _get_device_index as _get_device_index
+from ._legacy_names import _handle_complex as _handle_complex
 
 __all__ = [
     "broadcast",
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 
+@exclude_from_compilation
 def broadcast(
     tensor: Tensor,
     devices: Iterable[DeviceLike] | None = None,
@@ -90,6 +92,7 @@ def broadcast(
     return [_broadcast_one(tensor, target) for target in targets]
 
 
+@exclude_from_compilation
 def broadcast_coalesced(
     tensors: Sequence[Tensor],
     devices: Iterable[DeviceLike],
@@ -123,6 +126,7 @@ def broadcast_coalesced(
         return detached_copies(tensors, targets, buffer_size=buffer_size)
 
 
+@exclude_from_compilation
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) -> Tensor:
     """Add tensors of several devices on one of them.
 
@@ -143,6 +147,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
     return reduce_tensors(inputs, _ordinal_or_current(destination))
 
 
+@exclude_from_compilation
 def reduce_add_coalesced(
     inputs: Sequence[Sequence[Tensor]],
     destination: DeviceLike | None = None,
@@ -185,6 +190,7 @@ def reduce_add_coalesced(
     return tuple(sums[index] for index in range(len(columns)))
 
 
+@exclude_from_compilation
 def scatter(
     tensor: Tensor,
     devices: Iterable[DeviceLike] | None = None,
@@ -232,6 +238,7 @@ def scatter(
     return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
 
 
+@exclude_from_compilation
 def gather(
     tensors: Sequence[Tensor],
     dim: int = 0,

@@ -11,6 +11,7 @@ devices.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -18,9 +19,19 @@ from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
 from ._comm import check_weights, send
-from ._compat import _check_balance
-from ._compat import _get_available_device_type as _get_available_device_type
-from ._device import DeviceId, DeviceLike, as_target, choose_devices, is_cuda
+from ._compat import (
+    Span,
+    break_graph,
+    check_not_traced,
+    compile_only_inlined,
+    exclude_from_compilation,
+    is_movable,
+    is_recorded,
+    moved,
+)
+from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices, is_cuda
+from ._legacy_names import _check_balance
+from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._pytree import Leaf, Survey, unmarked
 from ._replica import check_source, hold_of, use_hold
 from .parallel_apply import parallel_apply
@@ -30,6 +41,9 @@ from .scatter_gather import gather, scatter_kwargs
 __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
+
+#: What a profiler shows of a forward.
+_NAME = "DataParallel.forward"
 
 
 class DataParallel(nn.Module, Generic[T]):
@@ -72,6 +86,10 @@ class DataParallel(nn.Module, Generic[T]):
     Note:
         What a replica writes to its attributes is lost with it, but buffers that the replica
         on the first device changes in place are the module's own.
+
+        With several devices ``torch.compile`` leaves a call out of its graphs: to have the
+        replicas run compiled, compile ``module``. ``torch.jit.trace`` is refused then: trace
+        ``module``. With one device both record the module, as if it were not wrapped.
     """
 
     #: Class attributes, too, so that they need not be in a pickled state.
@@ -106,6 +124,7 @@ class DataParallel(nn.Module, Generic[T]):
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 
+    @compile_only_inlined
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Compute the module's outputs for the whole batch.
 
@@ -119,27 +138,22 @@ class DataParallel(nn.Module, Generic[T]):
             the module is simply called, and its outputs are moved.
 
         Raises:
-            RuntimeError: A parameter or buffer is not on the first device.
+            RuntimeError: A parameter or buffer is not on the first device; or torch.jit.trace
+                records a call on several devices.
             ValueError: Two tensors give different numbers of chunks.
             Exception: A replica raised one; see :func:`parallel_apply`.
         """
-        with record_function("DataParallel.forward"):
-            if not self.device_ids:
-                # Nothing is split, but a module never sees markers.
-                return self.module(*unmarked(inputs), **unmarked(kwargs))
-            held = self._checked_replicas()
-            all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
-            if len(self.device_ids) == 1:
-                output = self.module(*all_args[0], **all_kwargs[0])
-                return _moved(output, self.src_device_obj, self.output_device)
-            # A short batch has fewer chunks than there are devices; the last ones stay idle.
-            used = self.device_ids[: len(all_args)]
-            replicas = held[: len(used)] or self.replicate(self.module, used)
-            outputs = self.parallel_apply(replicas, all_args, all_kwargs)
-            # Their memory is free for the joined outputs.
-            del held, replicas, all_args, all_kwargs
-            return self.gather(outputs, self.output_device)
+        if len(self.device_ids) > 1:
+            break_graph()
+            return self._compute_on_several(inputs, kwargs)
+        if is_recorded():
+            return self._compute_on_one(inputs, kwargs)
+        with Span(_NAME):
+            if self.device_ids:
+                self._checked_replicas()
+            return self._compute_on_one(inputs, kwargs)
 
+    @exclude_from_compilation
     def hold(self) -> AbstractContextManager[None]:
         """Keep the replicas until a ``with`` block ends; for evaluation.
 
@@ -165,6 +179,7 @@ class DataParallel(nn.Module, Generic[T]):
         """
         return use_hold(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
 
+    @exclude_from_compilation
     def scatter(
         self,
         inputs: tuple[Any, ...],
@@ -191,6 +206,32 @@ class DataParallel(nn.Module, Generic[T]):
         """Join the outputs, as the function ``gather`` does; a step to override."""
         return gather(outputs, output_device, dim=self.dim)
 
+    def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the module itself: on its device or, without devices, where it is."""
+        if not self.device_ids:
+            args, kwargs = _unmarked((inputs, kwargs))
+            return self.module(*args, **kwargs)
+        if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
+            args, kwargs = _sent(inputs, kwargs, self.src_device_obj, self.dim)
+        else:
+            args, kwargs = _first(*self.scatter(inputs, kwargs, self.device_ids))
+        return _moved(self.module(*args, **kwargs), self.src_device_obj, self.output_device)
+
+    @exclude_from_compilation
+    def _compute_on_several(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        check_not_traced()
+        with record_function(_NAME):
+            held = self._checked_replicas()
+            all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
+            # A short batch has fewer chunks than there are devices; the last ones stay idle.
+            used = self.device_ids[: len(all_args)]
+            replicas = held[: len(used)] or self.replicate(self.module, used)
+            outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+            # Their memory is free for the joined outputs.
+            del held, replicas, all_args, all_kwargs
+            return self.gather(outputs, self.output_device)
+
+    @exclude_from_compilation
     def _checked_replicas(self) -> Sequence[T]:
         """Give the replicas that are held, if any; refuse a module that is not as it should be."""
         hold = hold_of(self)
@@ -204,6 +245,7 @@ class DataParallel(nn.Module, Generic[T]):
         return self.replicate(self.module, self.device_ids)
 
 
+@partial(exclude_from_compilation, has_callees=False)
 def data_parallel(
     module: nn.Module,
     inputs: Any,
@@ -228,7 +270,7 @@ def data_parallel(
 
     Raises:
         RuntimeError: There is no accelerator, and the CPU is not asked for by name; a parameter
-            or buffer is not on the first device.
+            or buffer is not on the first device; torch.jit.trace records a call on several.
         IndexError: ``device_ids`` is empty.
         ValueError: The CPU is named beside other devices; two tensors give different numbers of
             chunks.
@@ -237,31 +279,85 @@ def data_parallel(
     placement = choose_devices(device_ids, output_device)
     if placement is None:
         raise RuntimeError("device type could not be determined")
-    check_source(module, placement.source)
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
-    all_args, all_kwargs = _with_work(
-        *scatter_kwargs(inputs, module_kwargs, placement.device_ids, dim)
-    )
-    if len(placement.device_ids) == 1:
-        output = module(*all_args[0], **all_kwargs[0])
-        return _moved(output, placement.source, placement.output_device)
+    if len(placement.device_ids) > 1:
+        return _compute_on_several(module, inputs, module_kwargs, placement, dim)
+    check_source(module, placement.source)
+    return _compute_on_one(module, inputs, module_kwargs, placement, dim)
+
+
+@exclude_from_compilation
+def _compute_on_several(
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    placement: Placement,
+    dim: int,
+) -> Any:
+    check_not_traced()
+    check_source(module, placement.source)
+    all_args, all_kwargs = _with_work(*scatter_kwargs(inputs, kwargs, placement.device_ids, dim))
     used = placement.device_ids[: len(all_args)]
     outputs = parallel_apply(replicate(module, used), all_args, all_kwargs, used)
     del all_args, all_kwargs  # Their memory is free for the joined outputs.
     return gather(outputs, placement.output_device, dim)
 
 
+def _compute_on_one(
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    placement: Placement,
+    dim: int,
+) -> Any:
+    args, kwargs = _sent(inputs, kwargs or {}, placement.source, dim)
+    return _moved(module(*args, **kwargs), placement.source, placement.output_device)
+
+
+@compile_only_inlined
+def _unmarked(arguments: Any) -> Any:
+    """Return arguments without markers: a module never sees them, even if nothing is split."""
+    return arguments if is_recorded() and is_movable(arguments, 0) else unmarked(arguments)
+
+
+@compile_only_inlined
+def _sent(
+    inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return positional and keyword arguments on ``device``, as scatter gives them to one."""
+    if is_recorded() and is_movable((inputs, kwargs), dim):
+        args, kwargs = moved((inputs, kwargs), device)
+        return args, kwargs
+    return _first(*scatter_kwargs(inputs, kwargs, [device], dim))
+
+
+@compile_only_inlined
+def _first(
+    inputs: Sequence[Any], kwargs: Sequence[Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    all_args, all_kwargs = _with_work(inputs, kwargs)
+    return all_args[0], all_kwargs[0]
+
+
+@compile_only_inlined
 def _with_work(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
     """Let one replica run without arguments where nothing was scattered."""
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 
 
+@compile_only_inlined
 def _moved(output: Any, source: torch.device, target: DeviceId) -> Any:
-    """Move the tensors in nested ``output`` that are on ``source`` to ``target``."""
+    """Return nested ``output`` with its tensors that are on ``source`` on ``target``."""
+    # Where nothing moves the caller gets the module's own object.
+    is_there = target == source or target == source.index
+    return output if is_there else _move(output, source, target)
+
+
+@exclude_from_compilation
+def _move(output: Any, source: torch.device, target: DeviceId) -> Any:
     device = as_target(target, warns=False)
     if device == source:
-        # Nothing would move, so the caller gets the module's own object.
         return output
     survey = Survey()
     root = survey.take(output, None, "output")

@@ -25,7 +25,7 @@ from ._comm import (
     join,
     send,
 )
-from ._compat import _get_stream as _get_stream
+from ._compat import exclude_from_compilation
 from ._device import (
     CPU,
     DeviceLike,
@@ -40,6 +40,7 @@ from ._device import (
     side_stream,
     use_stream,
 )
+from ._legacy_names import _get_stream as _get_stream
 from .comm import broadcast_coalesced, reduce_add_coalesced
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
@@ -49,6 +50,7 @@ class Broadcast(Function):
     """Copies of ``n`` tensors on ``k`` devices; its gradient is their sum."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any, target_gpus: Iterable[DeviceLike | None], *inputs: Tensor
     ) -> tuple[Tensor, ...]:
@@ -94,6 +96,7 @@ class ReduceAddCoalesced(Function):
     """Sums of ``k`` lists of ``n`` tensors; its gradient goes to every addend."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any, destination: DeviceLike | None, num_inputs: int, *grads: Tensor
     ) -> tuple[Tensor, ...]:
@@ -120,6 +123,7 @@ class ReduceAddCoalesced(Function):
         )
 
     @staticmethod
+    @exclude_from_compilation
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
         # Copies away from the node's own device need no saved streams.
@@ -130,6 +134,7 @@ class Scatter(Function):
     """Chunks of one tensor on ``k`` devices; its gradient joins theirs."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any,
         target_gpus: Iterable[DeviceLike | None],
@@ -182,6 +187,7 @@ class Gather(Function):
     """One tensor joined from those of ``k`` devices; its gradient is split among them."""
 
     @staticmethod
+    @exclude_from_compilation
     def forward(ctx: Any, target_device: DeviceLike | None, dim: int, *inputs: Tensor) -> Tensor:
         """Join ``inputs`` along ``dim``.
 
@@ -217,6 +223,7 @@ class Gather(Function):
         return join(inputs, dim, target)
 
     @staticmethod
+    @exclude_from_compilation
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
         # Needs no kept streams either: it only copies away from the node's own device.

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._compat import _get_device_index as _get_device_index
+from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._legacy_names import _get_device_index as _get_device_index
 from ._pytree import Level, descend
 from ._replica import has_compiled_code
 from ._threads import (
@@ -44,6 +45,7 @@ def get_a_var(obj: object) -> Tensor | None:
     return found[0] if found else None
 
 
+@exclude_from_compilation
 def parallel_apply(
     modules: Sequence[Callable[..., Any]],
     inputs: Sequence[Any],
@@ -89,6 +91,7 @@ def parallel_apply(
             raised after all modules have ended.
         BaseException: A module raised one that is no Exception: that very object. In turn, later
             modules have not begun then.
+        RuntimeError: torch.jit.trace records a call of several modules.
 
     Note:
         In turn, a module that waits for a later one waits for ever. An interrupt (Ctrl-C) then
@@ -103,6 +106,8 @@ def parallel_apply(
         _check_length(modules, "kwargs_tup", kwargs_tup)
     if devices is not None:
         _check_length(modules, "devices", devices)
+    if len(modules) > 1:
+        check_not_traced()  # It would record the outputs of other threads as constants.
     _ = modules[0]  # Where there is none the container raises an IndexError of its own.
     # One dictionary will do for all modules: a call with ** hands on a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup

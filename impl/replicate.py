@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ._comm import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
-from ._compat import _get_device_index as _get_device_index
-from ._compat import _init_script_module as _init_script_module
-from ._compat import _is_jit_enabled, _is_script_module, use_paused_collector
-from ._compat import _is_script_method as _is_script_method
+from ._compat import exclude_from_compilation, use_paused_collector
 from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._legacy_names import _get_device_index as _get_device_index
+from ._legacy_names import _init_script_module as _init_script_module
+from ._legacy_names import _is_jit_enabled, _is_script_module
+from ._legacy_names import _is_script_method as _is_script_method
 from ._replica import Tree, Twins, build_replicas, collect_tree
 from .comm import broadcast_coalesced
 from .functions import Broadcast
@@ -25,6 +26,7 @@ __all__ = ["replicate"]
 T = TypeVar("T", bound=nn.Module)
 
 
+@exclude_from_compilation
 def replicate(
     network: T,
     devices: Iterable[DeviceLike],

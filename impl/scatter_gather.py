@@ -22,9 +22,10 @@ from ._comm import (
     send,
     send_wrapper,
 )
-from ._compat import _is_namedtuple as _is_namedtuple
-from ._compat import is_namedtuple as is_namedtuple
+from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
+from ._legacy_names import _is_namedtuple as _is_namedtuple
+from ._legacy_names import is_namedtuple as is_namedtuple
 from ._pytree import (
     Copied,
     Joined,
@@ -44,6 +45,7 @@ __all__ = ["gather", "scatter", "scatter_kwargs"]
 _PLAIN = frozenset((Tensor, nn.Parameter))
 
 
+@exclude_from_compilation
 def scatter(
     inputs: Any,
     target_gpus: Iterable[DeviceLike],
@@ -80,12 +82,14 @@ def scatter(
         ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
             entries, has a negative one, or only zeros; a device carries no index.
         IndexError: A tensor has no dimension ``dim``.
-        RuntimeError: A tensor is given and no device; a nested tensor is ragged along ``dim``.
+        RuntimeError: A tensor is given and no device; a nested tensor is ragged along ``dim``;
+            torch.jit.trace records the call.
     """
     (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
 
 
+@exclude_from_compilation
 def scatter_kwargs(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -122,6 +126,7 @@ def scatter_kwargs(
     return tuple(all_args), tuple(all_kwargs)
 
 
+@exclude_from_compilation
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
     """Join the nested outputs of replicas, tensor by tensor, on one device.
 
@@ -182,6 +187,7 @@ def _distribute(
     """Say how many replicas there is work for, and give the pieces of every leaf for them."""
     if not (survey.splits or survey.copied):
         return len(devices), {}
+    check_not_traced()  # It would record the extents as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]

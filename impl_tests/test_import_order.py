@@ -8,8 +8,9 @@ import pytest
 IMPL = Path(__file__).resolve().parents[1] / "impl"
 #: Each level imports earlier levels only.
 LEVELS = (
-    {"_device", "_pytree"},
     {"_compat"},
+    {"_device", "_pytree"},
+    {"_legacy_names"},
     {"_comm", "_threads"},
     {"_replica", "comm"},
     {"functions", "parallel_apply"},

@@ -18,7 +18,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from .._compat import allow_changes, run_first_in_backward, use_repeated_views
+from .._compat import (
+    allow_changes,
+    exclude_from_compilation,
+    run_first_in_backward,
+    use_repeated_views,
+)
 from .._device import keep_streams, on_kept_streams
 from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
 from .copy import copy_bucket, send
@@ -156,6 +161,7 @@ class CopiedBucket(Function):
     """
 
     @staticmethod
+    @exclude_from_compilation
     def forward(
         ctx: Any, others: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:

@@ -1,32 +1,21 @@
-"""Private names of PyTorch, names that other packages import, installation, garbage collection.
+"""Private names of PyTorch, recorded calls, installation, and the pause of the garbage collector.
 
-It imports ``_device`` and ``_pytree``.
+It imports torch only.
 """
 
 from .gc_pause import use_paused_collector
 from .installation import install, installed, uninstall
-from .legacy_names import (
-    _check_balance,
-    _get_available_device_type,
-    _get_device_index,
-    _get_stream,
-    _handle_complex,
-    _init_script_module,
-    _is_jit_enabled,
-    _is_namedtuple,
-    _is_script_method,
-    _is_script_module,
-    _streams,
-    is_namedtuple,
-)
+from .recording import Span, break_graph, check_not_traced, is_movable, is_recorded, moved
 from .torch_private import (
     add_lists,
     add_lists_in_place,
     allow_changes,
     compilation_in_place,
     compilation_of_wrapper,
+    compile_only_inlined,
     compiled_module,
     copy_context_of_backward,
+    exclude_from_compilation,
     flatten,
     function_mode_count,
     has_dispatch_modes,
@@ -49,24 +38,18 @@ from .torch_private import (
 )
 
 __all__ = [
-    "_check_balance",
-    "_get_available_device_type",
-    "_get_device_index",
-    "_get_stream",
-    "_handle_complex",
-    "_init_script_module",
-    "_is_jit_enabled",
-    "_is_namedtuple",
-    "_is_script_method",
-    "_is_script_module",
-    "_streams",
+    "Span",
     "add_lists",
     "add_lists_in_place",
     "allow_changes",
+    "break_graph",
+    "check_not_traced",
     "compilation_in_place",
     "compilation_of_wrapper",
+    "compile_only_inlined",
     "compiled_module",
     "copy_context_of_backward",
+    "exclude_from_compilation",
     "flatten",
     "function_mode_count",
     "has_dispatch_modes",
@@ -77,10 +60,12 @@ __all__ = [
     "installed",
     "is_compilation_loaded",
     "is_compiled",
-    "is_namedtuple",
+    "is_movable",
+    "is_recorded",
     "is_registration_watched",
     "is_torchscript_on",
     "is_wanted_in_backward",
+    "moved",
     "next_node_number",
     "run_first_in_backward",
     "sparse_parts",

@@ -11,8 +11,8 @@ saved models hold it, so it does not change.
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from contextlib import AbstractContextManager, suppress
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,10 @@ __all__ = [
     "allow_changes",
     "compilation_in_place",
     "compilation_of_wrapper",
+    "compile_only_inlined",
     "compiled_module",
     "copy_context_of_backward",
+    "exclude_from_compilation",
     "flatten",
     "function_mode_count",
     "has_dispatch_modes",
@@ -48,6 +50,14 @@ __all__ = [
     "version_counters",
     "was_made_since",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: Why a call is in no graph, for torch.compile to tell.
+_REASON = (
+    "a graph holds the work of one device; to compile the work of each of several devices, "
+    "compile the module itself, as in DataParallel(torch.compile(module))"
+)
 
 #: PyTorch numbers the nodes of each thread from 0; of those that are ready the highest runs.
 _YOUNGEST = 2**63 - 1
@@ -256,6 +266,51 @@ def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
     names = getattr(getattr(call, "__code__", None), "co_freevars", ())
     found = dict(zip(names, getattr(call, "__closure__", None) or (), strict=False)).get("self")
     return None if found is None else found.cell_contents
+
+
+def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -> _Function:
+    """Exclude a function from torch.compile: a decorator that returns ``function`` itself.
+
+    ``torch.compiler.disable`` does the same, by a wrapper, and imports ``torch._dynamo``, which
+    takes seconds.
+
+    Args:
+        function: A function written in Python.
+        has_callees: Whether all that it calls is excluded, too.
+
+    Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
+    ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
+    ``torch._C._dynamo.eval_frame._FrameAction``, and the attributes ``_torchdynamo_disable`` and
+    ``_torchdynamo_disable_msg`` of functions, since <= 2.11.
+    Without it: torch.compile compiles the Python code of impl, which takes seconds and makes
+    each call slower.
+    """
+    # 1. No caller's graph takes it in.
+    function.__dict__.update(_torchdynamo_disable=True, _torchdynamo_disable_msg=_REASON)
+    # 2. A call of it is not compiled either.
+    _skip_frames(function, has_callees=has_callees)
+    return function
+
+
+def compile_only_inlined(function: _Function) -> _Function:
+    """Have torch.compile compile a function in its callers' graphs only; a decorator.
+
+    Where the caller is not compiled, the function is not either, but what it calls may be.
+
+    Name: as for :func:`exclude_from_compilation`, since <= 2.11.
+    Without it: as for :func:`exclude_from_compilation`.
+    """
+    _skip_frames(function, has_callees=False)
+    return function
+
+
+def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
+    with suppress(AttributeError):  # It is asked at import, which must not fail.
+        dynamo = torch._C._dynamo.eval_frame
+        action = dynamo._FrameAction
+        callees = action.SKIP if has_callees else action.DEFAULT
+        strategy = dynamo._FrameExecStrategy(action.SKIP, callees)
+        dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
 def next_node_number() -> int:

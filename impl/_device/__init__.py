@@ -1,6 +1,6 @@
 """Devices and streams: what callers may write for them, and which are current.
 
-It imports torch only.
+It imports ``_compat``.
 """
 
 from .device import (
@@ -24,7 +24,7 @@ from .device import (
     is_on_cpu,
     use_device,
 )
-from .placement import DeviceId, choose_devices
+from .placement import DeviceId, Placement, choose_devices
 from .saved_streams import hand_over, keep_streams, on_kept_streams
 from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
 
@@ -32,6 +32,7 @@ __all__ = [
     "CPU",
     "DeviceId",
     "DeviceLike",
+    "Placement",
     "accelerator_in_use",
     "accelerator_type",
     "alignment_on",

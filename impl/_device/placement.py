@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 
+from .._compat import exclude_from_compilation
 from .device import (
     CPU,
     DeviceLike,
@@ -36,6 +37,7 @@ class Placement(NamedTuple):
     source: torch.device
 
 
+@exclude_from_compilation
 def choose_devices(
     device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
 ) -> Placement | None:

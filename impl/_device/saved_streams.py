@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._compat import exclude_from_compilation
 from .device import accelerator_type, current_device, has_streams, is_of_type
 from .stream import current_stream, current_streams, set_current_streams
 
@@ -42,6 +43,7 @@ def hand_over(grad: Tensor) -> Tensor:
 def on_kept_streams(backward: _Backward) -> _Backward:
     """Make the streams that ``keep_streams`` has noted current while ``backward`` runs."""
 
+    @exclude_from_compilation
     @functools.wraps(backward)
     def run(ctx: Any, *grads: Any) -> Any:
         before = current_streams(stream.device_index for stream in ctx.streams)

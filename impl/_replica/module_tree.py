@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .._compat import exclude_from_compilation
+
 __all__ = ["Tree", "collect_tree"]
 
 
@@ -47,6 +49,7 @@ def _present(found: dict[int, Tensor | None]) -> list[Tensor]:
     return [tensor for tensor in found.values() if tensor is not None]
 
 
+@exclude_from_compilation
 def check_source(module: nn.Module, source: torch.device) -> None:
     """Refuse a module that is not where its replicas are copied from.
 

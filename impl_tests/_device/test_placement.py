@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from impl import DataParallel
-from impl._compat import legacy_names
+from impl import _legacy_names as legacy_names
 from impl._device import device as device_module
 from impl._device import placement
 from impl._replica import check_source

@@ -1,10 +1,10 @@
 """The models' packages import torchvision, which needs help beside a CPU build of PyTorch."""
 
 import pytest
-from spec_tests.harness.environment.topology import Topology
 
 from impl_tests import hollow_cuda
 from impl_tests.aligned_copies import align_copies
+from spec_tests.harness.environment.topology import Topology
 
 hollow_cuda.load()
 

@@ -158,3 +158,15 @@ def test_on_one_device_the_module_itself_is_called(target, topology):
     wrapped = target.data_parallel.DataParallel(module, topology.take(1))
     wrapped(torch.ones(1))
     assert module.called is module
+
+
+@clause("data_parallel.one-device.traced")
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace")
+@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
+@pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
+def test_on_one_device_a_trace_computes_any_batch(target, topology, grad, slot):
+    wrapped = target.data_parallel.DataParallel(nn.Linear(2, 1), topology.take(1))
+    one, other = (torch.rand(count, 2, device=topology.device(slot)) for count in (4, 3))
+    with torch.set_grad_enabled(grad):
+        traced = torch.jit.trace(wrapped, one)
+        checks.same(traced(other), wrapped(other))

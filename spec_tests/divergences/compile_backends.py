@@ -76,3 +76,21 @@ class Broken(nn.Module):
         torch._dynamo.graph_break()
         z: Tensor = self.other(y)
         return z
+
+
+def frame_count() -> int:
+    """Return how many frames torch.compile has looked at since :func:`reset_frame_count`."""
+    found: int = torch._dynamo.utils.counters["frames"]["total"]
+    return found
+
+
+def compiled_files() -> list[str]:
+    """Return the files of all frames that were compiled since :func:`reset_frame_count`."""
+    found = torch._dynamo.utils.get_compilation_metrics()
+    return [str(each.co_filename) for each in found]
+
+
+def reset_frame_count() -> None:
+    """Let :func:`frame_count` begin at 0."""
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.utils.clear_compilation_metrics()

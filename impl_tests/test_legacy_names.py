@@ -1,4 +1,4 @@
-"""impl._compat.legacy_names: names that other packages import, doing what the reference's do."""
+"""impl._legacy_names: names that other packages import, doing what the reference's do."""
 
 import importlib
 import inspect
@@ -120,7 +120,7 @@ def test_a_device_of_another_kind_is_refused(topology, module):
 
 
 def test_without_accelerator_there_is_no_stream(monkeypatch):
-    monkeypatch.setattr(impl._compat.legacy_names, "accelerator_type", lambda: None)
+    monkeypatch.setattr(impl._legacy_names, "accelerator_type", lambda: None)
     assert functions._get_stream(torch.device("cuda:0")) is None
 
 

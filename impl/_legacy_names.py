@@ -34,7 +34,8 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from .._device import (
+from ._compat import is_torchscript_on
+from ._device import (
     DeviceLike,
     accelerator_type,
     as_device_or_current,
@@ -45,8 +46,7 @@ from .._device import (
     is_cpu,
     side_stream,
 )
-from .._pytree import is_named_tuple
-from .torch_private import is_torchscript_on
+from ._pytree import is_named_tuple
 
 __all__ = [
     "_check_balance",

@@ -1,0 +1,79 @@
+"""What torch.jit.trace cannot record, and the reference lets it take for constants: DP-6."""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+
+REFUSED = clause("divergences.DP-6.traces-of-several-devices-are-refused")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.torch.jit.trace",  # It is deprecated.
+    "ignore::torch.jit.TracerWarning",  # The reference warns of some constants.
+)
+grad_modes = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
+
+
+class Noting(nn.Module):
+    """Notes that it has been called."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.calls = []
+
+    def forward(self, x):
+        self.calls.append(x.shape)
+        return self.layer(x)
+
+
+class Applied(nn.Module):
+    """Calls a function with its module."""
+
+    def __init__(self, module, function):
+        super().__init__()
+        self.module, self.function = module, function
+
+    def forward(self, x):
+        return self.function(self.module, x)
+
+
+CALLS = {
+    "DataParallel": lambda target, module, devices: target.data_parallel.DataParallel(
+        module, devices
+    ),
+    "data_parallel": lambda target, module, devices: Applied(
+        module, lambda module, x: target.data_parallel.data_parallel(module, x, devices)
+    ),
+    "parallel_apply": lambda target, module, devices: Applied(
+        module,
+        lambda module, x: torch.cat(
+            target.parallel_apply.parallel_apply([module] * 2, [x] * 2, None, devices[:1] * 2)
+        ),
+    ),
+}
+calls = pytest.mark.parametrize("name", CALLS)
+
+
+@REFUSED
+@calls
+@grad_modes
+def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
+    module = Noting().to(topology.device(0))
+    traced = CALLS[name](target, module, topology.take(2))
+    with torch.set_grad_enabled(grad), pytest.raises(RuntimeError) as raised:
+        torch.jit.trace(traced, torch.rand(4, 4, device=topology.device(0)))
+    assert "trace the module itself, which is `wrapper.module`" in str(raised.value)
+    checks.same(module.calls, [], name)
+
+
+@REFUSED
+@calls
+def test_reference_records_constants(reference, topology, name):
+    module, x = Noting().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))
+    call = CALLS[name](reference, module, topology.take(2))
+    with torch.no_grad():
+        traced = torch.jit.trace(call, x, check_trace=False)
+        found, expected = traced(x + 1), call(x)
+    checks.same(found, expected, name)
