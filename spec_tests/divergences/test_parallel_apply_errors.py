@@ -79,7 +79,7 @@ def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
 @example(call=INTERRUPTED)
 @given(call=failing_calls(BASE_EXCEPTIONS))
-def test_a_base_exception_is_raised_when_all_modules_have_ended(target, topology, call):
+def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
     with no_thread_reports():
         found, modules = caught(call, target, topology)
     assert isinstance(found, call.errors[min(call.errors)].base)
@@ -142,7 +142,7 @@ def test_reference_loses_classes_with_a_message_attribute(reference, topology, c
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 @example(call=SUB_KEY)
 @given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited",))))
-def test_the_text_of_a_key_error_subclass_has_real_newlines(target, topology, call):
+def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
     found, _ = caught(call, target, topology)
     first = min(call.errors)
     assert isinstance(found, KeyError)
