@@ -158,7 +158,7 @@ def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topolog
     assert caught.value is original
 
 
-@clause("parallel_apply.errors.after-all-have-finished")
+@clause("parallel_apply.errors.after-all-have-ended")
 def test_an_error_is_raised_after_all_modules_have_ended(target, topology):
     turns, finished = ThreadOrder(range(4)), []
     failing = Failing(0, turns, ExceptionSpec(ValueError))

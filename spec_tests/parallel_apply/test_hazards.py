@@ -13,7 +13,7 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
-from spec_tests.parallel_apply.run_nested import NestedCall
+from spec_tests.parallel_apply.nested import NestedCall
 from spec_tests.strategies.modules import row_wise_specs
 
 
