@@ -10,7 +10,7 @@ from impl._markers import Whole
 from torch import nn
 
 import impl
-from impl import _internals
+from impl._compat import torch_private
 from impl._compat.recording import is_movable, moved
 
 Pair = namedtuple("Pair", ("left", "right"))
@@ -76,7 +76,7 @@ def test_importing_impl_imports_no_compiler():
 def test_without_pytorchs_names_nothing_is_excluded(monkeypatch):
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
 
-    @_internals.exclude_from_compilation
+    @torch_private.exclude_from_compilation
     def function():
         return 1
 

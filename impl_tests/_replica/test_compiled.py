@@ -8,8 +8,8 @@ import impl
 from impl._compat.torch_private import next_node_number
 from impl._replica import compiled
 from impl._replica.compiled import has_compiled_code
-from spec_tests.divergences.compile_backends import Counting
-from spec_tests.divergences.compiled import HOW
+from spec_tests.divergences.compile_backends import CountingBackend
+from spec_tests.divergences.compiled import COMPILATIONS
 
 
 def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_first():
@@ -43,8 +43,8 @@ class Own(nn.Linear):
 def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, depth, kind, how):
     for name in ("compilation_in_place", "compilation_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
-    backend = Counting()
-    net = HOW[how](kind(1, 1), backend)
+    backend = CountingBackend()
+    net = COMPILATIONS[how](kind(1, 1), backend)
     one, other = impl.replicate(nn.Sequential(net) if depth else net, ["cpu", "cpu"], detach=True)
     assert not has_compiled_code(one)
     with torch.no_grad():
@@ -67,14 +67,14 @@ class Scaled(nn.Module):
 
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
 def test_compiled_replicas_take_keyword_arguments(how):
-    (replica,) = impl.replicate(HOW[how](Scaled(), "eager"), ["cpu"])
+    (replica,) = impl.replicate(COMPILATIONS[how](Scaled(), "eager"), ["cpu"])
     assert replica(torch.ones(1), factor=3).item() == 3
 
 
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
 def test_a_larger_module_is_compiled_with_its_compiled_parts_as_one(how):
-    (part,) = impl.replicate(HOW[how](Scaled(), "eager"), ["cpu"])
-    backend = Counting()
+    (part,) = impl.replicate(COMPILATIONS[how](Scaled(), "eager"), ["cpu"])
+    backend = CountingBackend()
     larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
     assert larger(torch.ones(1)).item() == 5
     assert len(backend.devices) == 1

@@ -1,1 +1,1 @@
-"""Chapter data_parallel: the four steps as one module."""
+"""Chapter data_parallel: scatter, replicate, parallel_apply and gather as one module."""

@@ -1,4 +1,4 @@
-"""What DataParallel keeps of its arguments."""
+"""Attributes of DataParallel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from spec_tests.strategies.calls import At, build
 
 @dataclass(frozen=True)
 class AttributesCall:
-    """The attributes of a new ``DataParallel``."""
+    """A call that returns the attributes of a new ``DataParallel``."""
 
     devices: Sequence[At] | None
     output: At | None
     dim: int
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The module and the arguments."""
+        """Build the module and the arguments."""
         return {
             "module": nn.Tanh(),
             "device_ids": build(self.devices, topology),
@@ -29,7 +29,7 @@ class AttributesCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The public attributes by name."""
+        """Return the public attributes by name."""
         wrapped = target.data_parallel.DataParallel(**inputs)
         names = ("module", "device_ids", "output_device", "dim", "src_device_obj")
         return {name: getattr(wrapped, name) for name in names}

@@ -12,36 +12,36 @@ from torch.func import functional_call
 from spec_tests.harness.compare.snapshot import snapshot
 
 STEPS = 30
-#: Rows of a batch; neither three nor four devices get chunks of equal size.
+#: Rows of a batch. Three and four devices get chunks of unequal size.
 ROWS = 50
 RATE = 0.05
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to train.
+    """A training run.
 
     Args:
-        device: Where the network and the batches are.
-        statistics: Whether batch normalisation takes them from the batch; else they are fixed.
+        device: The device of the network and the batches.
+        statistics: Whether batch normalisation uses the statistics of the batch or fixed ones.
     """
 
     device: torch.device
     statistics: bool = True
 
     def network(self) -> nn.Module:
-        """Two convolutions with batch normalisation and a linear layer; the same every time."""
+        """Return two convolutions with batch normalisation and a linear layer, always the same."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             net = nn.Sequential(*_block(1, 4), nn.MaxPool2d(2), *_block(4, 8), *_head(8 * 4 * 4))
         return net.to(self.device).train(self.statistics)
 
     def run(self, wrap: Callable[[nn.Module], nn.Module]) -> Any:
-        """Train ``wrap(network)``; give the losses, then parameters and buffers by name."""
+        """Train ``wrap(network)``; return the losses, parameters and buffers by name."""
         net = self.network()
         model = wrap(net)
         optimizer = torch.optim.SGD(net.parameters(), RATE, momentum=0.9)
-        # What a convolution chooses by timing, or rounds to TF32, differs from run to run.
+        # Algorithms chosen by timing, and TF32, differ from run to run.
         with torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False):
             losses = [self._step(model, optimizer, step) for step in range(STEPS)]
         return snapshot({"losses": torch.stack(losses), **net.state_dict()}, {})
@@ -59,7 +59,7 @@ class Training:
 
 
 class ChunkByChunk(nn.Module):
-    """The network applied to one chunk after the other; the first alone changes its buffers."""
+    """The network applied to each chunk in turn; only the first chunk changes its buffers."""
 
     def __init__(self, net: nn.Module, chunks: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class ChunkByChunk(nn.Module):
         self.chunks = chunks
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs for all chunks."""
+        """Return the outputs for all chunks."""
         first, *others = x.chunk(self.chunks)
         outputs = [self.net(first)]
         for chunk in others:
@@ -78,8 +78,8 @@ class ChunkByChunk(nn.Module):
 
 @cache
 def digits() -> tuple[Tensor, Tensor]:
-    """All images, as one channel of numbers up to one, and their labels."""
-    # Here, since it takes a second that whoever collects the suite need not wait for.
+    """Return all images, with one channel of values up to one, and their labels."""
+    # Imported here, because it takes a second, which would slow down collection.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 
     data = load_digits()

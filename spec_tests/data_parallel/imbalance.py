@@ -1,4 +1,4 @@
-"""What DataParallel says of devices of unequal size."""
+"""Warnings of DataParallel about imbalanced devices."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from spec_tests.strategies.calls import At, build
 
 @dataclass(frozen=True)
 class ImbalanceCall:
-    """A new ``DataParallel`` on devices that seem to have these sizes.
+    """A new ``DataParallel`` on devices whose reported sizes are patched.
 
     Args:
         devices: The devices.
-        memory: Bytes of memory by ordinal, counted round.
-        processors: Multiprocessors by ordinal, counted round.
+        memory: Bytes of memory by ordinal, modulo its length.
+        processors: Multiprocessors by ordinal, modulo its length.
     """
 
     devices: tuple[At, ...]
@@ -29,16 +29,16 @@ class ImbalanceCall:
     processors: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The module and its devices."""
+        """Build the module and its devices."""
         devices = build(list(self.devices), topology)
         return {"module": nn.Tanh(), "device_ids": devices}
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The devices; what matters are the warnings."""
-        with self._pretend(inputs["device_ids"]):
+        """Return the devices; a comparison sees the warnings, too."""
+        with self._patch_properties(inputs["device_ids"]):
             return target.data_parallel.DataParallel(**inputs).device_ids
 
-    def _pretend(self, devices: list[torch.device]) -> AbstractContextManager[Any]:
+    def _patch_properties(self, devices: list[torch.device]) -> AbstractContextManager[Any]:
         module = torch.get_device_module(devices[0].type)
         return mock.patch.object(module, "get_device_properties", self._properties)
 
@@ -59,11 +59,11 @@ class ImbalanceCall:
 
 @dataclass(frozen=True, repr=False)
 class BalanceCall(ImbalanceCall):
-    """The check alone, of devices that seem to have these sizes."""
+    """A call of ``_check_balance`` for devices whose reported sizes are patched."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Nothing; what matters are the warnings."""
-        with self._pretend(inputs["device_ids"]):
+        """Return None; a comparison sees the warnings, too."""
+        with self._patch_properties(inputs["device_ids"]):
             return target.data_parallel.private("_check_balance")(inputs["device_ids"])
 
     def __repr__(self) -> str:

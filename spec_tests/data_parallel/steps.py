@@ -1,4 +1,4 @@
-"""Calls that show what the steps of DataParallel are given."""
+"""Calls that record the arguments of the steps of DataParallel."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,13 @@ from spec_tests.strategies.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class StepsCall:
-    """One call of a ``DataParallel`` whose steps note their arguments.
+    """A call of a ``DataParallel`` whose steps record their arguments.
 
     Args:
         devices: The devices.
-        rows: Rows of the positional and of the keyword argument.
-        dim: The dimension that is split.
-        grad: Grad mode.
+        rows: The number of rows of the positional and of the keyword argument.
+        dim: The dimension to split.
+        grad: Whether grad mode is enabled.
     """
 
     devices: tuple[At, ...]
@@ -30,7 +30,7 @@ class StepsCall:
     grad: bool
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The module and its arguments."""
+        """Build the module and its arguments."""
         x = TensorSpec((self.rows, 2), requires_grad=True)
         module = New(nn.Bilinear, (2, 2, 1)).build(topology)
         return {
@@ -41,13 +41,13 @@ class StepsCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What each step was given, in the order of the steps."""
-        noted: list[Any] = []
-        kind = noting(target.data_parallel.DataParallel, noted)
+        """Return the name and the arguments of each step, in order."""
+        recorded: list[Any] = []
+        kind = recording_class(target.data_parallel.DataParallel, recorded)
         wrapped = kind(inputs["module"], inputs["devices"], dim=self.dim)
         with torch.set_grad_enabled(self.grad):
             wrapped(inputs["x"], input2=inputs["y"])
-        return noted
+        return recorded
 
     def __repr__(self) -> str:
         mode = "" if self.grad else "  # without gradients"
@@ -57,29 +57,29 @@ class StepsCall:
         )
 
 
-def noting(base: type[Any], noted: list[Any]) -> type[Any]:
-    """A subclass of ``base`` whose steps append their names and arguments to ``noted``."""
+def recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
+    """Return a subclass of ``base`` whose steps append name and arguments to ``recorded``."""
 
     def step(name: str) -> Any:
         def method(self: Any, *args: Any) -> Any:
-            noted.append((name, args))
+            recorded.append((name, args))
             return getattr(super(kind, self), name)(*args)
 
         return method
 
     names = ("scatter", "replicate", "parallel_apply", "gather")
-    kind = type("Noting", (base,), {name: step(name) for name in names})
+    kind = type("Recording", (base,), {name: step(name) for name in names})
     return kind
 
 
-class OwnParameter(nn.Module):
-    """Tells whether its parameter is a leaf, the module's own, or a copy with a history."""
+class ParameterFacts(nn.Module):
+    """Returns whether its parameter is a leaf, requires a gradient and is a plain tensor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """One row for each of its calls."""
+        """Return one row for each call."""
         facts = [self.weight.is_leaf, self.weight.requires_grad, type(self.weight) is Tensor]
         return torch.tensor([facts], device=x.device)

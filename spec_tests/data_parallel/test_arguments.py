@@ -1,4 +1,4 @@
-"""data_parallel and DataParallel: calls with few arguments, or none."""
+"""data_parallel and DataParallel: kinds of arguments."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ TWO = (At(0), At(1))
 
 @clause("data_parallel.no-arguments")
 @given(devices=device_lists(), functional=st.booleans())
-def test_without_arguments_the_module_runs_once_on_the_first_device(
+def test_the_module_runs_once_on_the_first_device_without_arguments(
     target, answers, topology, devices, functional
 ):
     call = DataParallelCall(New(Called), (), {}, devices, functional=functional)
@@ -27,7 +27,7 @@ def test_without_arguments_the_module_runs_once_on_the_first_device(
 
 @clause("data_parallel.no-tensors")
 @given(devices=device_lists(), kwargs=st.sampled_from([{}, {"flag": True}]))
-def test_without_tensors_the_module_runs_on_every_device(
+def test_the_module_runs_on_every_device_without_tensors(
     target, answers, topology, devices, kwargs
 ):
     call = DataParallelCall(New(Called), (1, "text"), kwargs, devices)
@@ -44,7 +44,7 @@ def test_keyword_arguments_suffice(target, answers, topology, devices, functiona
 @clause("data_parallel.inputs")
 @pytest.mark.parametrize("inputs", [None, (), X, [X, X], {"x": X}, (X, X), "text"], ids=repr)
 @pytest.mark.parametrize("keywords", [{}, {"y": X}], ids="module_kwargs={}".format)
-def test_inputs_that_are_no_tuple_are_the_one_argument(
+def test_inputs_other_than_a_tuple_are_the_only_argument(
     target, answers, topology, inputs, keywords
 ):
     call = DataParallelCall(New(Called), inputs, keywords, TWO, functional=True)
@@ -53,7 +53,7 @@ def test_inputs_that_are_no_tuple_are_the_one_argument(
 
 @clause("data_parallel.inputs-from-the-cpu")
 @given(devices=device_lists(), functional=st.booleans())
-def test_inputs_may_come_from_the_cpu(target, answers, topology, devices, functional):
+def test_inputs_may_be_on_the_cpu(target, answers, topology, devices, functional):
     x = TensorSpec((4, 2), slot=None)
     call = DataParallelCall(New(Weighted), (x,), {"y": [x]}, devices, functional=functional)
     checks.agree(call, target, answers, topology)

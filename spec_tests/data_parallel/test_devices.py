@@ -1,4 +1,4 @@
-"""data_parallel and DataParallel: which devices compute, and where the outputs are."""
+"""data_parallel and DataParallel: devices of replicas and of outputs."""
 
 import pytest
 import torch
@@ -20,8 +20,8 @@ FUNCTIONAL = st.booleans()
 SEVERAL = device_lists(min_size=2)
 
 
-class Torn(Placed):
-    """A module whose buffer stays on the CPU, wherever it is moved."""
+class BufferOnCpu(Placed):
+    """A module whose buffer stays on the CPU when the module is moved."""
 
     def _apply(self, fn, recurse=True):
         super()._apply(fn, recurse)
@@ -29,8 +29,8 @@ class Torn(Placed):
         return self
 
 
-class Itself(nn.Module):
-    """Keeps the object whose forward was called."""
+class SelfRecording(nn.Module):
+    """Stores the object whose forward is called."""
 
     def forward(self, x):
         vars(self)["called"] = self
@@ -43,7 +43,7 @@ def rows(count, *, slot=0):
 
 @clause("data_parallel.devices.order")
 @given(devices=SEVERAL, count=st.integers(4, 8), functional=FUNCTIONAL)
-def test_chunks_go_to_the_devices_in_their_order(
+def test_chunks_are_computed_on_the_devices_in_order(
     target, answers, topology, devices, count, functional
 ):
     call = DataParallelCall(New(Placed), (rows(count),), {}, devices, functional=functional)
@@ -61,8 +61,8 @@ def test_a_small_batch_uses_the_first_devices_only(
 
 @clause("data_parallel.devices.default")
 @given(count=st.integers(1, 8), functional=FUNCTIONAL)
-def test_all_devices_are_the_default(target, answers, topology, count, functional):
-    # All devices of the machine begin with ordinal 0, wherever the topology begins.
+def test_all_devices_are_used_by_default(target, answers, topology, count, functional):
+    # The default devices begin with ordinal 0, even if the topology does not.
     if topology.device(0).index != 0:
         not_run("the topology does not begin with the accelerator's first device")
     call = DataParallelCall(New(Placed), (rows(count),), {}, None, functional=functional)
@@ -80,7 +80,9 @@ def test_outputs_are_joined_on_the_output_device(
 
 @clause("data_parallel.devices.minus-one")
 @given(devices=SEVERAL, functional=FUNCTIONAL)
-def test_minus_one_is_the_cpu_and_warns(target, answers, topology, devices, functional):
+def test_output_device_minus_one_means_the_cpu_and_warns(
+    target, answers, topology, devices, functional
+):
     call = DataParallelCall(New(Placed), (rows(4),), {}, devices, -1, functional=functional)
     checks.agree(call, target, answers, topology)
 
@@ -97,7 +99,7 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 
 @clause("data_parallel.devices.checked-at-the-call")
 @given(devices=SEVERAL, home=st.sampled_from([None, 1]), functional=FUNCTIONAL)
-def test_a_module_elsewhere_is_refused_when_it_is_called(
+def test_a_module_on_another_device_is_refused_at_the_call(
     target, answers, topology, devices, home, functional
 ):
     call = DataParallelCall(
@@ -108,8 +110,8 @@ def test_a_module_elsewhere_is_refused_when_it_is_called(
 
 @clause("data_parallel.devices.checked-at-the-call")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_a_buffer_elsewhere_is_refused_when_the_module_is_called(target, answers, topology, count):
-    call = DataParallelCall(New(Torn), (rows(4),), {}, [At(0)] * count, functional=True)
+def test_a_buffer_on_another_device_is_refused_at_the_call(target, answers, topology, count):
+    call = DataParallelCall(New(BufferOnCpu), (rows(4),), {}, [At(0)] * count, functional=True)
     checks.agree(call, target, answers, topology)
 
 
@@ -122,7 +124,7 @@ def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
 
 @clause("data_parallel.devices.unmoved")
 @given(devices=SEVERAL)
-def test_the_constructor_moves_no_module_to_several_devices(target, topology, devices):
+def test_the_constructor_moves_no_module_for_several_devices(target, topology, devices):
     module = Placed()
     target.data_parallel.DataParallel(module, build(devices, topology))
     assert {tensor.device.type for tensor in module.state_dict().values()} == {"cpu"}
@@ -140,21 +142,21 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 
 @clause("data_parallel.one-device.scalars")
 @given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_on_one_device_a_scalar_stays_one(target, answers, topology, device, functional):
+def test_a_scalar_of_one_device_stays_a_scalar(target, answers, topology, device, functional):
     call = DataParallelCall(New(Total), (rows(4),), {}, [device], functional=functional)
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.one-device.errors")
 @given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_on_one_device_an_error_is_the_modules_own(target, answers, topology, device, functional):
+def test_an_error_of_one_device_is_raised_unchanged(target, answers, topology, device, functional):
     call = DataParallelCall(New(Refusing, (0,)), (rows(4),), {}, [device], functional=functional)
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.one-device.same-objects")
-def test_on_one_device_the_module_itself_is_called(target, topology):
-    module = Itself()
+def test_one_device_calls_the_module_itself(target, topology):
+    module = SelfRecording()
     wrapped = target.data_parallel.DataParallel(module, topology.take(1))
     wrapped(torch.ones(1))
     assert module.called is module

@@ -1,4 +1,4 @@
-"""data_parallel and DataParallel: exceptions of replicas, and warnings."""
+"""data_parallel and DataParallel: exceptions of replicas and warnings."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from spec_tests.strategies.tensors import TensorSpec
     limit=st.sampled_from([0, 1, 5]),
     functional=st.booleans(),
 )
-def test_an_error_tells_its_replica_and_device(
+def test_an_error_names_its_replica_and_device(
     target, answers, topology, devices, rows, limit, functional
 ):
     call = DataParallelCall(
@@ -31,7 +31,7 @@ def test_an_error_tells_its_replica_and_device(
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=st.booleans())
-def test_scalars_are_joined_to_a_vector_with_a_warning(
+def test_scalars_are_gathered_into_a_vector_with_a_warning(
     target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2), requires_grad=True)
@@ -41,7 +41,7 @@ def test_scalars_are_joined_to_a_vector_with_a_warning(
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), functional=st.booleans())
-def test_scalars_are_not_joined_along_another_dimension(
+def test_scalars_cannot_be_gathered_along_another_dimension(
     target, answers, topology, devices, functional
 ):
     x = TensorSpec((2, 4))
@@ -55,7 +55,7 @@ def test_scalars_are_not_joined_along_another_dimension(
     processors=st.lists(st.sampled_from([4, 3, 2]), min_size=4, max_size=4),
     count=st.integers(1, 4),
 )
-def test_cuda_devices_of_unequal_size_are_warned_of(
+def test_data_parallel_warns_of_imbalanced_cuda_devices(
     target, answers, topology, memory, processors, count
 ):
     devices = tuple(At(slot) for slot in range(count))

@@ -1,4 +1,4 @@
-"""data_parallel: first and second derivatives, numerically and by hand."""
+"""data_parallel and DataParallel: first and second derivatives."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def leaves(module, topology, rows, dtype=torch.float64):
 
 
 def as_function(target, topology, module, way, slots):
-    # Numerical differentiation changes the leaves in place, so the module sees every change.
+    # Numerical differentiation changes the leaves in place, so that the module sees every change.
     spread = gradient_penalty.spread(target, module, topology.take(slots), way)
     return lambda x, *_: spread(x)
 
@@ -35,7 +35,7 @@ def as_function(target, topology, module, way, slots):
 @clause("data_parallel.gradcheck")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
-def test_first_derivatives_are_right(target, topology, way, slots):
+def test_first_derivatives_pass_gradcheck(target, topology, way, slots):
     module = network(topology)
     function = as_function(target, topology, module, way, slots)
     assert gradcheck(function, leaves(module, topology, 4))
@@ -44,7 +44,7 @@ def test_first_derivatives_are_right(target, topology, way, slots):
 @clause("data_parallel.gradgradcheck")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
-def test_second_derivatives_are_right(target, topology, way, slots):
+def test_second_derivatives_pass_gradgradcheck(target, topology, way, slots):
     module = network(topology)
     function = as_function(target, topology, module, way, slots)
     assert gradgradcheck(function, leaves(module, topology, 4))
@@ -63,7 +63,7 @@ def test_complex_modules_stay_complex(target, answers, topology, dtype, devices,
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 @given(rows=st.integers(1, 6), slots=st.integers(1, 4))
-def test_a_gradient_penalty_has_the_gradients_of_the_plain_module(
+def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
     target, topology, way, penalty, rows, slots
 ):
     module = network(topology)

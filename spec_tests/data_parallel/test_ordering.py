@@ -1,4 +1,4 @@
-"""Calls and training steps on side streams, without ever waiting: all are in order."""
+"""DataParallel: the order of work on side streams without synchronization."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def _wrapped(target, topology, slots):
 @clause("data_parallel.queue-order")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("slots", [1, 3], ids="devices={}".format)
-def test_calls_follow_each_other_without_a_wait(target, topology, source, slots):
+def test_calls_on_side_streams_need_no_wait(target, topology, source, slots):
     net, wrapped = _wrapped(target, topology, slots)
     found = []
     with on_side_streams(topology), torch.no_grad():
@@ -39,7 +39,7 @@ def test_calls_follow_each_other_without_a_wait(target, topology, source, slots)
 
 @clause("data_parallel.queue-order")
 @pytest.mark.parametrize("source", SOURCES)
-def test_steps_follow_each_other_without_a_wait(target, topology, source):
+def test_training_steps_on_side_streams_need_no_wait(target, topology, source):
     net, wrapped = _wrapped(target, topology, 1)
     with on_side_streams(topology):
         found = train(wrapped, net, batches(topology, source))

@@ -24,13 +24,13 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Box:
-    """Holds an object that is no container to scatter."""
+    """A holder that scatter does not treat as a container."""
 
     def __init__(self, held):
         self.held = held
 
 
-class Identity(nn.Module):
+class ArgumentRecorder(nn.Module):
     """Returns its input, and appends its second argument to the list in a box."""
 
     def forward(self, x, constant, found):
@@ -40,26 +40,26 @@ class Identity(nn.Module):
 
 @clause("data_parallel.outputs")
 @given(call=network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
-def test_any_network_gives_the_outputs_of_the_reference(target, answers, topology, call):
+def test_networks_have_the_outputs_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.gradients")
 @given(call=network_calls(grads=(True,)))
-def test_any_network_gives_the_gradients_of_the_reference(target, answers, topology, call):
+def test_networks_have_the_gradients_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.transparent")
 @given(call=network_calls(grads=(True,)))
-def test_a_wrapped_network_computes_what_the_network_computes(target, topology, call):
+def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, topology, call):
     found, expected = wrapped_module.wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.arguments")
 @given(call=nested_calls())
-def test_nested_positional_and_keyword_arguments_are_split(target, answers, topology, call):
+def test_nested_positional_and_keyword_arguments_are_scattered(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -68,22 +68,24 @@ def test_nested_positional_and_keyword_arguments_are_split(target, answers, topo
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
     devices=st.lists(st.builds(At, st.integers(0, 3)), min_size=2, max_size=4),
 )
-def test_arguments_are_split_and_outputs_joined_along_dim(target, answers, topology, dim, devices):
+def test_arguments_are_scattered_and_outputs_gathered_along_dim(
+    target, answers, topology, dim, devices
+):
     call = DataParallelCall(New(Weighted), (TensorSpec((3, 4, 5)),), {}, devices, None, dim)
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.constants")
 @given(call=nested_calls(factors=(0.5, 3)))
-def test_other_arguments_reach_every_replica(target, answers, topology, call):
+def test_arguments_without_tensors_reach_every_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.constants")
 @given(devices=device_lists(min_size=2))
-def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
+def test_every_replica_gets_the_same_object(target, topology, devices):
     constant = object()
-    module = Identity().to(topology.device(devices[0].slot))
+    module = ArgumentRecorder().to(topology.device(devices[0].slot))
     found = []
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
     wrapped(torch.ones(len(devices)), constant, found=Box(found))
@@ -93,7 +95,7 @@ def test_an_object_is_the_same_one_in_every_replica(target, topology, devices):
 @clause("data_parallel.script-modules")
 @example_count.divided_by(4)
 @given(call=script_calls())
-def test_script_modules_compute_what_the_reference_makes_them(target, answers, topology, call):
+def test_script_modules_have_the_outputs_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -112,9 +114,7 @@ def test_sparse_gradients_are_summed(target, topology, devices, indices):
 
 @clause("data_parallel.hooks")
 @given(devices=device_lists(min_size=2), rows=st.integers(4, 8))
-def test_hooks_see_the_batch_on_the_wrapper_and_chunks_on_the_module(
-    target, topology, devices, rows
-):
+def test_wrapper_hooks_see_the_batch_and_module_hooks_see_chunks(target, topology, devices, rows):
     seen = []
     module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))

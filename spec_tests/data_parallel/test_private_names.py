@@ -13,7 +13,7 @@ SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
 
 @clause("data_parallel.check-balance")
 @given(memory=SIZES, processors=SIZES, count=st.integers(1, 4))
-def test_devices_of_unequal_size_are_warned_of(
+def test_check_balance_warns_of_imbalanced_devices(
     target, answers, topology, memory, processors, count
 ):
     devices = tuple(At(slot) for slot in range(count))
@@ -22,6 +22,6 @@ def test_devices_of_unequal_size_are_warned_of(
 
 
 @clause("data_parallel.get-available-device-type")
-def test_the_type_of_the_accelerator_is_told(target, topology):
+def test_the_device_type_of_the_accelerator_is_returned(target, topology):
     found = target.data_parallel.private("_get_available_device_type")()
     checks.same(found, topology.accelerator)

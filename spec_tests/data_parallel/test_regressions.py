@@ -1,4 +1,4 @@
-"""Past defects of DataParallel: each test names version, symptom and cause."""
+"""Past defects of DataParallel, with version, symptom and cause."""
 
 import weakref
 
@@ -18,29 +18,29 @@ from spec_tests.strategies.probe_modules import Called, Placed
 from spec_tests.strategies.tensors import TensorSpec
 
 
-class NotingBackward(torch.autograd.Function):
-    """The identity, which notes the current device of its backward."""
+class RecordBackwardDevice(torch.autograd.Function):
+    """An identity that records the current device in backward."""
 
     @staticmethod
-    def forward(ctx, x, noted):
-        ctx.noted = noted
+    def forward(ctx, x, recorded):
+        ctx.recorded = recorded
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.noted.append((gradient.device.index, torch.accelerator.current_device_index()))
+        ctx.recorded.append((gradient.device.index, torch.accelerator.current_device_index()))
         return gradient, None
 
 
-class Noting(nn.Module):
-    """Applies the Function that notes its device."""
+class BackwardRecorder(nn.Module):
+    """Applies the Function that records the device of backward."""
 
-    def __init__(self, noted):
+    def __init__(self, recorded):
         super().__init__()
-        self.noted = noted
+        self.recorded = recorded
 
     def forward(self, x):
-        return NotingBackward.apply(x, self.noted)
+        return RecordBackwardDevice.apply(x, self.recorded)
 
 
 def forward_and_backward(target, topology):
@@ -65,22 +65,22 @@ def test_a_call_keeps_nothing_alive(target, topology):
 @clause("data_parallel.no-arguments")
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
 def test_a_module_without_inputs_runs(target, answers, topology, slots):
-    """PyTorch 1.6 (#44873): a call without inputs crashed: no device was left to run on."""
+    """PyTorch 1.6 (#44873): a call without inputs crashed, because no device was selected."""
     call = DataParallelCall(New(Called), (), {}, [At(slot) for slot in slots])
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.keywords-alone")
-def test_keywords_alone_are_scattered(target, answers, topology):
-    """PyTorch 0.1 (#1169): a call by keywords alone had nothing to scatter, and failed."""
+def test_keyword_arguments_are_scattered_without_positional_ones(target, answers, topology):
+    """PyTorch 0.1 (#1169): a call without positional arguments failed."""
     call = DataParallelCall(New(Weighted), (), {"x": TensorSpec((4, 2))}, [At(0), At(1)])
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.order")
 @pytest.mark.parametrize("slots", [(1, 0), (2, 3), (3, 1, 2)], ids=str)
-def test_keywords_follow_the_order_of_the_devices(target, answers, topology, slots):
-    """PyTorch 0.2 (#2610): device i of the list and ordinal i were taken for the same."""
+def test_keyword_arguments_reach_the_devices_in_order(target, answers, topology, slots):
+    """PyTorch 0.2 (#2610): device i of the list was confused with ordinal i."""
     x = TensorSpec((6, 2))
     call = DataParallelCall(New(Weighted), (x,), {"y": x}, [At(slot) for slot in slots])
     checks.agree(call, target, answers, topology)
@@ -88,7 +88,7 @@ def test_keywords_follow_the_order_of_the_devices(target, answers, topology, slo
 
 @clause("data_parallel.devices.checked-at-the-call")
 def test_a_wrapped_module_may_be_moved_by_its_wrapper(target, topology):
-    """PyTorch 1.0.1 (#17065): the constructor refused a module that was to be moved later."""
+    """PyTorch 1.0.1 (#17065): the constructor refused a module that the caller moved later."""
     wrapped = target.data_parallel.DataParallel(Placed(), topology.take(2))
     wrapped.to(topology.device(0))
     assert wrapped(torch.ones(2, 2)).shape == (2, 3)
@@ -96,21 +96,21 @@ def test_a_wrapped_module_may_be_moved_by_its_wrapper(target, topology):
 
 @clause("data_parallel.backward-device")
 @given(count=st.integers(1, 4))
-def test_backward_runs_with_the_device_of_forward_current(target, topology, count):
+def test_the_device_of_forward_is_current_in_backward(target, topology, count):
     """PyTorch 0.1 (#2017): the current device was always 0 in backward."""
-    noted = []
+    recorded = []
     devices = topology.take(count)
-    wrapped = target.data_parallel.DataParallel(Noting(noted), devices)
+    wrapped = target.data_parallel.DataParallel(BackwardRecorder(recorded), devices)
     x = torch.ones(12, device=devices[0], requires_grad=True)
     wrapped(x).sum().backward()
-    assert {current for _, current in noted} == {device.index for device in devices}
-    assert all(own == current for own, current in noted)
+    assert {current for _, current in recorded} == {device.index for device in devices}
+    assert all(own == current for own, current in recorded)
 
 
 @clause("data_parallel.gradient-penalty")
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
-def test_a_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
-    """PyTorch 0.2 (#2736) had none through Conv2d, 1.0 (#16532) lost those in helpers."""
+def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
+    """PyTorch 0.2 (#2736): no penalty through Conv2d; 1.0 (#16532): none in helper functions."""
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()

@@ -1,4 +1,4 @@
-"""DataParallel as a module: attributes, parameters, buffers, saving."""
+"""DataParallel: attributes, parameters, buffers and saving."""
 
 import copy
 import io
@@ -34,18 +34,20 @@ def wrapped_linear(target, topology):
     output=st.none() | any_device(),
     dim=st.sampled_from([0, 1]),
 )
-def test_the_arguments_are_kept_as_attributes(target, answers, topology, devices, output, dim):
+def test_the_constructor_stores_its_arguments_as_attributes(
+    target, answers, topology, devices, output, dim
+):
     checks.agree(AttributesCall(devices, output, dim), target, answers, topology)
 
 
 @clause("data_parallel.state.keys")
-def test_the_keys_of_the_state_begin_with_module(target, topology):
+def test_the_keys_of_the_state_dict_begin_with_module(target, topology):
     wrapped = wrapped_linear(target, topology)
     assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
 
 
 @clause("data_parallel.state.keys")
-def test_a_saved_state_is_loaded_again(target, topology):
+def test_a_saved_state_dict_can_be_loaded(target, topology):
     wrapped, other = wrapped_linear(target, topology), wrapped_linear(target, topology)
     file = io.BytesIO()
     torch.save(wrapped.state_dict(), file)
@@ -55,7 +57,7 @@ def test_a_saved_state_is_loaded_again(target, topology):
 
 
 @clause("data_parallel.state.no-forwarding")
-def test_attributes_of_the_module_are_not_the_wrappers(target, topology):
+def test_attributes_of_the_module_are_not_found_on_the_wrapper(target, topology):
     wrapped = wrapped_linear(target, topology)
     name = type(wrapped).__name__
     with pytest.raises(AttributeError, match=f"'{name}' object has no attribute 'weight'"):
@@ -63,23 +65,23 @@ def test_attributes_of_the_module_are_not_the_wrappers(target, topology):
 
 
 @clause("data_parallel.state.parameters")
-def test_parameters_are_the_modules_own(target, topology):
+def test_the_wrapper_has_the_parameters_of_the_module(target, topology):
     wrapped = wrapped_linear(target, topology)
     assert list(wrapped.parameters()) == list(wrapped.module.parameters())
     assert [*wrapped.named_children()] == [("module", wrapped.module)]
 
 
 @clause("data_parallel.state.mode")
-def test_the_mode_of_the_wrapper_is_that_of_every_replica(target, topology):
+def test_every_replica_has_the_training_mode_of_the_wrapper(target, topology):
     modes = []
     device = topology.device(0)
-    wrapped = target.data_parallel.DataParallel(Mode(modes), [device, device]).eval()
+    wrapped = target.data_parallel.DataParallel(ModeRecorder(modes), [device, device]).eval()
     wrapped(torch.ones(2, device=device))
     assert modes == [False, False]
 
 
 @clause("data_parallel.state.changes-between-calls")
-def test_changes_of_the_module_hold_for_the_next_call(target, topology):
+def test_changes_of_the_module_apply_to_the_next_call(target, topology):
     wrapped = wrapped_linear(target, topology)
     x = torch.ones(4, 2, device=topology.device(0))
     wrapped(x)
@@ -91,7 +93,7 @@ def test_changes_of_the_module_hold_for_the_next_call(target, topology):
 
 @clause("data_parallel.state.buffers")
 @given(devices=unlike_devices(), rows=st.integers(1, 6), functional=st.booleans())
-def test_only_the_first_replica_changes_buffers_and_only_in_place(
+def test_only_in_place_buffer_changes_of_the_first_replica_are_kept(
     target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2))
@@ -110,7 +112,7 @@ def test_attributes_that_replicas_set_are_lost(target, topology):
 
 @clause("data_parallel.state.batch-norm")
 @given(call=network_calls(kinds=("batch_norm", "counter")))
-def test_statistics_are_those_of_the_first_chunk(target, answers, topology, call):
+def test_running_statistics_are_those_of_the_first_chunk(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -123,13 +125,13 @@ def test_statistics_are_those_of_the_first_chunk(target, answers, topology, call
 def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
     wrapped = wrapped_linear(target, topology)
     x = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
-    twin = duplicate(wrapped)
-    checks.same(twin(x), wrapped(x))
-    assert twin.module.weight is not wrapped.module.weight
+    copied = duplicate(wrapped)
+    checks.same(copied(x), wrapped(x))
+    assert copied.module.weight is not wrapped.module.weight
 
 
-class Mode(nn.Module):
-    """Notes whether it is in training mode."""
+class ModeRecorder(nn.Module):
+    """Records whether it is in training mode."""
 
     def __init__(self, modes):
         super().__init__()

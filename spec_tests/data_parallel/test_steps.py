@@ -1,4 +1,4 @@
-"""DataParallel: its steps are methods, and forward goes through them."""
+"""DataParallel: the methods that forward calls."""
 
 import torch
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from spec_tests.data_parallel.steps import OwnParameter, StepsCall
+from spec_tests.data_parallel.steps import ParameterFacts, StepsCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
@@ -28,7 +28,7 @@ def overridden(target, topology, **steps):
     dim=st.sampled_from([0, -2]),
     grad=st.booleans(),
 )
-def test_each_step_is_given_what_the_one_before_returned(
+def test_each_step_gets_the_result_of_the_previous_step(
     target, answers, topology, devices, rows, dim, grad
 ):
     call = StepsCall(tuple(devices), rows, dim, grad)
@@ -36,7 +36,7 @@ def test_each_step_is_given_what_the_one_before_returned(
 
 
 @clause("data_parallel.steps.scatter")
-def test_forward_applies_what_an_overriding_scatter_returns(target, topology):
+def test_forward_uses_the_result_of_an_overridden_scatter(target, topology):
     def scatter(self, inputs, kwargs, device_ids):
         return [(inputs[0] * 3,)], [{}]
 
@@ -45,7 +45,7 @@ def test_forward_applies_what_an_overriding_scatter_returns(target, topology):
 
 
 @clause("data_parallel.steps.scatter")
-def test_an_overriding_scatter_may_return_no_keyword_arguments(target, topology):
+def test_an_overridden_scatter_may_return_none_for_keyword_arguments(target, topology):
     def scatter(self, inputs, kwargs, device_ids):
         return [(inputs[0] * 3,)], None
 
@@ -54,7 +54,7 @@ def test_an_overriding_scatter_may_return_no_keyword_arguments(target, topology)
 
 
 @clause("data_parallel.steps.replicate")
-def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
+def test_forward_applies_the_modules_of_an_overridden_replicate(target, topology):
     def replicate(self, module, device_ids):
         return [nn.Identity() for _ in device_ids]
 
@@ -63,7 +63,7 @@ def test_forward_applies_what_an_overriding_replicate_returns(target, topology):
 
 
 @clause("data_parallel.steps.parallel-apply")
-def test_forward_joins_what_an_overriding_parallel_apply_returns(target, topology):
+def test_forward_gathers_the_results_of_an_overridden_parallel_apply(target, topology):
     def parallel_apply(self, replicas, inputs, kwargs):
         return [x + 1 for (x,) in inputs]
 
@@ -72,7 +72,7 @@ def test_forward_joins_what_an_overriding_parallel_apply_returns(target, topolog
 
 
 @clause("data_parallel.steps.gather")
-def test_forward_returns_what_an_overriding_gather_returns(target, topology):
+def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
     def gather(self, outputs, output_device):
         return [type(outputs), len(outputs), output_device]
 
@@ -82,12 +82,14 @@ def test_forward_returns_what_an_overriding_gather_returns(target, topology):
 
 @clause("data_parallel.steps.detached")
 @given(functional=st.booleans(), grad=st.booleans())
-def test_only_the_class_replicates_detached_and_only_without_grad_mode(
+def test_only_the_class_replicates_detached_if_grad_mode_is_off(
     target, answers, topology, functional, grad
 ):
     devices = [At(0), At(1)]
     x = TensorSpec((2, 2))
-    call = DataParallelCall(New(OwnParameter), (x,), {}, devices, functional=functional, grad=grad)
+    call = DataParallelCall(
+        New(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
+    )
     checks.agree(call, target, answers, topology)
 
 

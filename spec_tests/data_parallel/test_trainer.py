@@ -1,4 +1,7 @@
-"""A step as transformers' Trainer makes it: everything by keyword, and one number a device."""
+"""DataParallel: a training step of transformers' Trainer.
+
+The Trainer passes all arguments by keyword, among them one number per device.
+"""
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1
 
 
 class Loss(nn.Module):
-    """Computes the loss of its share, divided by the number of items in the whole batch."""
+    """Computes the loss of its chunk, divided by the number of items in the whole batch."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +27,7 @@ class Loss(nn.Module):
 
 
 def step(target, topology, count, rows):
-    """Loss, outputs and gradients of one step."""
+    """Return the loss, outputs and gradients of one step."""
     torch.manual_seed(0)
     devices = topology.take(count)
     module = Loss().to(devices[0])
@@ -42,9 +45,7 @@ def step(target, topology, count, rows):
 @clause("data_parallel.per-device-argument")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
-def test_a_step_of_the_trainer_ends_for_a_batch_of_any_size(
-    target, answers, topology, count, rows
-):
+def test_a_trainer_step_works_for_any_batch_size(target, answers, topology, count, rows):
     found = step(target, topology, count, rows)
     for answer in answers:
         expected = step(answer, topology, count, rows)

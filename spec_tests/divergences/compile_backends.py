@@ -1,4 +1,4 @@
-"""Back ends of torch.compile that need no compiler, and tell what they were given."""
+"""Backends for torch.compile that need no compiler and record their calls."""
 
 import contextvars
 import threading
@@ -8,27 +8,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: What a thread may have set before it called backward.
+#: A context variable that a caller may set before backward.
 SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("setting", default="nothing")
 
 
-class Counting:
-    """Runs graphs as they were captured; notes the device of each."""
+class CountingBackend:
+    """A backend that runs captured graphs eagerly and records the device of each."""
 
     def __init__(self) -> None:
         self.devices: list[torch.device] = []
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """Give what runs ``graph``."""
+        """Return a function that runs ``graph``."""
         self.devices.append(next(it.device for it in inputs if isinstance(it, Tensor)))
         return graph.forward
 
 
-class Meeting:
-    """Compiles backward apart, as AOTAutograd does; backward of all devices meets half way.
+class BarrierBackend:
+    """A backend that compiles backward separately and synchronizes it across devices.
+
+    The backward graphs of all devices wait for each other at a barrier, so backward times out
+    unless they run concurrently.
 
     Args:
-        count: Of devices.
+        count: The number of devices.
     """
 
     def __init__(self, count: int) -> None:
@@ -36,10 +39,10 @@ class Meeting:
         self._barrier = threading.Barrier(count, timeout=10)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """Give what runs ``graph``."""
-        from torch._dynamo.backends.common import aot_autograd  # It takes seconds.
+        """Return a function that runs ``graph``."""
+        from torch._dynamo.backends.common import aot_autograd  # The import takes seconds.
 
-        return aot_autograd(fw_compiler=_as_it_is, bw_compiler=self._compile_backward)(
+        return aot_autograd(fw_compiler=_run_eagerly, bw_compiler=self._compile_backward)(
             graph, inputs
         )
 
@@ -52,7 +55,7 @@ class Meeting:
         return _boxed(run)
 
 
-def _as_it_is(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+def _run_eagerly(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
     return _boxed(graph.forward)
 
 
@@ -62,8 +65,8 @@ def _boxed(run: Callable[..., Any]) -> Any:
     return make_boxed_func(run)
 
 
-class Broken(nn.Module):
-    """Two layers, between which nothing can be captured."""
+class GraphBreaking(nn.Module):
+    """Two layers with a graph break between them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +74,7 @@ class Broken(nn.Module):
         self.other = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers, one after the other."""
+        """Return the output of both layers."""
         y: Tensor = self.one(x)
         torch._dynamo.graph_break()
         z: Tensor = self.other(y)

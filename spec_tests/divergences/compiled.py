@@ -1,4 +1,4 @@
-"""Modules that are compiled, as a whole or in part, by backends that need no compiler."""
+"""Modules that are compiled, entirely or partly, by backends that need no compiler."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
 
-#: A name, or what makes something callable of a captured graph.
+#: The name of a backend, or a function that compiles a captured graph.
 Backend = str | Callable[..., Any]
 
 
-def _wrapped(network: nn.Module, backend: Backend) -> nn.Module:
+def _compiled(network: nn.Module, backend: Backend) -> nn.Module:
     compiled: nn.Module = torch.compile(network, backend=backend)  # type: ignore[assignment]
     return compiled
 
@@ -25,39 +25,41 @@ def _in_place(network: nn.Module, backend: Backend) -> nn.Module:
     return network
 
 
-def _child(network: nn.Module, backend: Backend) -> nn.Module:
-    return nn.Sequential(_wrapped(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_like(network)))
+def _with_compiled_child(network: nn.Module, backend: Backend) -> nn.Module:
+    return nn.Sequential(
+        _compiled(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
+    )
 
 
-def _like(network: nn.Module) -> torch.Tensor:
+def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: What is compiled.
-HOW: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
-    "torch.compile(m)": _wrapped,
+#: Ways to compile a module, by name.
+COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
+    "torch.compile(m)": _compiled,
     "m.compile()": _in_place,
-    "a compiled child": _child,
+    "a compiled child": _with_compiled_child,
 }
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network compiled in some way."""
+    """A network and the way in which it is compiled."""
 
     network: ModuleSpec
     how: str
     backend: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The compiled network, on the device of ``slot``; None is the CPU."""
+        """Build the compiled network on the device of ``slot``, or on the CPU if it is None."""
         torch.compiler.reset()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            return HOW[self.how](self.network.build(topology, slot), self.backend)
+            return COMPILATIONS[self.how](self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return the spec of an input of ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

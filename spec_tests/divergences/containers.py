@@ -1,4 +1,4 @@
-"""What containers hold, however they are rebuilt."""
+"""Contents and metadata of containers, for comparison."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -9,40 +9,42 @@ from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
 
-def beyond_members(mapping: Any) -> object:
-    """What the mapping holds beside its members: class, default factory, attributes."""
-    return type(mapping), getattr(mapping, "default_factory", None), vars_of(mapping)
+def metadata(mapping: Any) -> object:
+    """Return the class, default factory and attributes of the mapping."""
+    return type(mapping), getattr(mapping, "default_factory", None), attributes(mapping)
 
 
-def vars_of(value: object) -> dict[str, object]:
-    """The attributes of ``value``; none where it has no dictionary."""
+def attributes(value: object) -> dict[str, object]:
+    """Return the attributes of ``value``; none if it has no ``__dict__``."""
     return dict(getattr(value, "__dict__", {}))
 
 
-def made(value: Any, topology: Topology) -> Any:
-    """``value`` with its tensors built; a batch has seen its rows."""
+def build_tensors(value: Any, topology: Topology) -> Any:
+    """Return ``value`` with its tensors built; set ``seen`` of a batch to its rows."""
     if isinstance(value, TensorSpec):
         return value.build(topology)
     if isinstance(value, list):
-        return [made(member, topology) for member in value]
+        return [build_tensors(member, topology) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
     members = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-    built = type(value)(**{name: made(member, topology) for name, member in members.items()})
+    built = type(value)(
+        **{name: build_tensors(member, topology) for name, member in members.items()}
+    )
     if isinstance(built, Batch):
         built.seen = built.rows
     return built
 
 
-def plain(value: Any) -> Any:
-    """``value`` with a dictionary for every dataclass."""
+def as_dicts(value: Any) -> Any:
+    """Return ``value`` with dataclasses replaced by dictionaries."""
     if isinstance(value, list):
-        return [plain(member) for member in value]
+        return [as_dicts(member) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    return {each.name: as_dicts(getattr(value, each.name)) for each in fields(value)}
 
 
-def classes(value: object) -> list[type]:
-    """The classes of ``value`` and of everything in it."""
+def leaf_classes(value: object) -> list[type]:
+    """Return the classes of the leaves of ``value``."""
     return [type(leaf) for _, leaf in leaves(value, "")]

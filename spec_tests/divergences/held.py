@@ -1,4 +1,4 @@
-"""Forwards in a row, of held replicas and of new ones."""
+"""Sequences of forwards, with held replicas and with new ones."""
 
 import copy
 import warnings
@@ -15,20 +15,20 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
-class Cached(nn.Module):
-    """Weighted rows."""
+class Scaled(nn.Module):
+    """Rows times a weight."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows."""
+        """Return the weighted rows."""
         return x * self.weight
 
 
-class Twice(nn.Module):
-    """One buffer in two modules, and one that is rebound; all change the result."""
+class SharedBuffer(nn.Module):
+    """A buffer that two modules share and a buffer that forward rebinds."""
 
     total: Tensor
     last: Tensor
@@ -42,7 +42,7 @@ class Twice(nn.Module):
         inner.register_buffer("shared", self.total)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows, and what the buffers hold."""
+        """Return the rows plus the buffers."""
         y: Tensor = (
             self.inner(x) + self.total + 2 * self.inner.get_buffer("shared") + 3 * self.last
         )
@@ -51,8 +51,8 @@ class Twice(nn.Module):
         return y
 
 
-class Seldom(nn.Module):
-    """Changes a buffer, which it has by two names, in place for odd chunks only."""
+class ConditionallyInPlace(nn.Module):
+    """Changes a buffer with two names in place, but only for odd chunks."""
 
     one: Tensor
     other: Tensor
@@ -65,7 +65,7 @@ class Seldom(nn.Module):
         self.register_buffer("count", torch.zeros(2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows, and what the buffers hold."""
+        """Return the rows plus the buffers."""
         if len(x) % 2:
             self.one += 1
             self.count += 1
@@ -76,7 +76,7 @@ class Seldom(nn.Module):
 
 def _scripted() -> nn.Module:
     with warnings.catch_warnings():
-        # TorchScript is deprecated; callers still have it.
+        # TorchScript is deprecated; callers still use it.
         warnings.simplefilter("ignore")
         module: nn.Module = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     return module
@@ -87,11 +87,11 @@ def _tied() -> nn.Module:
     return nn.Sequential(layer, nn.BatchNorm1d(2), layer)
 
 
-class Slope(nn.Linear):
-    """Gives its own derivative, outside of inference mode."""
+class Derivative(nn.Linear):
+    """Returns its own derivative, except in inference mode."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """One row for each row."""
+        """Return one row for each row."""
         if torch.is_inference_mode_enabled():
             return super().forward(x)
         with torch.enable_grad():
@@ -102,9 +102,9 @@ class Slope(nn.Linear):
 
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
-    "buffers": lambda: Twice(nn.Linear(2, 2)),
-    "seldom": Seldom,
-    "slope": lambda: Slope(2, 2),
+    "buffers": lambda: SharedBuffer(nn.Linear(2, 2)),
+    "conditionally in place": ConditionallyInPlace,
+    "derivative": lambda: Derivative(2, 2),
     "tied": _tied,
     "script": _scripted,
     "frozen": lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2).requires_grad_(False)),
@@ -116,36 +116,37 @@ def _fill(module: nn.Module) -> None:
         buffer.fill_(3)
 
 
-def _swap(module: nn.Module) -> None:
+def _replace(module: nn.Module) -> None:
     for each in module.modules():
         for name, buffer in list(each._buffers.items()):
             if buffer is not None:
                 setattr(each, name, torch.full_like(buffer, 2))
 
 
-def _data(module: nn.Module) -> None:
+def _set_data(module: nn.Module) -> None:
     for buffer in module.buffers():
         buffer.data = torch.full_like(buffer, 5)
 
 
-#: What happens to the module's buffers between two forwards.
-BETWEEN: dict[str, Callable[[nn.Module], None]] = {
+#: Changes of the module's buffers between two forwards, by name.
+BUFFER_CHANGES: dict[str, Callable[[nn.Module], None]] = {
     "nothing": lambda _: None,
     "filled": _fill,
-    "replaced": _swap,
-    "other data": _data,
+    "replaced": _replace,
+    "new data": _set_data,
 }
 
 
 @dataclass(frozen=True)
 class Forwards:
-    """Forwards in a row.
+    """A sequence of forwards.
 
     Args:
-        kind: The module.
+        kind: The name of the module in ``KINDS``.
         training: Whether it is in training mode.
-        steps: For each forward the rows, what happens before it, and inference mode.
-        devices: How many.
+        steps: For each forward the number of rows, the name of the change before it, and
+            whether it runs in inference mode.
+        devices: The number of devices.
     """
 
     kind: str
@@ -155,15 +156,17 @@ class Forwards:
 
 
 _LATER = [(4, "nothing", True), (6, "nothing", False)]
-#: The first forward only rebinds a buffer, or leaves it alone; the second changes it in place.
-LATE_CHANGE = Forwards("seldom", False, _LATER, 2)
+#: The first forward rebinds a buffer or leaves it unchanged; the second changes it in place.
+LATE_CHANGE = Forwards("conditionally in place", False, _LATER, 2)
 #: The first forward is in inference mode, and the second differentiates.
-LATE_GRADIENTS = Forwards("slope", False, _LATER, 2)
+LATE_GRADIENTS = Forwards("derivative", False, _LATER, 2)
 
 
 def sequences() -> st.SearchStrategy[Forwards]:
-    """Sequences; each chunk has two rows at least, as batch norm needs."""
-    step = st.tuples(st.sampled_from([4, 6, 8, 9]), st.sampled_from(list(BETWEEN)), st.booleans())
+    """Draw sequences whose chunks have at least two rows, as batch norm needs."""
+    step = st.tuples(
+        st.sampled_from([4, 6, 8, 9]), st.sampled_from(list(BUFFER_CHANGES)), st.booleans()
+    )
     return st.builds(
         Forwards,
         st.sampled_from(list(KINDS)),
@@ -173,15 +176,15 @@ def sequences() -> st.SearchStrategy[Forwards]:
     )
 
 
-def held_and_not(sequence: Forwards, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """The outputs and the buffers of each forward, inside of ``hold`` and outside."""
+def run_held_and_fresh(sequence: Forwards, target: Target, topology: Topology) -> tuple[Any, Any]:
+    """Return the outputs and buffers of each forward, inside of ``hold`` and outside."""
     torch.manual_seed(0)
     devices = topology.take(sequence.devices)
-    with devices[0]:  # Moved there, one buffer of two modules would become two.
+    with devices[0]:  # Module.to would make two buffers of a shared one.
         module = KINDS[sequence.kind]().train(sequence.training)
-    twin = copy.deepcopy(module)
+    copied = copy.deepcopy(module)
     found = []
-    for each, held in ((module, True), (twin, False)):
+    for each, held in ((module, True), (copied, False)):
         torch.manual_seed(1)
         wrapper = target.data_parallel.DataParallel(each, devices)
         with wrapper.hold() if held else nullcontext():
@@ -190,11 +193,11 @@ def held_and_not(sequence: Forwards, target: Target, topology: Topology) -> tupl
 
 
 def _step(wrapper: Any, step: tuple[int, str, bool], device: torch.device) -> Any:
-    rows, between, inference = step
+    rows, change, inference = step
     x = torch.rand(rows, 2, device=device)
     with torch.no_grad():
-        BETWEEN[between](wrapper.module)
-        # Off it would turn grad mode on.
+        BUFFER_CHANGES[change](wrapper.module)
+        # inference_mode(False) would turn grad mode on.
         with torch.inference_mode() if inference else nullcontext():
             y = wrapper(x)
         buffers = {name: buffer.tolist() for name, buffer in wrapper.module.named_buffers()}

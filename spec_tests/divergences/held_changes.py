@@ -1,4 +1,7 @@
-"""Changes that held replicas refuse: each gives a part of the error's text."""
+"""Changes that held replicas refuse.
+
+Each function makes the change and returns a pattern for the text of the error.
+"""
 
 import copy
 from typing import Any
@@ -6,105 +9,105 @@ from typing import Any
 from torch import nn
 
 
-def parameter_in_place(wrapper: Any) -> str:
-    """As an optimizer does."""
+def modify_parameter_in_place(wrapper: Any) -> str:
+    """Change a parameter in place, as an optimizer does."""
     wrapper.module[0].weight.add_(1)
     return r"Parameter '0\.weight' has changed"
 
 
-def other_memory(wrapper: Any) -> str:
-    """As ``Module.to`` does."""
+def replace_parameter_memory(wrapper: Any) -> str:
+    """Replace the memory of a parameter, as ``Module.to`` does."""
     bias = wrapper.module[1][0].bias
     bias.data = bias.data.clone()
     return r"Parameter '1\.0\.bias' has changed"
 
 
-def other_parameter(wrapper: Any) -> str:
-    """Another tensor of the same values."""
+def replace_parameter(wrapper: Any) -> str:
+    """Replace a parameter by another tensor with the same values."""
     wrapper.module[0].bias = nn.Parameter(wrapper.module[0].bias.detach().clone())
     return r"other parameters, '0\.bias',"
 
 
-def no_parameter(wrapper: Any) -> str:
-    """One that was there is None."""
+def set_parameter_to_none(wrapper: Any) -> str:
+    """Set a parameter to None."""
     wrapper.module[0].bias = None
     return r"other parameters, '0\.bias',"
 
 
-def one_more_parameter(wrapper: Any) -> str:
-    """One that was not there."""
+def register_parameter_late(wrapper: Any) -> str:
+    """Register one more parameter."""
     wrapper.module.register_parameter("scale", nn.Parameter(wrapper.module[0].bias.clone()))
     return "other parameters, 'scale',"
 
 
-def one_more_buffer(wrapper: Any) -> str:
-    """One that was not there."""
+def register_buffer_late(wrapper: Any) -> str:
+    """Register one more buffer."""
     wrapper.module[1].register_buffer("scale", wrapper.module[0].bias.clone())
     return r"other buffers, '1\.scale',"
 
 
-def training_mode(wrapper: Any) -> str:
-    """The whole module."""
+def switch_to_train(wrapper: Any) -> str:
+    """Switch the whole module to training mode."""
     wrapper.train()
     return r"The module has been switched to train\(\)"
 
 
-def training_mode_of_one(wrapper: Any) -> str:
-    """One module below it."""
+def switch_child_to_train(wrapper: Any) -> str:
+    """Switch one child to training mode."""
     wrapper.module[1][1].train()
     return r"Module '1\.1' has been switched to train\(\)"
 
 
-def other_child(wrapper: Any) -> str:
-    """One module below it is another one."""
+def replace_child(wrapper: Any) -> str:
+    """Replace one child."""
     wrapper.module[1][1] = nn.Identity()
     return r"other modules, '1\.1',"
 
 
-def other_order(wrapper: Any) -> str:
-    """Two modules below it have changed places."""
+def reorder_children(wrapper: Any) -> str:
+    """Reorder two children."""
     inner = wrapper.module[1]._modules
     inner["0"] = inner.pop("0")
     return r"other modules, '1\.1', '1\.0',"
 
 
-def one_child_less(wrapper: Any) -> str:
-    """A module below it is gone."""
+def delete_child(wrapper: Any) -> str:
+    """Delete a child."""
     del wrapper.module[1][1]
     return r"other modules, '1\.1',"
 
 
-def other_module(wrapper: Any) -> str:
-    """The module is another one."""
+def replace_module(wrapper: Any) -> str:
+    """Replace the wrapped module."""
     wrapper.module = copy.deepcopy(wrapper.module)
     return "The module is another one"
 
 
-def fewer_devices(wrapper: Any) -> str:
-    """One device less."""
+def drop_device(wrapper: Any) -> str:
+    """Drop the last device."""
     wrapper.device_ids = wrapper.device_ids[:2]
     return r"The devices, \[.*\], have become"
 
 
-def other_devices(wrapper: Any) -> str:
-    """The same ones in another order."""
+def reorder_devices(wrapper: Any) -> str:
+    """Reorder the devices."""
     wrapper.device_ids = [wrapper.device_ids[0], *wrapper.device_ids[:0:-1]]
     return r"The devices, \[.*\], have become"
 
 
 CHANGES = [
-    parameter_in_place,
-    other_memory,
-    other_parameter,
-    no_parameter,
-    one_more_parameter,
-    one_more_buffer,
-    training_mode,
-    training_mode_of_one,
-    other_child,
-    other_order,
-    one_child_less,
-    other_module,
-    fewer_devices,
-    other_devices,
+    modify_parameter_in_place,
+    replace_parameter_memory,
+    replace_parameter,
+    set_parameter_to_none,
+    register_parameter_late,
+    register_buffer_late,
+    switch_to_train,
+    switch_child_to_train,
+    replace_child,
+    reorder_children,
+    delete_child,
+    replace_module,
+    drop_device,
+    reorder_devices,
 ]

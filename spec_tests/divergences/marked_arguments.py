@@ -1,4 +1,4 @@
-"""What each replica must get of marked arguments, and the gradients that come back."""
+"""Expected chunks of marked arguments, and their gradients."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.markers import Marked, mapped
 
 
-def share(case: Marked, inputs: Any, topology: Topology, replica: int) -> Any:
-    """What ``replica`` must get of the arguments that were built as ``inputs``."""
+def expected_arguments(case: Marked, inputs: Any, topology: Topology, replica: int) -> Any:
+    """Return the arguments that ``replica`` must get if the whole arguments are ``inputs``."""
     leaves = iter(tensors(inputs, ""))
     device = topology.device(case.slots[replica])
     rows = even_chunks(case.extent, len(case.slots))
@@ -29,8 +29,8 @@ def share(case: Marked, inputs: Any, topology: Topology, replica: int) -> Any:
     return mapped(case.arguments, 0, part, None)
 
 
-def slopes(value: object, inputs: object) -> Any:
-    """The gradients that arrive at ``inputs`` from all of ``value``."""
+def gradients_at(value: object, inputs: object) -> Any:
+    """Return the gradients of all of ``value`` with respect to ``inputs``."""
     outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
     leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]
     if not outputs:

@@ -1,4 +1,4 @@
-"""Modules that keep bound methods as attributes."""
+"""Modules that store bound methods as attributes."""
 
 from types import MethodType
 
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from spec_tests.strategies.layers import WIDTH
 
 
-class Choosing(nn.Module):
-    """It keeps the method that it computes with, and one of its child."""
+class StoringMethods(nn.Module):
+    """Stores a method of its own and a method of its child as attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,20 +22,20 @@ class Choosing(nn.Module):
         return x * self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the two methods make of the row."""
+        """Return the result of both methods."""
         result: Tensor = self.below(self.operation(x))
         return result
 
 
-def wrapped_in_place() -> nn.Module:
-    """A module whose forward is an attribute, as wrappers of other packages leave it."""
+def with_stored_forward() -> nn.Module:
+    """Return a module whose forward is an attribute, as wrappers of other packages leave it."""
     module = nn.Linear(WIDTH, WIDTH)
     module.forward = module.forward  # type: ignore[method-assign]
     return module
 
 
 def owners(module: nn.Module) -> dict[str, object]:
-    """Whose every method is that is kept as an attribute, ``forward`` included."""
+    """Return the owner of each method that is stored as an attribute, and of ``forward``."""
     kept = {name: each for name, each in vars(module).items() if isinstance(each, MethodType)}
     return {name: each.__self__ for name, each in kept.items()} | {
         "forward": getattr(module.forward, "__self__", None)

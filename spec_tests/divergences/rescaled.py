@@ -1,6 +1,6 @@
-"""Modules whose parameters are changed in place under ``no_grad`` while replicas of them live.
+"""Modules whose parameters change in place under ``no_grad`` while their replicas exist.
 
-What must come of it is worked out on modules of the same kind, one a replica, each by itself.
+The expected result comes from one module of the same kind per replica, each run alone.
 """
 
 import warnings
@@ -19,23 +19,23 @@ from spec_tests.strategies.edge_case_modules import ZOO
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import TensorSpec
 
-#: The kinds of the zoo with something to change, but for the one that computes something else in
-#: a replica than by itself.
+#: The kinds of the zoo with parameters or buffers that require a gradient. 'tagged' is left out
+#: because it computes a different result in a replica.
 KINDS = [
     kind
     for kind in ZOO
     if kind not in {"tanh", "shared_buffer", "counter", "assorted", "empty", "tagged"}
 ]
-#: Those with parameters, which an optimizer takes.
+#: The kinds with parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: What comes of a change, and what must.
+#: The result of a change, and the expected one.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
 
-class Looking(nn.Module):
-    """Layers and, in one place among them, an embedding whose rows are kept short."""
+class EmbeddingAmongLayers(nn.Module):
+    """Layers with an embedding with max_norm at one position among them."""
 
     def __init__(self, index: int, *, sparse: bool) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Looking(nn.Module):
         self.layers.insert(index, nn.Embedding(8, WIDTH, max_norm=0.5, sparse=sparse))
 
     def forward(self, x: Tensor) -> Tensor:
-        """What is looked up, passed through the layers in order."""
+        """Return the embedded rows after the layers."""
         embedding = self.layers[self.index]
         found: Tensor = embedding(x.detach().abs().long() % 8).sum(1)
         for layer in self.layers:
@@ -53,15 +53,15 @@ class Looking(nn.Module):
         return found
 
 
-class Rescaling(nn.Module):
-    """Layers each of which is scaled down before it is used, if the module evaluates."""
+class Rescaler(nn.Module):
+    """Layers whose weights are scaled down before use, if the module is in evaluation mode."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(3)])
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers in order."""
+        """Return the output of the layers."""
         for depth, layer in enumerate(self.layers):
             if not self.training:
                 with torch.no_grad():
@@ -71,30 +71,30 @@ class Rescaling(nn.Module):
 
 
 class Product(nn.Module):
-    """The row times three parameters."""
+    """The input times three parameters."""
 
     def __init__(self) -> None:
         super().__init__()
         self.factors = nn.ParameterList([torch.ones(WIDTH) for _ in range(3)])
 
     def forward(self, x: Tensor) -> Tensor:
-        """The parameters in order."""
+        """Return the product."""
         return reduce(torch.mul, self.factors, x)
 
 
-def rescaling() -> nn.Module:
-    """One that evaluates."""
-    return Rescaling().eval()
+def evaluating_rescaler() -> nn.Module:
+    """Return a Rescaler in evaluation mode."""
+    return Rescaler().eval()
 
 
 def penalty(model: Model, x: Tensor) -> Tensor:
-    """The squared slopes of a model, to be differentiated again."""
+    """Return the squared gradients of a model, to be differentiated again."""
     x = x.detach().requires_grad_()
     (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     return slope.square()
 
 
-def compared(
+def compare_chunks(
     target: Target,
     topology: Topology,
     make: Callable[[], nn.Module],
@@ -102,7 +102,7 @@ def compared(
     *,
     function: Callable[[Model, Tensor], Tensor] = nn.Module.__call__,
 ) -> Pair:
-    """A function of DataParallel, and of modules that are given a chunk each."""
+    """Return the facts of a function of DataParallel and of separate modules, one per chunk."""
     devices = topology.take(slots)
     spread, *alone = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
     rows = TensorSpec((2 * len(slots), WIDTH), slot=slots[0]).build(topology)
@@ -112,17 +112,21 @@ def compared(
     return _facts(found, [spread]), _facts(expected, alone)
 
 
-def halved(target: Target, topology: Topology, kind: str, slots: Sequence[int]) -> list[Pair]:
-    """Modules that halve one parameter at the beginning of their forward, each one in turn."""
+def compare_halving(
+    target: Target, topology: Topology, kind: str, slots: Sequence[int]
+) -> list[Pair]:
+    """Compare modules that halve one parameter before forward, once for each parameter."""
     names = _names(_seeded(partial(_in_sequence, kind)))
     return [
-        compared(target, topology, partial(_in_sequence, kind, halves=name), slots)
+        compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)
         for name in names
     ]
 
 
-def stepped(target: Target, topology: Topology, kind: str, slots: Sequence[int]) -> Pair:
-    """Replicas that are used after the parameters of their module have been optimized."""
+def compare_after_step(
+    target: Target, topology: Topology, kind: str, slots: Sequence[int]
+) -> Pair:
+    """Compare replicas that run after an optimizer step on their module."""
     devices = topology.take(slots)
     make = partial(_in_sequence, kind)
     spread, *alone = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
@@ -137,7 +141,7 @@ def stepped(target: Target, topology: Topology, kind: str, slots: Sequence[int])
 
 
 def _in_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
-    # Some modules make replicas without their hooks, but none makes those of modules above it.
+    # Some kinds make replicas without their own hooks; the hooks of the parent are kept.
     module = nn.Sequential(ZOO[kind]())
     if halves is not None:
         module.register_forward_pre_hook(partial(_halve, halves))
@@ -157,7 +161,7 @@ def _step(module: nn.Module) -> None:
 
 
 def _facts(output: Tensor, modules: Sequence[nn.Module]) -> Any:
-    """The output, its slopes summed over ``modules``, and the first one's parameters."""
+    """Return the output, its gradients summed over ``modules``, and the first one's parameters."""
     leaves = [[_reach(module, name) for name in _names(module)] for module in modules]
     flat = [leaf for row in leaves for leaf in row]
     slopes = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
@@ -184,7 +188,7 @@ def _reach(module: nn.Module, name: str) -> Any:
 
 def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # Some kinds are deprecated; callers still have them.
+        # Some kinds are deprecated; callers still use them.
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(0)
         return make()

@@ -1,4 +1,4 @@
-"""Unequal chunks, which the reference's modules cannot deal out: SG-5."""
+"""Unequal chunks, which the reference cannot scatter: SG-5."""
 
 import inspect
 
@@ -14,15 +14,15 @@ from spec_tests.harness.conformance.clauses import clause
 SIZES = clause("divergences.SG-5.chunk-sizes")
 WEIGHTS = clause("divergences.SG-5.chunk-weights")
 REFUSED = clause("divergences.SG-5.chunk-sizes-refused")
-AT_ONCE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
-WRAPPED = clause("divergences.SG-5.chunk-sizes-of-a-module")
+REFUSED_BY_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
+OF_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module")
 sizes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
 @SIZES
 @given(sizes=sizes)
 @example(sizes=[3, 1])
-def test_sizes_that_add_up_are_kept(target, topology, sizes):
+def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
     tensor = torch.arange(sum(sizes), device=topology.device(0))
     devices = topology.take(len(sizes))
     found = target.scatter_gather.scatter([tensor, "text"], devices, chunk_sizes=sizes)
@@ -34,7 +34,7 @@ def test_sizes_that_add_up_are_kept(target, topology, sizes):
 @SIZES
 @given(sizes=sizes)
 @example(sizes=[3, 1])
-def test_keyword_arguments_are_dealt_alike(target, topology, sizes):
+def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
     tensor = torch.arange(sum(sizes), device=topology.device(0))
     arguments = (tensor,), {"x": tensor}, topology.take(len(sizes))
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, chunk_sizes=sizes)
@@ -45,7 +45,7 @@ def test_keyword_arguments_are_dealt_alike(target, topology, sizes):
 @WEIGHTS
 @given(rows=st.integers(0, 40), weights=sizes, factor=st.sampled_from([1, 0.25, 1000]))
 @example(rows=8, weights=[3, 1], factor=1)
-def test_rows_are_dealt_in_proportion(target, topology, rows, weights, factor):
+def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights, factor):
     tensor = torch.arange(rows, device=topology.device(0))
     devices = topology.take(len(weights))
     shares = [weight * factor for weight in weights]
@@ -57,22 +57,22 @@ def test_rows_are_dealt_in_proportion(target, topology, rows, weights, factor):
     assert max(map(abs, surplus)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
 
 
-senseless = pytest.mark.parametrize(
+invalid_sizes = pytest.mark.parametrize(
     ("sizes", "text"),
     [((1,), "1 chunk sizes for 2 devices"), ((1, -1), "negative"), ((0, 0), "every chunk size")],
 )
 
 
 @REFUSED
-@senseless
-def test_sizes_that_make_no_sense_are_refused(target, topology, sizes, text):
+@invalid_sizes
+def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
     tensor = torch.arange(4, device=topology.device(0))
     with pytest.raises(ValueError, match=text):
         target.scatter_gather.scatter(tensor, topology.take(2), chunk_sizes=sizes)
 
 
-class Rows(nn.Module):
-    """It tells how many rows it is given, once for each."""
+class RowCount(nn.Module):
+    """Returns the number of its rows, times a weight, in every row."""
 
     def __init__(self):
         super().__init__()
@@ -82,18 +82,18 @@ class Rows(nn.Module):
         return torch.full_like(rows, len(rows)) * self.weight
 
 
-@AT_ONCE
-@senseless
-def test_a_wrapper_refuses_sizes_that_make_no_sense_when_it_is_made(target, topology, sizes, text):
+@REFUSED_BY_MODULE
+@invalid_sizes
+def test_constructor_refuses_invalid_chunk_sizes(target, topology, sizes, text):
     with pytest.raises(ValueError, match=text):
-        target.data_parallel.DataParallel(Rows(), topology.take(2), chunk_sizes=sizes)
+        target.data_parallel.DataParallel(RowCount(), topology.take(2), chunk_sizes=sizes)
 
 
-@WRAPPED
+@OF_MODULE
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4))
 @example(sizes=[3, 1])
-def test_a_wrapped_module_deals_out_by_its_chunk_sizes(target, topology, sizes):
-    module, devices = Rows().to(topology.device(0)), topology.take(len(sizes))
+def test_data_parallel_splits_by_its_chunk_sizes(target, topology, sizes):
+    module, devices = RowCount().to(topology.device(0)), topology.take(len(sizes))
     wrapped = target.data_parallel.DataParallel(module, devices, chunk_sizes=sizes)
     found = wrapped(torch.ones(sum(sizes), 2, device=topology.device(0)))
     checks.same(found[:, 0].tolist(), [float(n) for n in sizes for _ in range(n)], sizes)
@@ -102,6 +102,6 @@ def test_a_wrapped_module_deals_out_by_its_chunk_sizes(target, topology, sizes):
 
 
 @SIZES
-def test_reference_knows_no_chunk_sizes(reference):
+def test_reference_has_no_chunk_sizes_argument(reference):
     for function in (reference.scatter_gather.scatter, reference.data_parallel.DataParallel):
         assert "chunk_sizes" not in inspect.signature(function).parameters

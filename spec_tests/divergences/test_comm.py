@@ -1,4 +1,4 @@
-"""Where comm aliases by accident, is undefined, or has two texts: CO-3, CO-4 and CO-5."""
+"""Empty calls, repeated devices and error texts of comm: CO-3, CO-4 and CO-5."""
 
 import pytest
 import torch
@@ -24,31 +24,31 @@ NO_DIMENSION = {
     "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
     "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
 }
-#: Not even an error on CUDA: the reference reads past the end of an empty list there.
+#: No error on CUDA: the reference reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 
 def _require_defined(target, topology, name):
     if name in UNDEFINED and (target.name, topology.accelerator) == ("torch.nn.parallel", "cuda"):
-        not_run("undefined behaviour in the reference, it may crash the run")
+        not_run("undefined behaviour of the reference, which may crash the run")
 
 
 @clause("divergences.CO-3.nothing-given")
-def test_no_device_is_a_value_error(target, topology):
+def test_empty_device_list_raises_value_error(target, topology):
     _require_defined(target, topology, "broadcast_coalesced")
     with pytest.raises(ValueError, match="at least one device"):
         NO_DEVICES.run(target, NO_DEVICES.inputs(topology))
 
 
 @clause("divergences.CO-3.nothing-given")
-def test_no_input_to_sum_is_a_value_error(target, topology):
+def test_empty_input_list_raises_value_error(target, topology):
     with pytest.raises(ValueError, match="at least one tensor"):
         NO_INPUT.run(target, NO_INPUT.inputs(topology))
 
 
 @clause("divergences.CO-3.nothing-given")
 @pytest.mark.parametrize("name", NO_DIMENSION)
-def test_no_dimension_to_join_or_split_is_a_value_error(target, topology, name):
+def test_tensors_without_dimensions_raise_value_error(target, topology, name):
     _require_defined(target, topology, name)
     with pytest.raises(ValueError, match="at least one dimension"):
         NO_DIMENSION[name].run(target, NO_DIMENSION[name].inputs(topology))
@@ -67,7 +67,7 @@ def test_no_dimension_to_join_or_split_is_a_value_error(target, topology, name):
     ],
     ids=["reduce_add", "gather"],
 )
-def test_reference_raises_errors_of_other_classes(reference, topology, call, error, text):
+def test_reference_raises_index_error(reference, topology, call, error, text):
     refused(call, reference, topology, error, text)
 
 
@@ -80,14 +80,14 @@ def _copies(target, topology, count, buffer_size):
 @clause("divergences.CO-4.repeated-devices-get-copies")
 @example(count=1, buffer_size=BUFFER_SIZES[0])
 @given(count=st.integers(1, 4), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_every_slot_but_the_first_is_a_copy(target, topology, count, buffer_size):
+def test_every_output_after_the_first_is_a_copy(target, topology, count, buffer_size):
     tensors, (first, *others) = _copies(target, topology, count, buffer_size)
     assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
     assert overlaps(spans([tensors, others])) == []
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
-def test_broadcast_with_gradients_copies_for_a_repeated_device(target, topology):
+def test_broadcast_function_copies_for_a_repeated_device(target, topology):
     tensor = counting((2, 2), torch.float32, topology.device(0)).requires_grad_()
     devices = [topology.device(0)] * 2
     _, copy = target.functions.Broadcast.apply(devices, tensor)
@@ -96,20 +96,20 @@ def test_broadcast_with_gradients_copies_for_a_repeated_device(target, topology)
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
 @pytest.mark.parametrize(("count", "aliased"), [(1, True), (2, False)], ids=["one", "two"])
-def test_reference_aliases_a_chunk_of_one(reference, topology, count, aliased):
+def test_reference_aliases_a_tensor_broadcast_alone(reference, topology, count, aliased):
     tensors, (_, second, _) = _copies(reference, topology, count, BUFFER_SIZES[0])
     assert (overlaps(spans([tensors, second])) != []) == aliased
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
-def test_reference_does_not_count_a_write_through_the_alias(reference, topology):
+def test_reference_alias_has_a_separate_version_counter(reference, topology):
     (tensor,), (_, (alias,), _) = _copies(reference, topology, 1, BUFFER_SIZES[0])
     alias.zero_()
     assert (tensor._version, int(tensor.count_nonzero())) == (0, 0)
 
 
-def _refusal_of_the_cpu(target, topology, index, **rest):
-    """What gather raises where the chunk at ``index`` is on the CPU."""
+def _cpu_chunk_error(target, topology, index, **rest):
+    """Return the error of gather for a chunk at ``index`` on the CPU."""
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
     call = PublicCall("comm.gather", {"tensors": chunks, **rest})
@@ -120,9 +120,9 @@ def _refusal_of_the_cpu(target, topology, index, **rest):
 
 @clause("divergences.CO-5.one-text")
 @pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_a_chunk_on_the_cpu_is_refused_in_one_text(target, topology, index):
-    into_new = _refusal_of_the_cpu(target, topology, index)
-    into_out = _refusal_of_the_cpu(target, topology, index, out=dense((8, 3)))
+def test_error_for_a_cpu_chunk_is_the_same_with_and_without_out(target, topology, index):
+    into_new = _cpu_chunk_error(target, topology, index)
+    into_out = _cpu_chunk_error(target, topology, index, out=dense((8, 3)))
     checks.same(into_new, into_out)
 
 
@@ -132,5 +132,5 @@ def test_a_chunk_on_the_cpu_is_refused_in_one_text(target, topology, index):
     ("rest", "device"), [({}, "cpu"), ({"out": dense((8, 3))}, "'cpu'")], ids=["new", "out"]
 )
 def test_reference_quotes_the_device_only_with_out(reference, topology, index, rest, device):
-    text = _refusal_of_the_cpu(reference, topology, index, **rest).text
+    text = _cpu_chunk_error(reference, topology, index, **rest).text
     assert text.endswith(f"tensor at index {index} has device {device}")

@@ -1,4 +1,4 @@
-"""Where the reference destroys compiled modules: RE-1."""
+"""Replicas of compiled modules, which the reference destroys: RE-1."""
 
 import pytest
 import torch
@@ -27,8 +27,8 @@ networks = st.sampled_from(
 )
 FEW = example_count.divided_by(8)
 
-#: Of replicas' parameters, which are no leaves. PyTorch hides it, but not from those who take
-#: warnings for errors.
+#: Replicas' parameters are not leaves. PyTorch hides the warning by default, but not where
+#: warnings are errors.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
@@ -40,7 +40,9 @@ LINEAR = ModuleSpec((Layer("linear"),))
 @backends
 @FEW
 @given(network=networks, slots=slot_lists(), detach=st.booleans())
-def test_a_compiled_module_stays_as_it_was(target, topology, how, backend, network, slots, detach):
+def test_replicate_leaves_a_compiled_module_unchanged(
+    target, topology, how, backend, network, slots, detach
+):
     module = Compiled(network, how, backend).build(topology, slots[0])
     before = laws.identities(module)
     target.replicate.replicate(module, topology.take(slots), detach)
@@ -52,7 +54,7 @@ def test_a_compiled_module_stays_as_it_was(target, topology, how, backend, netwo
 @backends
 @FEW
 @given(network=networks, slots=slot_lists(max_size=2), detach=st.booleans())
-def test_replicas_compute_what_the_compiled_module_computes(
+def test_replicas_return_the_outputs_of_the_compiled_module(
     target, topology, how, backend, network, slots, detach
 ):
     call = ReplicateCall(Compiled(network, how, backend), slots, detach)
@@ -65,7 +67,7 @@ def test_replicas_compute_what_the_compiled_module_computes(
 @backends
 @FEW
 @given(network=networks, slots=slot_lists(max_size=2))
-def test_the_compiled_module_gets_the_sum_of_the_gradients(
+def test_gradients_of_replicas_are_summed_in_the_compiled_module(
     target, topology, how, backend, network, slots
 ):
     call = ReplicateCall(Compiled(network, how, backend), slots)
@@ -75,7 +77,7 @@ def test_the_compiled_module_gets_the_sum_of_the_gradients(
 
 @UNTOUCHED
 @given(slots=device_slots(), detach=st.booleans())
-def test_a_module_compiled_in_place_stays_as_it_was(target, topology, slots, detach):
+def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
     module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
     before = laws.identities(module)
     target.replicate.replicate(module, topology.take(slots), detach)
@@ -86,7 +88,7 @@ def test_a_module_compiled_in_place_stays_as_it_was(target, topology, slots, det
 @backends
 @FEW
 @given(slots=device_slots())
-def test_replicas_of_a_module_compiled_in_place_use_their_weights(
+def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
     target, topology, backend, slots
 ):
     module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
@@ -100,7 +102,7 @@ def test_replicas_of_a_module_compiled_in_place_use_their_weights(
 @backends
 @FEW
 @given(slots=device_slots())
-def test_gradients_of_a_module_compiled_in_place_pass_its_replicas(
+def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
     target, topology, backend, slots
 ):
     module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
@@ -113,7 +115,7 @@ def test_gradients_of_a_module_compiled_in_place_pass_its_replicas(
 
 @UNTOUCHED
 @ways
-def test_reference_empties_a_compiled_module(reference, topology, how):
+def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, how):
     module = Compiled(LINEAR, how, "eager").build(topology)
     reference.replicate.replicate(module, topology.take(1))
     names = [name for name, _ in module.named_parameters() if "_orig_mod" in name]
@@ -122,7 +124,7 @@ def test_reference_empties_a_compiled_module(reference, topology, how):
 
 @OUTPUTS
 @GRADIENTS
-def test_reference_runs_the_weights_of_a_module_compiled_in_place(reference, topology):
+def test_reference_replica_uses_the_weights_of_the_module_compiled_in_place(reference, topology):
     module = Compiled(LINEAR, "m.compile()", "eager").build(topology)
     rows = torch.ones(2, 4, device=topology.device(0))
     [replica] = reference.replicate.replicate(module, topology.take(1))

@@ -1,4 +1,4 @@
-"""Replicas of compiled modules run compiled code, which the reference destroys: RE-1."""
+"""Compiled code of replicas, which the reference does not run: RE-1."""
 
 import sys
 import threading
@@ -8,29 +8,34 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.divergences.compile_backends import SETTING, Broken, Counting, Meeting
-from spec_tests.divergences.compiled import HOW
+from spec_tests.divergences.compile_backends import (
+    SETTING,
+    BarrierBackend,
+    CountingBackend,
+    GraphBreaking,
+)
+from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 
 ONCE = clause("divergences.RE-1.compiled-once-a-device")
-TURNS = clause("divergences.RE-1.compiled-replicas-in-turn")
+IN_TURN = clause("divergences.RE-1.compiled-replicas-in-turn")
 BACKWARD = clause("divergences.RE-1.backward-through-compiled-replicas")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
-ways = pytest.mark.parametrize("how", list(HOW))
+ways = pytest.mark.parametrize("how", list(COMPILATIONS))
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_compiled():
-    """What other tests have compiled counts towards PyTorch's limit of recompilations."""
+def reset_compiler():
+    """Reset the compiler: code of other tests counts towards PyTorch's recompilation limit."""
     torch.compiler.reset()
 
 
 class Layers(nn.Module):
-    """Of a class of its own, as m.compile() compiles nothing of those in torch.nn."""
+    """Layers in a class of its own, because m.compile() does not compile classes of torch.nn."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +57,7 @@ def flat(tensors):
 
 
 def step(parallel, rows):
-    """One iteration; gives outputs and gradients."""
+    """Run one iteration; return outputs and gradients."""
     parallel.zero_grad()
     out = parallel(rows)
     out.square().sum().backward()
@@ -60,7 +65,7 @@ def step(parallel, rows):
 
 
 def uncompiled(function, *args):
-    """What a function gives where nothing compiled runs."""
+    """Return the result of a function that runs eagerly."""
     with torch.compiler.set_stance("force_eager"):
         return function(*args)
 
@@ -68,20 +73,20 @@ def uncompiled(function, *args):
 @ONCE
 @ways
 @pytest.mark.parametrize("devices", [2, 3, 4])
-def test_code_is_made_once_a_device(target, topology, how, devices):
-    backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend), devices)
+def test_code_is_compiled_once_per_device(target, topology, how, devices):
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend), devices)
     for _ in range(3):
         step(parallel, rows)
-    # Two slots of one device need no code of their own.
+    # Two slots of one device share the code.
     checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), how)
 
 
 @ONCE
 @ways
-def test_code_is_made_once_for_evaluation_too(target, topology, how):
-    backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend))
+def test_training_and_evaluation_compile_once_per_device(target, topology, how):
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend))
     for _ in range(2):
         step(parallel.train(), rows)
         with torch.no_grad():
@@ -93,8 +98,8 @@ def test_code_is_made_once_for_evaluation_too(target, topology, how):
 @ONCE
 @ways
 def test_held_replicas_run_compiled_code(target, topology, how):
-    backend = Counting()
-    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend))
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend))
     with torch.no_grad(), parallel.eval().hold():
         found = flat(parallel(rows) for _ in range(3))
         expected = flat([uncompiled(parallel.module, rows)] * 3)
@@ -103,109 +108,112 @@ def test_held_replicas_run_compiled_code(target, topology, how):
 
 
 @ONCE
-def test_each_compiled_module_has_code_of_its_own(target, topology):
-    backends = [Counting(), Counting()]
+def test_each_compiled_module_has_its_own_code(target, topology):
+    backends = [CountingBackend(), CountingBackend()]
     for backend in backends:
-        step(*wrapped(target, topology, HOW["torch.compile(m)"](Layers(), backend)))
+        step(*wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), backend)))
     counts = [len(backend.devices) for backend in backends]
     checks.same(counts, [len(set(topology.take(3)))] * 2)
 
 
 @ONCE
-def test_a_module_compiled_anew_gets_new_code(target, topology):
-    first, second = Counting(), Counting()
+def test_a_recompiled_module_gets_new_code(target, topology):
+    first, second = CountingBackend(), CountingBackend()
     module = Layers()
     for backend in (first, second, second):
         module.compile(backend=backend)
         step(*wrapped(target, topology, module))
-    # Compiling twice in the same way makes the code twice, as it does without replicas.
+    # A second compile() with the same backend compiles again, as it does without replicas.
     devices = len(set(topology.take(3)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
 
 
 @ONCE
-def test_a_graph_break_is_no_error(target, topology):
-    backend = Counting()
-    parallel, rows = wrapped(target, topology, torch.compile(Broken(), backend=backend))
+def test_a_graph_break_raises_no_error(target, topology):
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, torch.compile(GraphBreaking(), backend=backend))
     found, expected = step(parallel, rows), uncompiled(step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
     assert backend.devices
 
 
 @ONCE
-def test_options_are_kept(target, topology):
-    backend = Counting()
-    module = torch.compile(Broken(), backend=backend, fullgraph=True)
+def test_compile_options_are_kept(target, topology):
+    backend = CountingBackend()
+    module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True)
     parallel, rows = wrapped(target, topology, module)
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows)
     checks.same(backend.devices, [])
 
 
-class Noting(nn.Module):
-    """Notes the thread and the device that it is called in, and when the call has ended."""
+class Recording(nn.Module):
+    """Records the thread and the device at the start and at the end of each call."""
 
-    def __init__(self, noted):
+    def __init__(self, records):
         super().__init__()
-        self.noted = noted
+        self.records = records
 
     def forward(self, x):
-        self.noted.append(("begins", threading.get_ident(), x.device))
-        self.noted.append(("ends", threading.get_ident(), x.device))
+        self.records.append(("start", threading.get_ident(), x.device))
+        self.records.append(("end", threading.get_ident(), x.device))
         return x
 
 
-@TURNS
+@IN_TURN
 @ways
 def test_replicas_run_in_the_callers_thread_in_order(target, topology, how):
-    noted = []
-    module = nn.Sequential(Noting(noted), HOW[how](Layers(), "eager"), Noting(noted))
+    records = []
+    module = nn.Sequential(
+        Recording(records), COMPILATIONS[how](Layers(), "eager"), Recording(records)
+    )
     parallel, rows = wrapped(target, topology, module)
     parallel(rows)
-    events = [(w, device) for device in topology.take(3) for w in ("begins", "ends") * 2]
-    checks.same([(what, device) for what, _, device in noted], events, how)
-    if sys.version_info < (3, 13):  # Later ones can hide nothing that the caller's thread holds.
-        assert {thread for _, thread, _ in noted} == {threading.get_ident()}
+    events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
+    checks.same([(event, device) for event, _, device in records], events, how)
+    if sys.version_info < (3, 13):  # Later versions cannot hide the calling thread's state.
+        assert {thread for _, thread, _ in records} == {threading.get_ident()}
 
 
 class Refusing(nn.Module):
-    """Refuses to compute on the second device and later ones."""
+    """Raises LookupError on every device but the first."""
 
-    def __init__(self, devices, noted):
+    def __init__(self, devices, records):
         super().__init__()
-        self.noted, self.devices = noted, devices
+        self.records, self.devices = records, devices
 
     def forward(self, x):
-        self.noted.append(x.device)
+        self.records.append(x.device)
         if self.devices.index(x.device):
             raise LookupError("no rows here")
         return x
 
 
-@TURNS
-def test_all_run_and_the_first_error_is_raised(target, topology):
+@IN_TURN
+def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     topology.require(distinct=3)
-    noted = []
+    records = []
     module = nn.Sequential(
-        HOW["torch.compile(m)"](Layers(), "eager"), Refusing(topology.take(3), noted)
+        COMPILATIONS["torch.compile(m)"](Layers(), "eager"),
+        Refusing(topology.take(3), records),
     )
     parallel, rows = wrapped(target, topology, module)
     with pytest.raises(LookupError, match="in replica 1 on device"):
         parallel(rows)
-    checks.same(noted, topology.take(3))
+    checks.same(records, topology.take(3))
 
 
-@TURNS
-def test_an_error_in_compiled_code_tells_the_replica(target, topology):
-    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](Layers(), "eager"))
+@IN_TURN
+def test_an_error_in_compiled_code_names_the_replica(target, topology):
+    parallel, rows = wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "eager"))
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows[:, :3])
 
 
-@TURNS
+@IN_TURN
 @ways
-def test_replicas_go_with_their_call(target, topology, how):
-    module = HOW[how](Layers(), "eager")
+def test_replicas_are_freed_after_the_call(target, topology, how):
+    module = COMPILATIONS[how](Layers(), "eager")
     placed = topology.take(2)
     rows = [torch.rand(2, 4, device=device) for device in placed]
     with no_garbage_collection():
@@ -219,14 +227,14 @@ def test_replicas_go_with_their_call(target, topology, how):
 @BACKWARD
 @ways
 @pytest.mark.parametrize("devices", [2, 3])
-def test_compiled_backward_of_all_devices_runs_at_once(target, topology, how, devices):
+def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, how, devices):
     topology.require(distinct=devices)
     SETTING.set("of the caller")
-    alone, backend = Meeting(1), Meeting(devices)
-    parallel, rows = wrapped(target, topology, HOW[how](Layers(), backend), devices)
-    step(HOW[how](Layers(), alone).to(rows.device), rows)
+    alone, backend = BarrierBackend(1), BarrierBackend(devices)
+    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend), devices)
+    step(COMPILATIONS[how](Layers(), alone).to(rows.device), rows)
     found = step(parallel, rows)
-    # Before PyTorch 2.12 that is nothing.
+    # Before PyTorch 2.12 both lists are empty.
     checks.same(backend.seen, alone.seen * devices, how)
     checks.same(found, uncompiled(step, parallel, rows), how, tolerance=checks.LAYER)
 
@@ -234,29 +242,33 @@ def test_compiled_backward_of_all_devices_runs_at_once(target, topology, how, de
 @BACKWARD
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_graph_breaks_do_not_change_gradients(target, topology, backend):
-    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](Broken(), backend))
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS["torch.compile(m)"](GraphBreaking(), backend)
+    )
     found = [step(parallel, rows) for _ in range(2)]
     expected = [uncompiled(step, parallel, rows)] * 2
     checks.same(flat(found), flat(expected), tolerance=checks.LAYER)
 
 
 @BACKWARD
-def test_gradients_have_gradients_where_the_back_end_can(target, topology):
-    module = HOW["torch.compile(m)"](Layers(), "eager")
+def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
+    module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
     parallel, rows = wrapped(target, topology, module)
     found, expected = second_step(parallel, rows), uncompiled(second_step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
 def second_step(parallel, rows):
-    """Gradients of the rows' gradient."""
+    """Return the parameters' gradients of a penalty on the rows' gradient."""
     rows = rows.detach().requires_grad_()
     (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
     return flat(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
 
 
 @BACKWARD
-def test_gradients_of_gradients_are_refused_where_it_cannot(target, topology):
-    parallel, rows = wrapped(target, topology, HOW["torch.compile(m)"](Layers(), "aot_eager"))
+def test_double_backward_is_refused_by_a_backend_without_support(target, topology):
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "aot_eager")
+    )
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         second_step(parallel, rows)

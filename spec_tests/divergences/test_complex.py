@@ -1,4 +1,4 @@
-"""Where the reference takes complex numbers apart: CO-1 and CO-2."""
+"""Complex tensors, which the reference splits into real numbers: CO-1 and CO-2."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
 
 @clause("divergences.CO-1.complex-stays-complex")
 @given(call=scatter_calls(dtypes=COMPLEX))
-def test_scatter_gives_complex_chunks(target, topology, call):
+def test_scatter_returns_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     chunks = call.run(target, inputs)
     checks.same(rejoined(chunks, inputs["dim"]), inputs["tensor"], call)
@@ -39,7 +39,7 @@ def test_scatter_fills_complex_outputs(target, topology, call):
 
 @clause("divergences.CO-1.complex-stays-complex")
 @given(call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3)))
-def test_broadcast_gives_complex_copies(target, topology, call):
+def test_broadcast_returns_complex_copies(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)
     checks.same(stacked(copies), stacked([inputs["tensor"]] * len(copies)), call)
@@ -54,7 +54,7 @@ def test_broadcast_fills_complex_outputs(target, topology, call):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-def test_broadcast_coalesced_gives_complex_copies_beside_real_ones(target, topology):
+def test_broadcast_coalesced_returns_complex_and_real_copies(target, topology):
     dtypes = [torch.complex64, torch.float32, torch.complex128]
     tensors = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
     first, second = target.comm.broadcast_coalesced(tensors, topology.take([0, 1]))
@@ -95,7 +95,7 @@ def test_reference_returns_real_views(reference, topology):
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
 @pytest.mark.parametrize("dim", [-1, -2])
-def test_scatter_with_gradients_counts_the_dims_of_the_complex_tensor(target, topology, dim):
+def test_scatter_function_counts_the_dims_of_the_complex_tensor(target, topology, dim):
     tensor = counting((4, 3), torch.complex64, topology.device(0)).requires_grad_()
     chunks = target.functions.Scatter.apply(topology.take(2), None, dim, tensor)
     (slope,) = torch.autograd.grad(chunks, tensor, chunks)
@@ -108,7 +108,7 @@ def test_scatter_with_gradients_counts_the_dims_of_the_complex_tensor(target, to
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
 @pytest.mark.parametrize("dim", [-1, -2])
-def test_gather_with_gradients_counts_the_dims_of_the_complex_tensors(target, topology, dim):
+def test_gather_function_counts_the_dims_of_the_complex_tensors(target, topology, dim):
     chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
     leaves = [chunk.requires_grad_() for chunk in chunks]
     joined = target.functions.Gather.apply("cpu", dim, *leaves)
@@ -119,7 +119,7 @@ def test_gather_with_gradients_counts_the_dims_of_the_complex_tensors(target, to
 
 @clause("divergences.CO-2.every-input-by-itself")
 @pytest.mark.parametrize("dtypes", MIXED, ids=["complex-second", "complex-first"])
-def test_real_and_complex_chunks_make_a_complex_tensor(target, topology, dtypes):
+def test_real_and_complex_chunks_are_joined_to_a_complex_tensor(target, topology, dtypes):
     chunks = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
     joined = target.comm.gather(chunks, 0, "cpu")
     checks.same(joined, rejoined(chunks, 0))
@@ -137,7 +137,7 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
 
 
 def _odd_beside_complex(part, devices):
-    """The sums of a real and a complex tensor of one precision, the real one of odd size."""
+    """Return the sums of a real tensor of odd size and of a complex tensor of one precision."""
     rows = [
         (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
         for device in devices
@@ -147,14 +147,14 @@ def _odd_beside_complex(part, devices):
 
 
 @clause("divergences.CO-2.real-beside-complex")
-def test_complex_tensors_are_summed_beside_real_ones(target, topology):
+def test_complex_and_real_tensors_are_summed_together(target, topology):
     real, complex_sum = _odd_beside_complex(target, topology.take(3))
     assert (real.dtype, real.tolist()) == (torch.float32, [3.0])
     assert (complex_sum.dtype, complex_sum.tolist()) == (torch.complex64, [3.0, 3.0])
 
 
 @clause("divergences.CO-2.real-beside-complex")
-def test_copies_of_complex_tensors_beside_real_ones_have_gradients(target, topology):
+def test_copies_of_complex_and_real_tensors_have_gradients(target, topology):
     dtypes = [torch.float32, torch.complex64]
     tensors = [counting((1,), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
     copies = target.functions.Broadcast.apply(topology.take(2), *tensors)

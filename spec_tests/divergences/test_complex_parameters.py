@@ -1,4 +1,4 @@
-"""Where the reference mishandles complex parameters and buffers: RE-5 and RE-6."""
+"""Complex parameters and buffers, which the reference mishandles: RE-5 and RE-6."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ SPECS = st.lists(
 
 @OBJECTS
 @given(count=st.integers(1, 3))
-def test_the_first_detached_replica_holds_complex_parameters(target, topology, count):
+def test_first_detached_replica_shares_complex_parameters(target, topology, count):
     module = Specimen("complex").build(topology)
     first, *_ = target.replicate.replicate(module, topology.take(count), True)
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
@@ -32,7 +32,7 @@ def test_the_first_detached_replica_holds_complex_parameters(target, topology, c
 
 @OBJECTS
 @given(count=st.integers(1, 3), detach=st.booleans())
-def test_the_first_replica_holds_complex_buffers(target, topology, count, detach):
+def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     module = nn.Module()
     module.register_buffer("buffer", torch.ones(2, dtype=torch.complex64))
     module.to(topology.device(0))
@@ -42,7 +42,7 @@ def test_the_first_replica_holds_complex_buffers(target, topology, count, detach
 
 @OBJECTS
 @given(count=st.integers(1, 3))
-def test_reference_gives_the_first_replica_views(reference, topology, count):
+def test_reference_first_replica_has_views(reference, topology, count):
     module = Specimen("complex").build(topology)
     first, *_ = reference.replicate.replicate(module, topology.take(count), True)
     checks.same(list(first.parameters()), [])
@@ -52,7 +52,7 @@ def test_reference_gives_the_first_replica_views(reference, topology, count):
 @OFFSETS
 @given(specs=SPECS, slots=device_slots(), detach=st.booleans())
 @example(specs=[TensorSpec((1,)), TensorSpec((2,), torch.complex64)], slots=(0, 1), detach=False)
-def test_complex_parameters_arrive_beside_real_ones(target, topology, specs, slots, detach):
+def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs, slots, detach):
     built = [spec.build(topology) for spec in specs]
     module = nn.ParameterList(built).to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
@@ -63,7 +63,7 @@ def test_complex_parameters_arrive_beside_real_ones(target, topology, specs, slo
 
 @OFFSETS
 @given(slots=device_slots(min_size=2))
-def test_reference_fails_behind_an_odd_number_of_reals(reference, topology, slots):
+def test_reference_fails_after_an_odd_number_of_real_elements(reference, topology, slots):
     tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
     module = nn.ParameterList(tensors).to(topology.device(slots[0]))
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):

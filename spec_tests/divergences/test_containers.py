@@ -1,11 +1,11 @@
-"""Where the reference loses or refuses containers: SG-8, SG-10 and SG-11."""
+"""Containers that the reference loses or refuses: SG-8, SG-10 and SG-11."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.containers import beyond_members, classes, made, plain
+from spec_tests.divergences.containers import as_dicts, build_tensors, leaf_classes, metadata
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -38,17 +38,19 @@ mappings = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
 @example(spec=Batch(ROWS), slots=(0, 1))
 @example(spec=Frozen(ROWS, [Batch(ROWS)]), slots=(0, 1))
 def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slots):
-    batch, devices = made(spec, topology), topology.take(slots)
+    batch, devices = build_tensors(spec, topology), topology.take(slots)
     found = target.scatter_gather.scatter([batch, None], devices)
-    expected = oracle.scatter_gather.scatter([plain(batch), None], devices)
-    checks.same(snapshot(plain(found), {}), snapshot(expected, {}), spec)
-    checks.same([classes(each) for each, _ in found], [classes(batch)] * len(found), spec)
+    expected = oracle.scatter_gather.scatter([as_dicts(batch), None], devices)
+    checks.same(snapshot(as_dicts(found), {}), snapshot(expected, {}), spec)
+    checks.same(
+        [leaf_classes(each) for each, _ in found], [leaf_classes(batch)] * len(found), spec
+    )
 
 
 @DATACLASSES
 @given(slots=device_slots())
-def test_reference_hands_the_same_dataclass_to_every_replica(reference, topology, slots):
-    batch = made(Batch(ROWS), topology)
+def test_reference_passes_the_same_dataclass_to_every_replica(reference, topology, slots):
+    batch = build_tensors(Batch(ROWS), topology)
     found = reference.scatter_gather.scatter([batch], topology.take(slots))
     checks.same([each is batch for [each] in found], [True] * len(slots))
 
@@ -57,7 +59,7 @@ def test_reference_hands_the_same_dataclass_to_every_replica(reference, topology
 @given(spec=batches(PARTS), slots=device_slots())
 @example(spec=Batch(ROWS), slots=(0, 1))
 def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
-    batch = made(spec, topology)
+    batch = build_tensors(spec, topology)
     replicas = target.scatter_gather.scatter([batch, ROWS.build(topology)], topology.take(slots))
     found = target.scatter_gather.gather([each for each, _ in replicas], topology.device(0))
     checks.same(snapshot(found, {}), snapshot(batch, {}), spec)
@@ -73,7 +75,7 @@ def test_reference_cannot_join_dataclasses(reference, topology, slots):
 
 @EMPTY
 @given(rows=st.integers(0, 5), slots=device_slots())
-def test_an_empty_named_tuple_goes_to_every_replica(target, topology, rows, slots):
+def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
     tensor = torch.arange(rows, device=topology.device(0))
     arguments = Pair(tensor, {"nothing": Nothing()})
     alone = target.scatter_gather.scatter([tensor], topology.take(slots))
@@ -83,7 +85,7 @@ def test_an_empty_named_tuple_goes_to_every_replica(target, topology, rows, slot
 
 @EMPTY
 @given(slots=device_slots())
-def test_reference_loses_everything_to_an_empty_named_tuple(reference, topology, slots):
+def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topology, slots):
     tensor = torch.arange(4, device=topology.device(0))
     checks.same(reference.scatter_gather.scatter((tensor, Nothing()), topology.take(slots)), [])
 
@@ -91,11 +93,11 @@ def test_reference_loses_everything_to_an_empty_named_tuple(reference, topology,
 @MAPPED
 @mappings
 @given(slots=device_slots())
-def test_a_mapping_keeps_all_that_it_holds(target, topology, kind, slots):
+def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
     tensor = torch.arange(len(slots), device=topology.device(0))
     mapping = kind(b=tensor, a=3)
     found = target.scatter_gather.scatter([mapping], topology.take(slots))
-    checks.same([beyond_members(each) for [each] in found], [beyond_members(mapping)] * len(slots))
+    checks.same([metadata(each) for [each] in found], [metadata(mapping)] * len(slots))
     members = [(list(each), each["b"].tolist(), each["a"]) for [each] in found]
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
 
@@ -106,7 +108,7 @@ def test_a_mapping_keeps_all_that_it_holds(target, topology, kind, slots):
 def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
     mapping = kind(b=torch.arange(len(slots), device=topology.device(0)), a=3)
     found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    assert beyond_members(mapping) not in [beyond_members(each) for [each] in found]
+    assert metadata(mapping) not in [metadata(each) for [each] in found]
 
 
 @MAPPED
@@ -118,7 +120,7 @@ def test_reference_counts_the_entries_of_a_counter(reference, topology, slots):
 
 @MAPPED
 @given(slots=device_slots())
-def test_reference_cannot_make_a_default_dictionary(reference, topology, slots):
+def test_reference_cannot_rebuild_a_default_dict(reference, topology, slots):
     outputs = [default_dict(b=torch.ones(1, device=device)) for device in topology.take(slots)]
     with pytest.raises(TypeError, match="first argument must be callable or None"):
         reference.scatter_gather.scatter(outputs[0], topology.take(slots))
@@ -129,8 +131,8 @@ def test_reference_cannot_make_a_default_dictionary(reference, topology, slots):
 @JOINED_MAPPINGS
 @mappings
 @given(slots=device_slots())
-def test_a_joined_mapping_keeps_all_that_it_holds(target, topology, kind, slots):
+def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
     outputs = [kind(b=torch.ones(1, device=device), a=None) for device in topology.take(slots)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
-    checks.same(beyond_members(found), beyond_members(outputs[0]), slots)
+    checks.same(metadata(found), metadata(outputs[0]), slots)
     checks.same([*found, len(found["b"]), found["a"]], ["b", "a", len(slots), None], slots)

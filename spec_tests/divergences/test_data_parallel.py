@@ -1,4 +1,4 @@
-"""Where DataParallel serves no CPU, DP-1, forgets the output device, DP-2, or fails, DP-3."""
+"""CPU replicas, the output device and sparse gradients of DataParallel: DP-1 to DP-3."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def two_devices(topology):
     topology.require(distinct=2)
 
 
-def computed(target, module, x, devices, way, **options):
+def run_data_parallel(target, module, x, devices, way, **options):
     if way == "class":
         return target.data_parallel.DataParallel(module, devices, **options)(x)
     return target.data_parallel.data_parallel(module, x, devices, **options)
@@ -36,14 +36,14 @@ def computed(target, module, x, devices, way, **options):
 @given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6), devices=CPUS)
 def test_replicas_compute_on_the_cpu(target, topology, way, module, rows, devices):
     net, x = module.build(topology, None), module.rows(rows, slot=None).build(topology)
-    found = computed(target, net, x, devices, way)
+    found = run_data_parallel(target, net, x, devices, way)
     assert found.device.type == "cpu"
     checks.same(found, net(x), module, tolerance=checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")
 @pytest.mark.parametrize("way", WAYS)
-def test_replicas_on_the_cpu_have_gradients_and_second_ones(target, way):
+def test_replicas_on_the_cpu_support_double_backward(target, way):
     module = gradient_penalty.network(torch.float64)
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
     spread = gradient_penalty.spread(target, module, ["cpu", "cpu"], way)
@@ -53,14 +53,14 @@ def test_replicas_on_the_cpu_have_gradients_and_second_ones(target, way):
 
 
 @clause("divergences.DP-1.cpu-devices")
-def test_an_error_of_a_replica_on_the_cpu_is_rewrapped(target):
+def test_an_error_of_a_cpu_replica_is_rewrapped(target):
     with pytest.raises(KeyError) as caught:
-        computed(target, Refusing(2), torch.arange(4.0), ["cpu", "cpu"], "class")
+        run_data_parallel(target, Refusing(2), torch.arange(4.0), ["cpu", "cpu"], "class")
     assert str(caught.value).startswith("Caught KeyError in replica 1 on device cpu.\n")
 
 
 @clause("divergences.DP-1.cpu-devices")
-def test_replicas_compute_on_the_cpu_of_a_machine_without_accelerator(target):
+def test_cpu_replicas_work_without_an_accelerator(target):
     done = run_without_accelerator(
         """
         module, x = nn.Linear(2, 1), torch.ones(4, 2)
@@ -77,12 +77,12 @@ def test_replicas_compute_on_the_cpu_of_a_machine_without_accelerator(target):
 
 @clause("divergences.DP-1.accelerator-left-alone")
 @pytest.mark.parametrize("count", [1, 2, 4], ids="replicas={}".format)
-def test_replicas_compute_on_the_cpu_of_a_data_loaders_worker(target, topology, count):
+def test_cpu_replicas_work_in_a_data_loader_worker(target, topology, count):
     done = run_script(
         f"""
         from torch.utils.data import DataLoader
 
-        class Saliency:  # Gradients, computed where the samples are loaded.
+        class Saliency:  # Its samples are gradients.
             def __init__(self):
                 net = nn.Linear(2, 1)
                 nn.init.constant_(net.weight, 3.0)
@@ -111,7 +111,7 @@ def test_replicas_compute_on_the_cpu_of_a_data_loaders_worker(target, topology, 
 @pytest.mark.parametrize("way", WAYS)
 def test_reference_refuses_cpu_devices(reference, topology, way):
     with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
-        computed(reference, nn.Linear(2, 1), torch.ones(4, 2), ["cpu", "cpu"], way)
+        run_data_parallel(reference, nn.Linear(2, 1), torch.ones(4, 2), ["cpu", "cpu"], way)
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
@@ -122,22 +122,26 @@ def test_reference_refuses_cpu_devices(reference, topology, way):
     module=row_wise_specs(max_parts=1),
     output=any_device(),
 )
-def test_one_device_delivers_to_the_output_device(target, topology, way, module, output):
+def test_outputs_of_one_device_are_moved_to_the_output_device(
+    target, topology, way, module, output
+):
     net = module.build(topology)
     x = module.rows(3, requires_grad=True).build(topology)
     device = output.build(topology)
-    found = computed(target, net, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(target, net, x, topology.take(1), way, output_device=device)
     assert found.device == topology.device(output.slot)
     checks.same(found, net(x), module)
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.parametrize("way", WAYS)
-def test_one_device_delivers_nested_outputs_with_gradients(target, topology, way):
+def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology, way):
     topology.require(distinct=2)
     module = Nested().to(topology.device(0))
     x = torch.ones(2, device=topology.device(0), requires_grad=True)
-    found = computed(target, module, x, topology.take(1), way, output_device=topology.device(1))
+    found = run_data_parallel(
+        target, module, x, topology.take(1), way, output_device=topology.device(1)
+    )
     assert found["pair"][0].device == found["scalar"].device == topology.device(1)
     assert found["scalar"].shape == ()
     (found["pair"][0].sum() + found["scalar"]).backward()
@@ -147,28 +151,28 @@ def test_one_device_delivers_nested_outputs_with_gradients(target, topology, way
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("device", [-1, "cpu"])
-def test_one_device_delivers_to_the_cpu(target, topology, way, device):
+def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, way, device):
     module, x = Nested().to(topology.device(0)), torch.ones(2, device=topology.device(0))
-    found = computed(target, module, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(target, module, x, topology.take(1), way, output_device=device)
     assert found["pair"][0].device.type == found["scalar"].device.type == "cpu"
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.parametrize("way", WAYS)
-def test_reference_leaves_the_outputs_of_one_device_there(reference, topology, way):
+def test_reference_leaves_outputs_of_one_device_in_place(reference, topology, way):
     topology.require(distinct=2)
     module, x = Total().to(topology.device(0)), torch.ones(2, device=topology.device(0))
     device = topology.device(1)
-    found = computed(reference, module, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(reference, module, x, topology.take(1), way, output_device=device)
     assert found.device == topology.device(0)
 
 
 @clause("divergences.DP-3.sparse-gradients-of-one-replica")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_sparse_gradient_of_one_replica_arrives(target, topology, way):
+def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology, way):
     embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([[1, 2, 1]], device=topology.device(0))
-    computed(target, embedding, x, topology.take(2), way).sum().backward()
+    run_data_parallel(target, embedding, x, topology.take(2), way).sum().backward()
     assert embedding.weight.grad.is_sparse
     checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
 
@@ -178,13 +182,13 @@ def test_a_sparse_gradient_of_one_replica_arrives(target, topology, way):
 def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology, way):
     embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([1], device=topology.device(0))
-    loss = computed(reference, embedding, x, topology.take(2), way).sum()
+    loss = run_data_parallel(reference, embedding, x, topology.take(2), way).sum()
     with pytest.raises(NotImplementedError, match="aten::view"):
         loss.backward()
 
 
 class Nested(nn.Module):
-    """A tensor in containers, and one without dimensions."""
+    """Returns nested outputs: a tensor in containers and one without dimensions."""
 
     def forward(self, x):
         return {"pair": (x * 2, None), "scalar": (x * 2).sum()}

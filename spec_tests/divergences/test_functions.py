@@ -1,4 +1,4 @@
-"""Where the Functions refuse in-place work, the CPU, or a gradient: FN-2 to FN-5."""
+"""In-place changes, the CPU and sums, which the reference's Functions refuse: FN-2 to FN-5."""
 
 import warnings
 
@@ -19,7 +19,7 @@ NO_CPU = "Gather function not implemented for CPU tensors"
 
 
 class Halved(nn.Module):
-    """Halves its weight in place, then multiplies by it."""
+    """Halves its weight in place, then multiplies its input by it."""
 
     def __init__(self, device):
         super().__init__()
@@ -32,7 +32,7 @@ class Halved(nn.Module):
 
 
 class OnCpu(nn.Module):
-    """Its input doubled, and the number of its rows, both on the CPU."""
+    """Returns its input doubled and its number of rows, both on the CPU."""
 
     def forward(self, rows):
         return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
@@ -47,7 +47,7 @@ def _embedding(topology):
 @clause("divergences.FN-2.in-place-under-no-grad")
 def test_an_embedding_renormalises_its_rows_through_replica_zero(target, topology):
     spread, plain = _embedding(topology), _embedding(topology)
-    # Both replicas look up the same rows: only what replica zero changes is kept.
+    # Both replicas look up the same rows, because only changes by replica zero are kept.
     tokens = torch.tensor([1, 2, 1, 2]).to(topology.device(0))
     outputs = target.data_parallel.DataParallel(spread, topology.take(2))(tokens)
     outputs.sum().backward()
@@ -77,7 +77,7 @@ def test_reference_refuses_the_changed_parameter(reference, topology):
 
 @pytest.mark.parametrize("spelled", ["text-with-index", "device"])
 @clause("divergences.FN-3.any-spelling-of-the-cpu")
-def test_gather_with_gradients_knows_every_spelling_of_the_cpu(target, topology, spelled):
+def test_gather_function_accepts_every_spelling_of_the_cpu(target, topology, spelled):
     chunks = [counting((2, 2), torch.float32, device) for device in topology.take(2)]
     joined = target.functions.Gather.apply(CPUS[spelled], 0, *chunks)
     checks.same(joined, torch.cat([chunk.cpu() for chunk in chunks]))
@@ -96,7 +96,7 @@ def test_the_output_device_may_be_the_cpu(target, topology, cpu):
 
 
 @clause("divergences.FN-3.no-warning-without-minus-one")
-def test_the_gradient_of_a_cpu_input_comes_without_a_warning(target, topology):
+def test_backward_to_a_cpu_input_emits_no_warning(target, topology):
     rows = torch.ones((4, 2), requires_grad=True)
     chunks = target.functions.Scatter.apply(topology.take(2), None, 0, rows)
     with warnings.catch_warnings():
@@ -122,7 +122,7 @@ def test_reference_warns_in_the_backward_of_a_cpu_input(reference, topology):
 
 
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
-def test_outputs_on_the_cpu_are_gathered_there(target, topology):
+def test_outputs_on_the_cpu_are_gathered_on_the_cpu(target, topology):
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
     doubled, lengths = target.data_parallel.DataParallel(OnCpu(), topology.take(2))(rows)
     (slope,) = torch.autograd.grad(doubled.sum(), rows)
@@ -164,7 +164,7 @@ def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
 
 
 @clause("divergences.FN-5.sums-anywhere-have-gradients")
-def test_reference_refuses_the_gradient_of_such_a_sum(reference, topology):
+def test_reference_refuses_backward_of_a_sum_on_another_device(reference, topology):
     topology.require(distinct=2)
     with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]"):
         _summed_elsewhere(reference, topology)

@@ -1,4 +1,4 @@
-"""Where the reference loses what replicas return: SG-6, SG-7 and SG-9."""
+"""Outputs that the reference loses or refuses: SG-6, SG-7 and SG-9."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ FAILING = clause("divergences.SG-7.failing-iterables-are-listed")
 NONE = clause("divergences.SG-9.none-beside-others-is-refused")
 
 
-class Halting:
-    """Iterable, until one of its members lacks something: a cache of two kinds of layers."""
+class FailingIterable:
+    """An iterable whose iteration fails, as a cache with two kinds of layers does."""
 
     refusal = "'Layer' object has no attribute 'keys'"
 
@@ -33,8 +33,8 @@ class Halting:
         raise AttributeError(self.refusal)
 
 
-class Refusing:
-    """Iterable, but not built from one iterable."""
+class FailingConstructor:
+    """An iterable whose class cannot be built from one iterable."""
 
     refusal = r"__init__\(\) missing 1 required"
 
@@ -45,15 +45,15 @@ class Refusing:
         return iter(self.members)
 
 
-def halting(device):
-    return Halting([torch.ones(1, device=device)])
+def failing_iterable(device):
+    return FailingIterable([torch.ones(1, device=device)])
 
 
-def refusing(device):
-    return Refusing(*torch.ones(2, 1, device=device))
+def failing_constructor(device):
+    return FailingConstructor(*torch.ones(2, 1, device=device))
 
 
-failing = st.sampled_from([halting, refusing])
+failing = st.sampled_from([failing_iterable, failing_constructor])
 texts = st.lists(st.text(max_size=3), min_size=1, max_size=4)
 numbers = st.lists(
     st.integers()
@@ -74,14 +74,14 @@ masks = st.lists(st.booleans(), min_size=2, max_size=4).filter(lambda mask: len(
 @STRINGS
 @given(values=texts)
 @example(values=["a", "b"])
-def test_strings_come_back_as_a_list(target, topology, values):
+def test_strings_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
 @STRINGS
 @given(values=texts)
 @example(values=["a", "b"])
-def test_strings_in_containers_come_back_as_a_list(target, topology, values):
+def test_strings_in_containers_are_gathered_into_a_list(target, topology, values):
     outputs = [{"name": [value, "same"]} for value in values]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same(found, {"name": [values, ["same"] * len(values)]}, outputs)
@@ -89,7 +89,7 @@ def test_strings_in_containers_come_back_as_a_list(target, topology, values):
 
 @STRINGS
 @given(values=texts)
-def test_reference_gives_the_text_of_an_object(reference, topology, values):
+def test_reference_returns_the_repr_of_a_map_object(reference, topology, values):
     found = reference.scatter_gather.gather(values, topology.device(0))
     checks.same(found.startswith("<map object at 0x"), True, values)
 
@@ -98,14 +98,14 @@ def test_reference_gives_the_text_of_an_object(reference, topology, values):
 @given(values=numbers)
 @example(values=[1, 2])
 @example(values=[True, False])
-def test_numbers_come_back_as_a_list(target, topology, values):
+def test_numbers_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
 @NUMBERS
 @given(values=numbers)
 @example(values=[1, 2])
-def test_numbers_beside_tensors_come_back_as_a_list(target, topology, values):
+def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, values):
     devices = topology.take(len(values))
     tensors = [torch.ones(1, device=device) for device in devices]
     outputs = [Typed(*pair) for pair in zip(tensors, values, strict=True)]
@@ -123,7 +123,7 @@ def test_reference_refuses_numbers(reference, topology, values):
 @OTHERS
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
-def test_other_values_come_back_as_a_list(target, topology, values):
+def test_other_values_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
     checks.same([*map(id, found[0])], [*map(id, values)], values)
 
@@ -137,9 +137,9 @@ def test_reference_refuses_other_values(reference, topology, count):
 
 @FAILING
 @given(make=failing, count=st.integers(1, 4), depth=st.integers(0, 2), first=st.booleans())
-@example(make=halting, count=2, depth=0, first=True)
-@example(make=refusing, count=2, depth=0, first=True)
-def test_iterables_that_fail_come_back_as_a_list(target, topology, make, count, depth, first):
+@example(make=failing_iterable, count=2, depth=0, first=True)
+@example(make=failing_constructor, count=2, depth=0, first=True)
+def test_failing_iterables_are_gathered_into_a_list(target, topology, make, count, depth, first):
     devices = topology.take(count)
     values = [make(device) for device in devices]
     beside = [torch.full((2,), float(slot), device=d) for slot, d in enumerate(devices)]
@@ -156,7 +156,7 @@ def test_iterables_that_fail_come_back_as_a_list(target, topology, make, count, 
 
 @FAILING
 @given(make=failing, count=st.integers(1, 4))
-def test_reference_passes_on_the_errors_of_iterables(reference, topology, make, count):
+def test_reference_propagates_the_errors_of_iterables(reference, topology, make, count):
     values = [make(device) for device in topology.take(count)]
     with pytest.raises((AttributeError, TypeError), match=values[0].refusal):
         reference.scatter_gather.gather(values, topology.device(0))
@@ -176,7 +176,7 @@ def _unpaired(pair, depth, first):
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:
-    """One output a replica, with None in place of the tensor where ``mask`` says so."""
+    """Return one output per replica, with None instead of the tensor where ``mask`` is true."""
     devices = topology.take(len(mask))
     tensors = [
         None if none else torch.ones(1, device=d) for none, d in zip(mask, devices, strict=True)
@@ -184,8 +184,8 @@ def _outputs(topology, mask: Sequence[bool]) -> list[object]:
     return [{"x": ["always", tensor]} for tensor in tensors]
 
 
-def _replicas(mask: Sequence[bool], wanted: bool) -> str:
-    return str([replica for replica, none in enumerate(mask) if none is wanted])
+def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
+    return str([replica for replica, none in enumerate(mask) if none is is_none])
 
 
 @NONE
@@ -195,7 +195,7 @@ def _replicas(mask: Sequence[bool], wanted: bool) -> str:
 def test_none_beside_tensors_is_refused(target, topology, mask):
     with pytest.raises(ValueError) as caught:
         target.scatter_gather.gather(_outputs(topology, mask), topology.device(0))
-    facts = ["['x'][1]", _replicas(mask, True), _replicas(mask, False)]
+    facts = ["['x'][1]", _replica_list(mask, True), _replica_list(mask, False)]
     checks.same(unsaid(caught.value, facts), [], mask)
 
 
@@ -208,7 +208,7 @@ def test_reference_drops_the_tensors_after_none(reference, topology, mask):
 
 @NONE
 @given(mask=masks)
-def test_reference_stumbles_over_none_after_tensors(reference, topology, mask):
+def test_reference_fails_on_none_after_tensors(reference, topology, mask):
     outputs = [output["x"][1] for output in _outputs(topology, [False, *mask])]
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'device'"):
         reference.scatter_gather.gather(outputs, topology.device(0))

@@ -1,4 +1,4 @@
-"""Replicas that are held while a block lasts, which the reference cannot do: DP-4."""
+"""Replicas that are held for a block of evaluation, which the reference cannot do: DP-4."""
 
 import copy
 import pickle
@@ -15,8 +15,8 @@ from torch import nn
 from spec_tests.divergences.held import (
     LATE_CHANGE,
     LATE_GRADIENTS,
-    Cached,
-    held_and_not,
+    Scaled,
+    run_held_and_fresh,
     sequences,
 )
 from spec_tests.divergences.held_changes import CHANGES
@@ -35,70 +35,74 @@ FREED = clause("divergences.DP-4.freed-at-the-end")
 SINGLE = clause("divergences.DP-4.one-device")
 
 
-def net():
+def network():
     return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout())).eval()
 
 
-def counting(target, made):
-    """A wrapper that notes the devices of each ``replicate``, and weakly what it has made."""
+def recording_data_parallel(target, created):
+    """Return a DataParallel class that records devices and weak references per ``replicate``."""
 
-    class Counting(target.data_parallel.DataParallel):
+    class Recording(target.data_parallel.DataParallel):
         def replicate(self, module, device_ids):
             replicas = super().replicate(module, device_ids)
-            made.append((list(device_ids), [weakref.ref(each) for each in replicas]))
+            created.append((list(device_ids), [weakref.ref(each) for each in replicas]))
             return replicas
 
-    return Counting
+    return Recording
 
 
-def wrapped(target, topology, made=None, module=None, devices=3):
+def wrapped(target, topology, created=None, module=None, devices=3):
     placed = topology.take(devices)
-    kind = target.data_parallel.DataParallel if made is None else counting(target, made)
-    return kind((module or net()).to(placed[0]), placed), torch.rand(6, 2, device=placed[0])
+    kind = (
+        target.data_parallel.DataParallel
+        if created is None
+        else recording_data_parallel(target, created)
+    )
+    return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2, device=placed[0])
 
 
 @HELD
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
-def test_one_set_of_replicas_serves_a_whole_block(target, topology, rows):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
+    created = []
+    module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
-        assert not made  # Not before they are used.
+        assert not created  # Replicas are created at their first use.
         for batch in (x[:rows], x, x[:1], x):
             checks.same(module(batch), module.module(batch), tolerance=checks.LAYER)
-    assert [devices for devices, _ in made] == [module.device_ids]
+    assert [devices for devices, _ in created] == [module.device_ids]
     with torch.no_grad():
         module(x)
-    assert len(made) == 2
+    assert len(created) == 2
 
 
 @HELD
-def test_the_outermost_block_holds(target, topology):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_the_outermost_block_owns_the_replicas(target, topology):
+    created = []
+    module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
         for _ in range(2):
             with module.hold():
                 module(x)
         module(x)
-    assert len(made) == 1
+    assert len(created) == 1
 
 
 @HELD
-def test_each_block_has_replicas_of_its_own(target, topology):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_each_block_has_its_own_replicas(target, topology):
+    created = []
+    module, x = wrapped(target, topology, created)
     for factor in (1.0, 2.0):
         with torch.no_grad(), module.hold():
             module.module[0].weight.mul_(factor)
             checks.same(module(x), module.module(x), tolerance=checks.LAYER)
-    assert len(made) == 2
+    assert len(created) == 2
 
 
 @HELD
 def test_threads_share_the_replicas(target, topology):
-    made, found = [], []
-    module, x = wrapped(target, topology, made)
+    created, found = [], []
+    module, x = wrapped(target, topology, created)
     barrier = threading.Barrier(4, timeout=20)
 
     def run():
@@ -112,16 +116,16 @@ def test_threads_share_the_replicas(target, topology):
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(made) == 1
+    assert len(created) == 1
     for each in found:
         checks.same(each, module.module(x).detach(), tolerance=checks.LAYER)
     assert len(found) == 20
 
 
 @HELD
-def test_a_forward_that_fails_leaves_the_replicas_in_place(target, topology):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_a_failed_forward_keeps_the_replicas(target, topology):
+    created = []
+    module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
         for batch in (x, x[:, :1], x):
             if batch.shape == x.shape:
@@ -129,11 +133,11 @@ def test_a_forward_that_fails_leaves_the_replicas_in_place(target, topology):
             else:
                 with pytest.raises(RuntimeError, match="in replica 0"):
                     module(batch)
-    assert len(made) == 1
+    assert len(created) == 1
 
 
 @HELD
-def test_replicas_that_could_not_be_made_are_made_by_the_next_forward(target, topology):
+def test_the_next_forward_retries_a_failed_replicate(target, topology):
     module, x = wrapped(target, topology)
     far = topology.device(1)
     with torch.no_grad(), module.hold():
@@ -145,9 +149,9 @@ def test_replicas_that_could_not_be_made_are_made_by_the_next_forward(target, to
 
 
 @HELD
-def test_a_forward_on_another_stream_waits_for_no_copies(target, topology):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_a_forward_on_another_stream_has_its_own_replicas(target, topology):
+    created = []
+    module, x = wrapped(target, topology, created)
     topology.synchronize()
     with torch.no_grad(), module.hold():
         for stream in (None, torch.Stream(topology.device(1)), None):
@@ -155,21 +159,21 @@ def test_a_forward_on_another_stream_waits_for_no_copies(target, topology):
                 found = module(x)
             topology.synchronize()
             checks.same(found, module.module(x), tolerance=checks.LAYER)
-    assert len(made) == 2
+    assert len(created) == 2
 
 
 @SAME
 @given(sequence=sequences())
 @example(sequence=LATE_CHANGE)
 @example(sequence=LATE_GRADIENTS)
-def test_held_replicas_compute_what_new_ones_do(target, topology, sequence):
-    held, fresh = held_and_not(sequence, target, topology)
+def test_held_replicas_give_the_results_of_new_ones(target, topology, sequence):
+    held, fresh = run_held_and_fresh(sequence, target, topology)
     checks.same(held, fresh, sequence)
 
 
 @SAME
 @pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
-def test_buffers_that_a_replica_has_replaced_are_the_modules_again(target, topology, inference):
+def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology, inference):
     module, x = wrapped(target, topology, module=Remembering())
     with torch.no_grad(), module.hold():
         for count in (1, 2, 3):
@@ -180,7 +184,7 @@ def test_buffers_that_a_replica_has_replaced_are_the_modules_again(target, topol
 
 
 @SAME
-def test_buffers_made_in_inference_mode_are_brought_up_to_date(target, topology):
+def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
     with torch.inference_mode():
         module, x = wrapped(target, topology, module=Placed().to(topology.device(0)))
         with module.hold():
@@ -191,12 +195,12 @@ def test_buffers_made_in_inference_mode_are_brought_up_to_date(target, topology)
 
 @GRAD
 def test_grad_mode_is_refused(target, topology):
-    made = []
-    module, x = wrapped(target, topology, made)
+    created = []
+    module, x = wrapped(target, topology, created)
     with module.hold():
         with pytest.raises(RuntimeError, match=r"under torch\.no_grad\(\)"):
             module(x)
-        assert not made
+        assert not created
         with torch.no_grad():
             module(x)
         with pytest.raises(RuntimeError, match=r"under torch\.no_grad\(\)"):
@@ -206,7 +210,7 @@ def test_grad_mode_is_refused(target, topology):
 
 @CHANGED
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_change_is_refused_by_name(target, topology, change):
+def test_the_error_names_the_change(target, topology, change):
     module, x = wrapped(target, topology)
     with torch.no_grad():
         with module.hold():
@@ -221,7 +225,7 @@ def test_a_change_is_refused_by_name(target, topology, change):
 
 @CHANGED
 @pytest.mark.parametrize("index", range(4))
-def test_every_parameter_is_looked_at(target, topology, index):
+def test_every_parameter_is_checked(target, topology, index):
     module, x = wrapped(target, topology)
     name, parameter = [*module.module.named_parameters()][index]
     with torch.inference_mode(), module.hold():
@@ -237,40 +241,40 @@ def test_every_parameter_is_looked_at(target, topology, index):
     [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))],
     ids=["deepcopy", "pickle"],
 )
-def test_copies_hold_nothing(target, topology, duplicate):
+def test_copies_of_the_wrapper_hold_no_replicas(target, topology, duplicate):
     module, x = wrapped(target, topology)
     before = set(module.__dict__)
     with torch.no_grad(), module.hold():
         module(x)
-        twin = duplicate(module)
-        assert set(module.__dict__) == set(twin.__dict__) == before
-        assert list(twin.state_dict()) == list(module.state_dict())
-        twin.module[0].weight.zero_()
-        checks.same(twin(x), twin.module(x), tolerance=checks.LAYER)
+        copied = duplicate(module)
+        assert set(module.__dict__) == set(copied.__dict__) == before
+        assert list(copied.state_dict()) == list(module.state_dict())
+        copied.module[0].weight.zero_()
+        checks.same(copied(x), copied.module(x), tolerance=checks.LAYER)
         checks.same(module(x), module.module(x), tolerance=checks.LAYER)
-    assert twin(x).requires_grad
+    assert copied(x).requires_grad
 
 
 @FREED
 @pytest.mark.parametrize("fails", [False, True], ids="fails={}".format)
-def test_nothing_is_held_after_the_block(target, topology, fails):
-    made = []
-    module, x = wrapped(target, topology, made)
+def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
+    created = []
+    module, x = wrapped(target, topology, created)
     with no_garbage_collection():
         try:
             with torch.no_grad(), module.hold(), module.hold():
                 module(x)
-                alive = [each() is not None for each in made[0][1]]
+                alive = [each() is not None for each in created[0][1]]
                 if fails:
                     raise KeyError
         except KeyError:
             pass
         assert alive == [True] * 3
-        assert is_all_gone(made[0][1])
+        assert is_all_gone(created[0][1])
 
 
 @FREED
-def test_the_memory_of_the_devices_is_free_after_the_block(target, topology):
+def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "memory_allocated"):
         not_run(f"torch.{topology.accelerator} does not count memory")
@@ -281,7 +285,7 @@ def test_the_memory_of_the_devices_is_free_after_the_block(target, topology):
         return sum(memory.memory_allocated(device) for device in set(topology.devices))
 
     with torch.no_grad():
-        module(x)  # What libraries allocate for good when they are first used is none of ours.
+        module(x)  # Libraries allocate memory for good at their first use.
         before = used()
         with module.hold():
             module(x)
@@ -291,7 +295,7 @@ def test_the_memory_of_the_devices_is_free_after_the_block(target, topology):
 
 
 @FREED
-def test_a_wrapper_can_go_after_the_block(target, topology):
+def test_the_wrapper_can_be_freed_after_the_block(target, topology):
     with no_garbage_collection():
         module, x = wrapped(target, topology)
         with torch.no_grad(), module.hold():
@@ -301,8 +305,8 @@ def test_a_wrapper_can_go_after_the_block(target, topology):
         assert gone() is None
 
 
-class Attributes(nn.Linear):
-    """Counts its calls in an attribute, and adds the count."""
+class CallCounter(nn.Linear):
+    """Counts its calls in an attribute and returns the count."""
 
     calls = 0
 
@@ -312,8 +316,8 @@ class Attributes(nn.Linear):
 
 
 @HELD
-def test_what_a_forward_writes_stays_with_the_replica_for_the_block(target, topology):
-    module, x = wrapped(target, topology, module=Attributes(2, 1))
+def test_attributes_set_in_forward_persist_within_the_block(target, topology):
+    module, x = wrapped(target, topology, module=CallCounter(2, 1))
     with torch.no_grad():
         with module.hold():
             found = [module(x).unique().tolist() for _ in range(3)]
@@ -324,8 +328,8 @@ def test_what_a_forward_writes_stays_with_the_replica_for_the_block(target, topo
 
 @SINGLE
 @given(grad=st.booleans())
-def test_with_one_device_nothing_is_held_nor_refused(target, topology, grad):
-    module, x = wrapped(target, topology, module=Cached(), devices=1)
+def test_hold_does_nothing_with_one_device(target, topology, grad):
+    module, x = wrapped(target, topology, module=Scaled(), devices=1)
     with torch.set_grad_enabled(grad), module.hold():
         checks.same(module(x).detach(), x)
         with torch.no_grad():
@@ -335,5 +339,5 @@ def test_with_one_device_nothing_is_held_nor_refused(target, topology, grad):
 
 
 @HELD
-def test_reference_has_no_way_to_hold_replicas(reference):
+def test_reference_has_no_hold_method(reference):
     assert not hasattr(reference.data_parallel.DataParallel, "hold")

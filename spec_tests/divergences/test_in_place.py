@@ -1,4 +1,4 @@
-"""Where the reference refuses parameters that were changed in place under no_grad: FN-2."""
+"""Parameters changed in place under no_grad, which the reference refuses: FN-2."""
 
 from functools import partial
 
@@ -8,18 +8,18 @@ import torch
 from spec_tests.divergences.rescaled import (
     KINDS,
     OPTIMIZED,
-    Looking,
+    EmbeddingAmongLayers,
     Product,
-    compared,
-    halved,
+    compare_after_step,
+    compare_chunks,
+    compare_halving,
+    evaluating_rescaler,
     penalty,
-    rescaling,
-    stepped,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-#: Two devices; and four of which one is named twice, the first of them not the first of all.
+#: Two devices; and four slots that name device 1 twice and begin with it.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
 REFUSED = "is a view and its base or another view of its base has been modified inplace"
 
@@ -27,15 +27,15 @@ REFUSED = "is a view and its base or another view of its base has been modified 
 @SLOTS
 @pytest.mark.parametrize("kind", KINDS)
 @clause("divergences.FN-2.every-parameter")
-def test_every_parameter_of_a_module_may_be_changed_in_its_forward(target, topology, kind, slots):
-    for found, expected in halved(target, topology, kind, slots):
+def test_forward_may_change_any_parameter_in_place(target, topology, kind, slots):
+    for found, expected in compare_halving(target, topology, kind, slots):
         checks.same(found, expected, kind, tolerance=checks.LAYER)
 
 
 @SLOTS
 @clause("divergences.FN-2.every-parameter")
-def test_a_module_may_rescale_its_layers_to_evaluate(target, topology, slots):
-    found, expected = compared(target, topology, rescaling, slots)
+def test_a_module_may_rescale_its_layers_in_evaluation(target, topology, slots):
+    found, expected = compare_chunks(target, topology, evaluating_rescaler, slots)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -43,24 +43,28 @@ def test_a_module_may_rescale_its_layers_to_evaluate(target, topology, slots):
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.embeddings")
-def test_an_embedding_anywhere_renormalises_its_rows(target, topology, index, sparse, slots):
-    make = partial(Looking, index, sparse=sparse)
-    found, expected = compared(target, topology, make, slots)
+def test_an_embedding_at_any_position_renormalises_its_rows(
+    target, topology, index, sparse, slots
+):
+    make = partial(EmbeddingAmongLayers, index, sparse=sparse)
+    found, expected = compare_chunks(target, topology, make, slots)
     checks.same(found, expected, index, tolerance=checks.LAYER)
 
 
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (2, 0, 1, 2)], ids="slots={}".format)
 @pytest.mark.parametrize("kind", OPTIMIZED)
 @clause("divergences.FN-2.steps-in-between")
-def test_replica_zero_computes_with_the_parameters_of_a_later_step(target, topology, kind, slots):
-    found, expected = stepped(target, topology, kind, slots)
+def test_replica_zero_uses_the_parameters_after_an_optimizer_step(target, topology, kind, slots):
+    found, expected = compare_after_step(target, topology, kind, slots)
     checks.same(found, expected, kind, tolerance=checks.LAYER)
 
 
 @SLOTS
 @clause("divergences.FN-2.second-derivatives")
-def test_a_penalty_on_changed_parameters_has_gradients(target, topology, slots):
-    found, expected = compared(target, topology, rescaling, slots, function=penalty)
+def test_a_gradient_penalty_on_changed_parameters_is_differentiable(target, topology, slots):
+    found, expected = compare_chunks(
+        target, topology, evaluating_rescaler, slots, function=penalty
+    )
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -77,7 +81,7 @@ def _changed_after_use(model, module, index):
 @pytest.mark.parametrize("slots", [2, 3, 4], ids="devices={}".format)
 @pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.changed-after-use")
-def test_backward_names_the_version_of_what_has_changed(target, topology, index, slots):
+def test_backward_reports_the_version_of_the_changed_parameter(target, topology, index, slots):
     module = Product().to(topology.device(0))
     spread = target.data_parallel.DataParallel(module, topology.take(slots))
     errors = [_changed_after_use(model, module, index) for model in (module, spread)]
@@ -85,7 +89,7 @@ def test_backward_names_the_version_of_what_has_changed(target, topology, index,
 
 
 @clause("divergences.FN-2.changed-after-use")
-def test_reference_names_a_view_of_what_has_changed(reference, topology):
+def test_reference_reports_a_view_of_the_changed_parameter(reference, topology):
     module = Product().to(topology.device(0))
     spread = reference.data_parallel.DataParallel(module, topology.take(2))
     assert REFUSED in _changed_after_use(spread, module, 1)
@@ -94,23 +98,25 @@ def test_reference_names_a_view_of_what_has_changed(reference, topology):
 @clause("divergences.FN-2.every-parameter")
 def test_reference_refuses_a_module_that_rescales_its_layers(reference, topology):
     with pytest.raises(RuntimeError, match=REFUSED):
-        compared(reference, topology, rescaling, (0, 1))
+        compare_chunks(reference, topology, evaluating_rescaler, (0, 1))
 
 
 @pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.embeddings")
 def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, topology, index):
     with pytest.raises(RuntimeError, match=REFUSED):
-        compared(reference, topology, partial(Looking, index, sparse=False), (0, 1))
+        compare_chunks(
+            reference, topology, partial(EmbeddingAmongLayers, index, sparse=False), (0, 1)
+        )
 
 
 @clause("divergences.FN-2.steps-in-between")
-def test_reference_refuses_the_parameters_of_a_later_step(reference, topology):
+def test_reference_refuses_replica_zero_after_an_optimizer_step(reference, topology):
     with pytest.raises(RuntimeError, match=REFUSED):
-        stepped(reference, topology, "linear", (0, 1))
+        compare_after_step(reference, topology, "linear", (0, 1))
 
 
 @clause("divergences.FN-2.second-derivatives")
-def test_reference_refuses_a_penalty_on_changed_parameters(reference, topology):
+def test_reference_refuses_a_gradient_penalty_on_changed_parameters(reference, topology):
     with pytest.raises(RuntimeError, match=REFUSED):
-        compared(reference, topology, rescaling, (0, 1), function=penalty)
+        compare_chunks(reference, topology, evaluating_rescaler, (0, 1), function=penalty)

@@ -1,4 +1,4 @@
-"""Modules that the calling thread calls in turn, which the reference cannot: PA-9."""
+"""Modules that the calling thread calls in turn, which the reference cannot do: PA-9."""
 
 import copy
 import inspect
@@ -22,7 +22,7 @@ ORDER = clause("divergences.PA-9.one-after-the-other")
 STATE = clause("divergences.PA-9.state-of-the-caller")
 ERRORS = clause("divergences.PA-9.errors")
 INTERRUPTS = clause("divergences.PA-9.interrupts")
-WRAPPED = clause("divergences.PA-9.data-parallel")
+DATA_PARALLEL = clause("divergences.PA-9.data-parallel")
 
 
 def in_turn(target, topology, modules, inputs=None):
@@ -31,117 +31,115 @@ def in_turn(target, topology, modules, inputs=None):
     return target.parallel_apply.parallel_apply(modules, arguments, devices=devices, in_turn=True)
 
 
-class Noting:
-    """Notes when it begins and ends, in which thread and on which device; may raise."""
+class Recording:
+    """Records its start and end with the thread; returns its device or raises an error."""
 
-    def __init__(self, noted, number, error=None):
-        self.noted, self.number, self.error = noted, number, error
+    def __init__(self, records, number, error=None):
+        self.records, self.number, self.error = records, number, error
 
     def __call__(self, *_):
-        self.noted.append(("begins", self.number, threading.get_ident()))
+        self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # So that others could come between.
-        self.noted.append(("ends", self.number, threading.get_ident()))
+        time.sleep(0.001)  # Other modules could run here.
+        self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 
 
 @ORDER
 @given(count=st.integers(1, 9))
 @example(count=2)
-def test_each_module_begins_when_the_one_before_has_ended(target, topology, count):
-    noted = []
-    found = in_turn(target, topology, [Noting(noted, number) for number in range(count)])
-    events = [(what, number) for what, number, _ in noted]
-    checks.same(events, [(w, number) for number in range(count) for w in ("begins", "ends")])
+def test_each_module_starts_after_the_previous_one_has_ended(target, topology, count):
+    records = []
+    found = in_turn(target, topology, [Recording(records, number) for number in range(count)])
+    events = [(event, number) for event, number, _ in records]
+    checks.same(events, [(event, number) for number in range(count) for event in ("start", "end")])
     ordinals = [device.index for device in topology.take([0, 1, 2])]
     checks.same(found, [(number, ordinals[number % 3]) for number in range(count)])
 
 
-class Mode(TorchFunctionMode):
-    """Changes nothing."""
+class NoOpMode(TorchFunctionMode):
+    """A mode that changes nothing."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
 
 
 @ORDER
-def test_modules_take_turns_where_they_cannot_run_in_the_callers_thread(target, topology):
-    noted = []
-    with Mode():
-        in_turn(target, topology, [Noting(noted, number) for number in range(4)])
-    assert [number for _, number, _ in noted] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert threading.get_ident() not in {thread for *_, thread in noted}
+def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topology):
+    records = []
+    with NoOpMode():
+        in_turn(target, topology, [Recording(records, number) for number in range(4)])
+    assert [number for _, number, _ in records] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert threading.get_ident() not in {thread for *_, thread in records}
 
 
-class Settings:
-    """Tells the state that it finds, and leaves another one behind."""
+class StateChanging:
+    """Returns the state of its thread, then changes it."""
 
-    kept = threading.local()
+    storage = threading.local()
 
     def __call__(self, x):
         found = (
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.is_autocast_enabled("cpu"),
-            vars(self.kept).copy(),
+            vars(self.storage).copy(),
             torch.accelerator.current_device_index(),
         )
         torch.set_grad_enabled(not torch.is_grad_enabled())
         torch.set_autocast_enabled("cpu", not torch.is_autocast_enabled("cpu"))
         torch.accelerator.set_device_index((found[-1] + 1) % 2)
-        self.kept.value = 3
+        self.storage.value = 3
         return found
 
 
 @STATE
 @given(grad=st.booleans(), autocast=st.booleans(), count=st.integers(2, 5))
-def test_each_module_works_in_the_state_of_the_caller(target, topology, grad, autocast, count):
-    Settings.kept.value = "the caller's"
+def test_each_module_runs_in_the_callers_state(target, topology, grad, autocast, count):
+    StateChanging.storage.value = "the caller's"
     x = torch.ones(1, device=topology.device(0))
     with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=autocast):
-        found = in_turn(target, topology, [Settings()] * count, [(x,)] * count)
+        found = in_turn(target, topology, [StateChanging()] * count, [(x,)] * count)
         assert torch.is_grad_enabled() is grad
         assert torch.is_autocast_enabled("cpu") is autocast
     ordinals = [device.index for device in topology.take([0, 1, 2])]
     checks.same(found, [(grad, False, autocast, {}, ordinals[i % 3]) for i in range(count)])
-    assert Settings.kept.value == "the caller's"
+    assert StateChanging.storage.value == "the caller's"
 
 
 @ERRORS
 @given(count=st.integers(2, 5), failing=st.sets(st.integers(0, 4), min_size=1))
-def test_all_run_and_the_first_error_is_raised(target, topology, count, failing):
-    noted, failing = [], {each % count for each in failing}
+def test_all_modules_run_and_the_first_error_is_raised(target, topology, count, failing):
+    records, failing = [], {each % count for each in failing}
     errors = {number: KeyError(f"number {number}") for number in failing}
-    modules = [Noting(noted, number, errors.get(number)) for number in range(count)]
+    modules = [Recording(records, number, errors.get(number)) for number in range(count)]
     with pytest.raises(
         KeyError, match=f"in replica {min(failing)} on(.|\n)*number {min(failing)}"
     ):
         in_turn(target, topology, modules)
-    checks.same([number for what, number, _ in noted if what == "begins"], list(range(count)))
+    checks.same([number for event, number, _ in records if event == "start"], list(range(count)))
 
 
 @INTERRUPTS
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize("fails_before", [False, True], ids="fails_before={}".format)
-def test_an_interrupt_keeps_the_next_ones_from_beginning(
-    target, topology, kind, index, fails_before
-):
-    noted, error = [], kind("stop")
-    modules = [Noting(noted, number) for number in range(3)]
+def test_an_interrupt_stops_later_modules(target, topology, kind, index, fails_before):
+    records, error = [], kind("stop")
+    modules = [Recording(records, number) for number in range(3)]
     if fails_before:
-        modules[0] = Noting(noted, 0, ValueError("a mere error"))
-    modules[index] = Noting(noted, index, error)
+        modules[0] = Recording(records, 0, ValueError("a mere error"))
+    modules[index] = Recording(records, index, error)
     with pytest.raises(kind) as raised:
         in_turn(target, topology, modules)
     assert raised.value is error
     assert f"Raised in replica {index} on device" in raised.value.__notes__[0]
-    checks.same([number for what, number, _ in noted if what == "begins"], [*range(index + 1)])
+    checks.same([number for event, number, _ in records if event == "start"], [*range(index + 1)])
 
 
 @ORDER
-def test_nothing_is_kept_of_a_call(target, topology):
+def test_outputs_of_modules_in_turn_are_freed(target, topology):
     x = torch.ones(2, device=topology.device(0))
     with no_garbage_collection():
         outputs = in_turn(target, topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
@@ -157,9 +155,9 @@ def network(target, topology, **options):
     return target.data_parallel.DataParallel(module, devices, **options)
 
 
-@WRAPPED
+@DATA_PARALLEL
 @given(rows=st.sampled_from([4, 6, 8, 9, 12]), seed=st.integers(0, 9))
-def test_a_wrapped_module_computes_the_same_in_turn(target, topology, rows, seed):
+def test_data_parallel_gives_the_same_results_in_turn(target, topology, rows, seed):
     results = []
     for options in ({}, {"in_turn": True}):
         module = network(target, topology, **options)
@@ -171,37 +169,37 @@ def test_a_wrapped_module_computes_the_same_in_turn(target, topology, rows, seed
     checks.same(results[1], results[0])
 
 
-class Threads(nn.Module):
-    """Notes its threads."""
+class ThreadRecorder(nn.Module):
+    """Records the thread of each call."""
 
-    def __init__(self, noted):
+    def __init__(self, records):
         super().__init__()
-        self.noted = noted
+        self.records = records
 
     def forward(self, x):
-        self.noted.append(threading.get_ident())
+        self.records.append(threading.get_ident())
         time.sleep(0.01)
         return x
 
 
-@WRAPPED
+@DATA_PARALLEL
 @pytest.mark.parametrize(
     "duplicate",
     [lambda module: module, copy.copy, lambda module: pickle.loads(pickle.dumps(module))],
     ids=["itself", "copy", "pickle"],
 )
-def test_replicas_of_a_wrapped_module_take_turns(target, topology, duplicate):
+def test_replicas_of_data_parallel_run_in_turn(target, topology, duplicate):
     kind = target.data_parallel.DataParallel
     module = duplicate(kind(nn.Identity(), topology.take(3), in_turn=True))
-    module.module = Threads([])
+    module.module = ThreadRecorder([])
     module(torch.ones(6, device=topology.device(0)))
-    assert len(module.module.noted) == 3
-    assert len(set(module.module.noted)) == 1
+    assert len(module.module.records) == 3
+    assert len(set(module.module.records)) == 1
     assert not kind(nn.Identity(), topology.take(3)).in_turn
 
 
-@WRAPPED
-def test_reference_takes_no_turns(reference):
+@DATA_PARALLEL
+def test_reference_has_no_in_turn_argument(reference):
     apply = reference.parallel_apply.parallel_apply
     for function in (apply, reference.data_parallel.DataParallel):
         assert "in_turn" not in inspect.signature(function).parameters

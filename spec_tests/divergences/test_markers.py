@@ -1,4 +1,4 @@
-"""Arguments that are not split like the others, which the reference cannot say: SG-5."""
+"""Marked arguments, which are not split like the others and which the reference lacks: SG-5."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marked_arguments import share, slopes
+from spec_tests.divergences.marked_arguments import expected_arguments, gradients_at
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -31,11 +31,11 @@ with_mixed = example(
 @MARKS
 @given(case=marked_arguments())
 @with_mixed
-def test_every_replica_gets_its_share(target, topology, case):
+def test_every_replica_gets_its_chunks_of_marked_arguments(target, topology, case):
     inputs = build(case.arguments, topology)
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
-    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
+    expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(_values(found), _values(expected), case)
 
 
@@ -46,7 +46,9 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
     inputs = build(case.arguments, topology)
     kwargs = {"x": case.marked(inputs, target.package)}
     found = target.scatter_gather.scatter_kwargs((), kwargs, topology.take(case.slots))[1]
-    expected = [{"x": share(case, inputs, topology, replica)} for replica in case.replicas]
+    expected = [
+        {"x": expected_arguments(case, inputs, topology, replica)} for replica in case.replicas
+    ]
     checks.same(_values(list(found)), _values(expected), case)
 
 
@@ -57,21 +59,21 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     inputs = build(case.arguments, topology)
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
-    expected = [share(case, inputs, topology, replica) for replica in case.replicas]
-    checks.same(slopes(found, inputs), slopes(expected, inputs), case)
+    expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
+    checks.same(gradients_at(found, inputs), gradients_at(expected, inputs), case)
 
 
 @GRADIENTS
 @example_count.divided_by(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
-    where = topology.device(0)
-    tensor = torch.rand(2, 3, dtype=torch.float64, device=where, requires_grad=True)
+    device = topology.device(0)
+    tensor = torch.rand(2, 3, dtype=torch.float64, device=device, requires_grad=True)
 
     def parts(x):
         pair = target.package.Whole(x), target.package.SplitAlong(x, 1)
         found = target.scatter_gather.scatter(pair, topology.take(slots))
-        return tuple(part.to(where) for each in found for part in each)
+        return tuple(part.to(device) for each in found for part in each)
 
     assert torch.autograd.gradcheck(parts, [tensor])
     assert torch.autograd.gradgradcheck(parts, [tensor])
@@ -88,7 +90,7 @@ def test_a_whole_tensor_on_its_own_device_is_shared(target, topology, slots):
 
 @ALONE
 @given(slots=device_slots(), value=st.sampled_from([7, None, "text"]))
-def test_with_nothing_to_split_every_device_gets_all(target, topology, slots, value):
+def test_every_device_gets_a_replica_without_split_arguments(target, topology, slots, value):
     tensor = torch.arange(3, device=topology.device(0))
     marked = [target.package.Whole([tensor, value])]
     found = target.scatter_gather.scatter(marked, topology.take(slots))
@@ -113,9 +115,12 @@ class WithState(nn.Module):
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):
-    home = topology.device(slots[0])
-    module = WithState().to(home)
-    rows, state = torch.rand(batch, 2, 3, device=home), torch.rand(1, batch, 2, device=home)
+    first_device = topology.device(slots[0])
+    module = WithState().to(first_device)
+    rows, state = (
+        torch.rand(batch, 2, 3, device=first_device),
+        torch.rand(1, batch, 2, device=first_device),
+    )
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     found = wrapped(rows, state=target.package.SplitAlong(state, 1))
     checks.same(found, module(rows, state), batch, tolerance=checks.LAYER)

@@ -1,4 +1,4 @@
-"""Backward passes over several devices keep to the streams of their forward passes."""
+"""Backward over several devices on the streams of forward: FN-6."""
 
 import pytest
 import torch
@@ -29,29 +29,29 @@ def _broadcast(functions, topology, leaf):
 CALLS = {_scatter: 1.0, _broadcast: 3.0}
 
 
-def _slope(system, topology, call):
+def _gradient(system, topology, call):
     with on_side_streams(topology):
         leaf = queued(topology, 0, 3, 2).requires_grad_()
         results = [result * 1 for result in call(system.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
         torch.autograd.backward(results, grads)
-        # Autograd has dropped the gradients of the chunks; this work may get their memory.
+        # Autograd has freed the gradients of the chunks; later work may reuse their memory.
         del results, grads
         return used(leaf.grad)[0]
 
 
 @clause("divergences.FN-6.gradients-stay-on-their-streams")
-@pytest.mark.parametrize(("call", "slope"), CALLS.items(), ids=["scatter", "broadcast"])
-def test_gradients_are_read_on_the_streams_that_made_them(target, topology, call, slope):
+@pytest.mark.parametrize(("call", "gradient"), CALLS.items(), ids=["scatter", "broadcast"])
+def test_gradients_are_read_on_the_streams_that_made_them(target, topology, call, gradient):
     topology.require(distinct=2)
     with in_order(topology):
-        found = _slope(target, topology, call)
-    checks.same(found, torch.full((3, 2), slope))
+        found = _gradient(target, topology, call)
+    checks.same(found, torch.full((3, 2), gradient))
 
 
 @clause("divergences.FN-6.gradients-stay-on-their-streams")
 @pytest.mark.parametrize("slot", [0, 2], ids=["first-device", "last-device"])
-def test_the_gradient_of_an_input_is_ready_for_the_work_before_it(target, topology, slot):
+def test_gradient_of_an_input_is_ready_for_the_preceding_node(target, topology, slot):
     topology.require(distinct=2)
     with in_order(topology):
         leaf = queued(topology, slot, 3, 2).requires_grad_()
@@ -66,7 +66,7 @@ def test_the_gradient_of_an_input_is_ready_for_the_work_before_it(target, topolo
 
 @clause("divergences.FN-6.gradients-stay-on-their-streams")
 @pytest.mark.parametrize("source", SOURCES)
-def test_steps_on_several_devices_follow_each_other_without_a_wait(target, topology, source):
+def test_training_steps_on_several_devices_need_no_wait(target, topology, source):
     topology.require(distinct=2)
     net, plain = Scale().to(topology.device(0)), Scale()
     devices = [device.index for device in topology.take(3)]
@@ -92,8 +92,8 @@ def test_gradients_of_replicas_are_read_on_their_streams(target, topology):
 @pytest.mark.parametrize("call", CALLS, ids=["scatter", "broadcast"])
 def test_reference_reads_gradients_on_default_streams(reference, topology, call):
     if topology.accelerator != "sim":
-        not_run("only the simulated accelerator sees races")
+        not_run("only the simulated accelerator detects races")
     topology.require(distinct=2)
     with simulator.races() as found:
-        _slope(reference, topology, call)
+        _gradient(reference, topology, call)
     assert {(race.first.stream, race.second.operator) for race in found} == {(0, "free")}

@@ -1,4 +1,4 @@
-"""Where the reference cuts packed sequences apart: SG-12."""
+"""Packed sequences, which the reference cannot split: SG-12."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(APART)
 SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
-BACK = clause("divergences.SG-12.packed-sequences-come-back")
+GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
 RECURRENT = clause("divergences.SG-12.recurrent-layers-on-packed-input")
 PRECISE = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
@@ -52,11 +52,11 @@ def test_reference_cannot_split_packed_sequences(reference, topology, spec, slot
         reference.scatter_gather.scatter(spec.build(topology), topology.take(slots))
 
 
-@BACK
+@GATHERED
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
 @example_unsorted
-def test_gathering_gives_back_the_packed_sequence(target, topology, spec, slots):
+def test_gather_restores_the_packed_sequence(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter({"x": packed}, topology.take(slots))
     found = target.scatter_gather.gather(chunks, topology.device(0))["x"]
@@ -66,7 +66,7 @@ def test_gathering_gives_back_the_packed_sequence(target, topology, spec, slots)
     checks.same(found.sorted_indices is None, spec.is_sorted, spec)
 
 
-@BACK
+@GATHERED
 @given(spec=packed_specs(), count=device_slots())
 def test_reference_cannot_join_packed_sequences(reference, topology, spec, count):
     outputs = [spec.build(topology) for _ in count]
@@ -78,17 +78,17 @@ def test_reference_cannot_join_packed_sequences(reference, topology, spec, count
 @given(spec=packed_specs(grads=(True,)), slots=device_slots())
 @example_sorted
 @example_unsorted
-def test_gradients_come_back_to_their_rows(target, topology, spec, slots):
+def test_gradients_reach_their_own_rows(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter([packed], topology.take(slots))
     [found] = target.scatter_gather.gather(chunks, topology.device(0))
-    # The gradient of half the squared rows is the rows, whatever their order.
+    # The gradient fed in is the rows themselves, so that misplaced rows show.
     (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
     checks.same(gradient, packed.data, spec)
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer that returns a packed sequence as it is given one."""
+    """A recurrent layer that takes and returns a packed sequence."""
 
     def __init__(self, width):
         super().__init__()
@@ -103,7 +103,7 @@ class Recurrent(nn.Module):
 @given(spec=PRECISE, slots=device_slots())
 @example_sorted
 @example_unsorted
-def test_a_recurrent_layer_gives_what_it_gives_alone(target, topology, spec, slots):
+def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
     module = Recurrent(spec.width).to(topology.device(slots[0]), spec.dtype)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)

@@ -1,4 +1,4 @@
-"""Where the exceptions of parallel_apply's modules get lost or unreadable: PA-3 to PA-6."""
+"""Exceptions of parallel_apply's modules, which the reference loses or obscures: PA-3 to PA-6."""
 
 import traceback
 import weakref
@@ -34,43 +34,45 @@ SUB_KEY = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
 PLAIN = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
 
 
-class Holding(nn.Module):
-    """Makes a tensor, then raises an exception."""
+class FailingAfterAllocation(nn.Module):
+    """Creates a tensor, then raises an exception."""
 
-    def __init__(self, error, made):
+    def __init__(self, error, references):
         super().__init__()
         self.error = error
-        self.made = made
+        self.references = references
 
     def forward(self, x):
         doubled = x * 2
-        self.made.append(weakref.ref(doubled))
+        self.references.append(weakref.ref(doubled))
         raise self.error.make("failure")
 
 
-def apply_holding(target, topology, errors, made):
-    modules = [Holding(error, made) for error in errors]
+def apply_failing(target, topology, errors, references):
+    modules = [FailingAfterAllocation(error, references) for error in errors]
     inputs = [torch.ones(2, device=device) for device in topology.take(len(errors))]
-    made += map(weakref.ref, (*modules, *inputs))
+    references += map(weakref.ref, (*modules, *inputs))
     target.parallel_apply.parallel_apply(
         modules, inputs, devices=ordinals(topology, range(len(errors)))
     )
 
 
-def held_after_failing(target, topology, errors):
-    made = []
-    _ = target.parallel_apply.parallel_apply  # what the target lacks is none of its errors
+def references_after_failure(target, topology, errors):
+    references = []
+    _ = (
+        target.parallel_apply.parallel_apply
+    )  # A missing function must not count as an error of a module.
     try:
-        apply_holding(target, topology, errors, made)
+        apply_failing(target, topology, errors, references)
     except BaseException:
-        return made
+        return references
     return pytest.fail("no exception was raised")
 
 
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
 @example(call=INTERRUPTED)
 @given(call=failing_calls(BASE_EXCEPTIONS))
-def test_a_base_exception_is_raised_as_itself(target, topology, call):
+def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
     with no_thread_reports():
         found, modules = caught(call, target, topology)
     assert found is modules[min(call.errors)].raised
@@ -79,7 +81,7 @@ def test_a_base_exception_is_raised_as_itself(target, topology, call):
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
 @example(call=INTERRUPTED)
 @given(call=failing_calls(BASE_EXCEPTIONS))
-def test_a_base_exception_is_raised_when_all_modules_have_ended(target, topology, call):
+def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
     with no_thread_reports():
         found, modules = caught(call, target, topology)
     assert isinstance(found, call.errors[min(call.errors)].base)
@@ -101,7 +103,7 @@ def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, 
 @example(call=MUTE)
 @example(call=ENDING)
 @given(call=failing_calls(ANY_EXCEPTIONS))
-def test_every_exception_tells_text_replica_and_device(target, topology, call):
+def test_every_exception_contains_text_replica_and_device(target, topology, call):
     found, modules = caught(call, target, topology)
     printed = "".join(traceback.format_exception(found))
     first = min(call.errors)
@@ -120,7 +122,7 @@ def test_every_exception_tells_text_replica_and_device(target, topology, call):
         | builtins([ExceptionGroup])
     )
 )
-def test_a_class_that_takes_a_text_is_kept(target, topology, call):
+def test_an_exception_class_built_from_a_text_is_kept(target, topology, call):
     found, modules = caught(call, target, topology)
     assert type(found) is type(modules[min(call.errors)].raised)
 
@@ -128,7 +130,7 @@ def test_a_class_that_takes_a_text_is_kept(target, topology, call):
 @clause("divergences.PA-4.no-error-is-lost")
 @example(call=FailingCall({0: ExceptionSpec(Exception, "two", "class")}, (0,), (0,)))
 @given(call=failing_calls(generated(constructors=("two", "keyword", "nothing", "picky"))))
-def test_a_class_that_takes_no_text_becomes_a_runtime_error(target, topology, call):
+def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, topology, call):
     found, _ = caught(call, target, topology)
     assert type(found) is RuntimeError
 
@@ -153,7 +155,7 @@ def test_reference_loses_the_text_that_str_does_not_return(reference, topology, 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 @example(call=SUB_KEY)
 @given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited",))))
-def test_the_text_of_a_key_error_subclass_has_real_newlines(target, topology, call):
+def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
     found, _ = caught(call, target, topology)
     first = min(call.errors)
     assert isinstance(found, KeyError)
@@ -186,7 +188,7 @@ def test_reference_has_no_cause(reference, topology):
 @given(errors=st.lists(ANY_EXCEPTIONS | BASE_EXCEPTIONS, min_size=1, max_size=4))
 def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
     with no_garbage_collection():
-        references = held_after_failing(target, topology, errors)
+        references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)
         assert is_all_gone(references)
 
@@ -194,5 +196,5 @@ def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
 @clause("divergences.PA-6.nothing-outlives-the-handler")
 def test_reference_leaves_a_cycle_through_the_callers_frames(reference, topology):
     with no_garbage_collection():
-        references = held_after_failing(reference, topology, [ExceptionSpec(ValueError)])
+        references = references_after_failure(reference, topology, [ExceptionSpec(ValueError)])
         assert [reference() is None for reference in references] == [False, False, True]

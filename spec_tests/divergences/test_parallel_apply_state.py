@@ -1,7 +1,7 @@
-"""Where the state of the caller's thread does not reach parallel_apply's modules.
+"""The caller's state, which does not reach parallel_apply's modules in the reference.
 
-PA-1 autocast, PA-2 inference mode, PA-7 devices that are not given, PA-8 context variables and
-the default device.
+PA-1: autocast. PA-2: inference mode. PA-7: missing devices. PA-8: context variables and the
+default device.
 """
 
 import pytest
@@ -30,22 +30,22 @@ IN_CONTEXT = ThreadState(word="set")
 ON_DEVICE = ThreadState(default_slot=1)
 
 
-class Place(nn.Module):
-    """Tells the current device."""
+class CurrentDevice(nn.Module):
+    """Returns the current device."""
 
     def forward(self, *_, **__):
         return torch.accelerator.current_device_index()
 
 
-class Multiplying(nn.Module):
-    """A matrix product: autocast changes its dtype."""
+class ProductDtype(nn.Module):
+    """Returns the dtype of a matrix product, which autocast changes."""
 
     def forward(self, x):
         return (x @ x).dtype
 
 
 class IsInference(nn.Module):
-    """Tells whether a tensor that it makes is an inference tensor."""
+    """Returns whether its result is an inference tensor."""
 
     def forward(self, x):
         return (x + 1).is_inference()
@@ -73,15 +73,15 @@ def test_modules_have_the_callers_autocast(target, topology, state, count):
 
 
 @clause("divergences.PA-1.autocast-reaches-the-modules")
-def test_modules_compute_in_the_callers_dtype(target, topology):
+def test_modules_compute_in_the_callers_autocast_dtype(target, topology):
     with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
-        assert apply_to_squares(target, topology, Multiplying()) == [torch.bfloat16] * 2
+        assert apply_to_squares(target, topology, ProductDtype()) == [torch.bfloat16] * 2
 
 
 @clause("divergences.PA-1.autocast-reaches-the-modules")
 def test_reference_drops_the_autocast_dtype(reference, topology):
     with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
-        assert torch.bfloat16 not in apply_to_squares(reference, topology, Multiplying())
+        assert torch.bfloat16 not in apply_to_squares(reference, topology, ProductDtype())
 
 
 @clause("divergences.PA-2.inference-mode-reaches-the-modules")
@@ -107,14 +107,14 @@ def test_reference_makes_no_inference_tensors(reference, topology):
 @clause("divergences.PA-7.devices-follow-the-inputs")
 @pytest.mark.parametrize("devices", [None, [None] * 3], ids="devices={}".format)
 @pytest.mark.parametrize("keywords", [False, True], ids="keywords={}".format)
-def test_a_module_without_device_runs_where_its_first_tensor_is(
+def test_a_module_without_device_runs_on_the_device_of_its_first_tensor(
     target, topology, keywords, devices
 ):
     topology.require(distinct=2)
     tensors = [torch.ones(1, device=topology.device(slot)) for slot in (1, 0, 1)]
     inputs = [() if keywords else [None, {"x": [tensor]}] for tensor in tensors]
     named = [{"x": tensor} if keywords else {} for tensor in tensors]
-    found = target.parallel_apply.parallel_apply([Place()] * 3, inputs, named, devices)
+    found = target.parallel_apply.parallel_apply([CurrentDevice()] * 3, inputs, named, devices)
     assert found == [tensor.device.index for tensor in tensors]
 
 
@@ -122,7 +122,7 @@ def test_a_module_without_device_runs_where_its_first_tensor_is(
 def test_reference_runs_modules_without_device_on_the_current_one(reference, topology):
     topology.require(distinct=2)
     inputs = [torch.ones(1, device=topology.device(1)), "no tensor"]
-    found = reference.parallel_apply.parallel_apply([Place()] * 2, inputs)
+    found = reference.parallel_apply.parallel_apply([CurrentDevice()] * 2, inputs)
     assert found == [torch.accelerator.current_device_index()] * 2
 
 
@@ -139,7 +139,7 @@ def test_modules_see_the_whole_state_of_the_caller(target, topology, state, coun
 @clause("divergences.PA-8.context-reaches-the-modules")
 @example(state=IN_CONTEXT, count=2)
 @given(state=thread_states(), count=COUNTS)
-def test_the_next_call_sees_nothing_of_the_state(target, topology, state, count):
+def test_the_next_call_sees_none_of_the_state(target, topology, state, count):
     plain = sights(topology.take(count))
     seen, expected = seen_and_expected(target, topology, state, count)
     assert seen == expected
@@ -148,7 +148,7 @@ def test_the_next_call_sees_nothing_of_the_state(target, topology, state, count)
 
 @clause("divergences.PA-8.context-reaches-the-modules")
 @pytest.mark.parametrize("state", [IN_CONTEXT, ON_DEVICE], ids=repr)
-def test_reference_does_not_hand_on_context_and_default_device(reference, topology, state):
+def test_reference_does_not_pass_on_context_and_default_device(reference, topology, state):
     plain = sights(topology.take(2))
     seen, expected = seen_and_expected(reference, topology, state, 2)
     assert seen == plain

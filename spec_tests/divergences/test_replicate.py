@@ -1,4 +1,4 @@
-"""Where the reference's replicas hang together with their module: RE-2 to RE-4."""
+"""Replicas that share state with their module in the reference: RE-2 to RE-4."""
 
 import copy
 
@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.methods import Choosing, owners, wrapped_in_place
+from spec_tests.divergences.methods import StoringMethods, owners, with_stored_forward
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -29,8 +29,8 @@ LINEAR = ModuleSpec((Layer("linear"),))
 
 @METHODS
 @given(slots=device_slots(), detach=st.booleans())
-def test_a_kept_method_is_the_replicas(target, topology, slots, detach):
-    module = Choosing().to(topology.device(slots[0]))
+def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach):
+    module = StoringMethods().to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         expected = {"operation": replica, "below": replica.child, "forward": replica}
         checks.same(owners(replica), expected, slots)
@@ -38,8 +38,8 @@ def test_a_kept_method_is_the_replicas(target, topology, slots, detach):
 
 @METHODS
 @given(slots=device_slots())
-def test_a_kept_forward_computes_with_the_replicas_weight(target, topology, slots):
-    module = nn.Sequential(wrapped_in_place()).to(topology.device(slots[0]))
+def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
+    module = nn.Sequential(with_stored_forward()).to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = torch.zeros_like(replica[0].weight)
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
@@ -48,15 +48,15 @@ def test_a_kept_forward_computes_with_the_replicas_weight(target, topology, slot
 
 @METHODS
 @given(slots=device_slots())
-def test_reference_keeps_the_modules_methods(reference, topology, slots):
-    module = Choosing().to(topology.device(slots[0]))
+def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots):
+    module = StoringMethods().to(topology.device(slots[0]))
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         expected = {"operation": module, "below": module.child, "forward": replica}
         checks.same(owners(replica), expected, slots)
 
 
 def _dictionaries(module):
-    """Every dictionary of hooks of every module below ``module``."""
+    """Return every dictionary of hooks of every module below ``module``."""
     return [
         value
         for _, each in walk(module)
@@ -67,7 +67,7 @@ def _dictionaries(module):
 
 @HOOKS
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
-def test_no_dictionary_of_hooks_is_shared(target, topology, spec, slots, detach):
+def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     own = [{*map(id, _dictionaries(each))} for each in (module, *replicas)]
@@ -76,7 +76,7 @@ def test_no_dictionary_of_hooks_is_shared(target, topology, spec, slots, detach)
 
 @HOOKS
 @given(slots=device_slots(min_size=2))
-def test_a_hook_set_on_a_replica_stays_there(target, topology, slots):
+def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     module = LINEAR.build(topology, slots[0])
     hooked, *others = target.replicate.replicate(module, topology.take(slots))
     hooked[0].register_forward_hook(lambda *_: None)
@@ -88,7 +88,7 @@ def test_a_hook_set_on_a_replica_stays_there(target, topology, slots):
 
 @KEPT_HOOKS
 @given(slots=device_slots())
-def test_hooks_of_the_module_are_the_replicas_too(target, topology, slots):
+def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     module = Specimen("hooks").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     found = [[list(each.values()) for each in _dictionaries(replica)] for replica in replicas]
@@ -97,7 +97,7 @@ def test_hooks_of_the_module_are_the_replicas_too(target, topology, slots):
 
 @HOOKS
 @given(slots=device_slots())
-def test_reference_shares_dictionaries_of_hooks(reference, topology, slots):
+def test_reference_shares_hook_dictionaries(reference, topology, slots):
     module = LINEAR.build(topology, slots[0])
     replicas = reference.replicate.replicate(module, topology.take(slots))
     shared = [[*map(id, _dictionaries(each))] for each in replicas]
@@ -118,7 +118,7 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 
 @INDEPENDENT
 @given(spec=module_specs(), slots=device_slots())
-def test_a_deepcopied_replica_is_cut_off(target, topology, spec, slots):
+def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
     module = spec.then(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         before = snapshot(state(module), {})

@@ -1,4 +1,4 @@
-"""Where the reference deals out rows wrongly: SG-1 to SG-4."""
+"""Chunks that the reference counts wrongly or refuses: SG-1 to SG-4."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
 @given(case=few())
 @example(case=Few(5, 4))
-def test_a_row_for_each_device_follows_the_chunks_of_the_batch(
+def test_an_argument_with_one_row_per_device_follows_the_batch(
     target, topology, batch_first, case
 ):
     each = torch.arange(case.devices, device=topology.device(0))
@@ -59,7 +59,7 @@ def test_a_row_for_each_device_follows_the_chunks_of_the_batch(
 
 @FOLLOW
 @given(case=few())
-def test_reference_pads_with_no_arguments(reference, topology, case):
+def test_reference_pads_with_empty_arguments(reference, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = reference.scatter_gather.scatter_kwargs(
         *arguments, topology.take(case.devices)
@@ -75,7 +75,7 @@ def test_reference_pads_with_no_arguments(reference, topology, case):
 @UNEVEN
 @given(case=uneven())
 @example(case=Uneven((8, 2), 4))
-def test_arguments_with_other_numbers_of_chunks_are_refused(target, topology, case):
+def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
     first, second = case.tensors(topology)
     arguments = {"x": [first], "y": (None, {"k": second})}
     with pytest.raises(ValueError) as caught:
@@ -105,7 +105,9 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
 
 @UNEVEN_KEYWORD
 @pytest.mark.parametrize(("positional", "lengths"), [(1, [4, 2]), (2, [4, 2]), (3, [4, 4])])
-def test_reference_lets_the_number_of_positionals_decide(reference, topology, positional, lengths):
+def test_reference_result_depends_on_the_positional_count(
+    reference, topology, positional, lengths
+):
     first, second = Uneven((8, 2), 4).tensors(topology)
     arguments = (first,) * positional, {"y": second}
     found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))

@@ -1,4 +1,4 @@
-"""Where the reference invents gradients for parameters that no replica used: FN-1."""
+"""Parameters that no replica used, which get zero gradients in the reference: FN-1."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.unused_parameters import Choice, Choosy, choices, rows
 
-#: One layer that is used and one that is not: the reference fails on it.
+#: One layer that is used and one that is not. The reference fails for it.
 UNUSED = (Choice("all"), Choice("none"))
 MEANS = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
 
@@ -30,7 +30,7 @@ def _pair(topology, picked, tied):
 @example(picked=UNUSED, tied=False)
 @example(picked=UNUSED[::-1], tied=True)
 @given(picked=choices(), tied=st.booleans())
-def test_gradients_are_those_without_replicas(target, topology, picked, tied, differentiate):
+def test_gradients_equal_those_without_replicas(target, topology, picked, tied, differentiate):
     spread, plain = _pair(topology, picked, tied)
     model = target.data_parallel.DataParallel(spread, topology.take(2))
     differentiate(model, rows(topology))
@@ -39,7 +39,7 @@ def test_gradients_are_those_without_replicas(target, topology, picked, tied, di
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
-def test_the_functional_form_leaves_unused_parameters_alone(target, topology):
+def test_functional_form_leaves_unused_parameters_without_gradient(target, topology):
     spread, plain = _pair(topology, UNUSED, tied=False)
     outputs = target.data_parallel.data_parallel(spread, rows(topology), topology.take(2))
     outputs.sum().backward()
@@ -49,7 +49,7 @@ def test_the_functional_form_leaves_unused_parameters_alone(target, topology):
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
-def test_an_unused_parameter_has_no_gradient_to_ask_for(target, topology, create_graph):
+def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
     module = Choosy(UNUSED, tied=False).to(topology.device(0))
     outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows(topology))
     wanted = list(module.parameters())

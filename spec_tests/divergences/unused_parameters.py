@@ -1,4 +1,4 @@
-"""Gradients without replicas: what becomes of parameters that a model leaves unused."""
+"""Gradients of parameters that a model leaves unused."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 
 def chunk_by_chunk(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The module applied to two chunks in turn, without replicas."""
+    """Return a function that applies the module to two chunks, without replicas."""
     return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
 
 
 def plain_gradients(module: nn.Module) -> Mapping[str, object]:
-    """The gradient of every parameter as a list, or None."""
+    """Return the gradient of every parameter as a list, or None."""
     return {
         name: None if parameter.grad is None else parameter.grad.tolist()
         for name, parameter in module.named_parameters(remove_duplicate=False)
@@ -25,6 +25,6 @@ def backward(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
 
 
 def backward_of_penalty(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Accumulate the gradients of the squared gradient of the rows."""
+    """Accumulate the gradients of a penalty on the rows' gradient."""
     (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     torch.autograd.backward(slope.square().sum())

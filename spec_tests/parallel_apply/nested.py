@@ -1,4 +1,4 @@
-"""DataParallel wrapped twice."""
+"""A DataParallel inside a DataParallel."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +12,16 @@ from spec_tests.harness.environment.topology import Topology
 
 @dataclass(frozen=True)
 class NestedCall:
-    """A linear layer wrapped twice, both times over two devices.
+    """A call of a linear layer that is wrapped twice, each time for two devices.
 
     Args:
-        functional: Whether the outer one is ``data_parallel``.
+        functional: Whether the outer call is ``data_parallel``.
     """
 
     functional: bool
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The layer, its input and the devices."""
+        """Build the layer, its input and the devices."""
         devices = topology.take(2)
         return {
             "module": nn.Linear(2, 1).to(devices[0]),
@@ -30,7 +30,7 @@ class NestedCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The output."""
+        """Return the output."""
         wrap = target.data_parallel.DataParallel
         inner = wrap(inputs["module"], inputs["devices"])
         if self.functional:

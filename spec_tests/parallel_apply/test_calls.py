@@ -1,4 +1,4 @@
-"""parallel_apply: what the modules are given, and what comes back."""
+"""parallel_apply: arguments, devices and results of the modules."""
 
 import threading
 
@@ -20,36 +20,36 @@ from spec_tests.strategies.deep_nesting import from_the_bottom, nested
 from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
 
 
-class Place(nn.Module):
-    """Tells the current device."""
+class CurrentDevice(nn.Module):
+    """Returns the current device."""
 
     def forward(self):
         return torch.accelerator.current_device_index()
 
 
-class LenientPlace(Place):
-    """Tells the current device, whatever it is given."""
+class CurrentDeviceOfAny(CurrentDevice):
+    """Returns the current device, for any arguments."""
 
     def forward(self, *args):
         return super().forward()
 
 
 class MissingKey(nn.Module):
-    """Looks for a key that is not there, as in PyTorch's own test of parallel_apply."""
+    """Raises a KeyError, as in PyTorch's own test of parallel_apply."""
 
     def forward(self, *args):
         return {}["wonderful"]
 
 
-class InThread(nn.Module):
-    """Says which thread it runs in."""
+class CurrentThread(nn.Module):
+    """Returns the thread that runs it."""
 
     def forward(self):
         return threading.current_thread()
 
 
-class Meeting(nn.Module):
-    """Ends when all modules that share its barrier have begun."""
+class Waiting(nn.Module):
+    """Waits at a barrier until all modules that share it have started."""
 
     def __init__(self, barrier):
         super().__init__()
@@ -61,13 +61,13 @@ class Meeting(nn.Module):
 
 @clause("parallel_apply.order")
 @given(call=echo_calls(inputs=st.integers(), keywords=st.just({})))
-def test_results_stand_in_the_order_of_the_modules(target, answers, topology, call):
+def test_results_are_in_the_order_of_the_modules(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.arguments")
 @given(call=echo_calls(keywords=st.just({})))
-def test_sequences_are_unpacked_and_all_else_is_one_argument(target, answers, topology, call):
+def test_sequences_are_unpacked_and_other_inputs_are_one_argument(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -79,13 +79,13 @@ def test_each_module_gets_its_own_keyword_arguments(target, answers, topology, c
 
 @clause("parallel_apply.no-keyword-arguments")
 @given(call=echo_calls(keywords=None, inputs=st.integers()))
-def test_none_stands_for_no_keyword_arguments(target, answers, topology, call):
+def test_none_means_no_keyword_arguments(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.gradients")
 @given(call=apply_calls())
-def test_results_are_as_differentiable_as_the_modules(target, answers, topology, call):
+def test_results_have_the_gradients_of_the_modules(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -97,10 +97,14 @@ def test_results_are_as_differentiable_as_the_modules(target, answers, topology,
         max_size=4,
     )
 )
-def test_devices_may_be_spelled_in_any_way(target, answers, topology, devices):
+def test_devices_may_be_ordinals_devices_or_text(target, answers, topology, devices):
     call = PublicCall(
         "parallel_apply.parallel_apply",
-        {"modules": [Place()] * len(devices), "inputs": [()] * len(devices), "devices": devices},
+        {
+            "modules": [CurrentDevice()] * len(devices),
+            "inputs": [()] * len(devices),
+            "devices": devices,
+        },
     )
     checks.agree(call, target, answers, topology)
 
@@ -109,12 +113,12 @@ def test_devices_may_be_spelled_in_any_way(target, answers, topology, devices):
 @pytest.mark.parametrize("given_devices", [False, True], ids="devices={}".format)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("slot", range(3), ids="current={}".format)
-def test_a_module_without_device_and_tensor_runs_on_the_current_one(
+def test_a_module_without_device_and_tensor_runs_on_the_current_device(
     target, answers, topology, slot, count, given_devices
 ):
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
-    arguments = {"modules": [LenientPlace()] * count, "inputs": inputs, "devices": devices}
+    arguments = {"modules": [CurrentDeviceOfAny()] * count, "inputs": inputs, "devices": devices}
     call = PublicCall("parallel_apply.parallel_apply", arguments)
     with torch.accelerator.device_index(topology.device(slot).index):
         checks.agree(call, target, answers, topology)
@@ -124,7 +128,7 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_one(
 
 @clause("parallel_apply.current-device-by-default")
 @pytest.mark.parametrize("slot", range(3), ids="current={}".format)
-def test_an_error_of_a_module_without_inputs_tells_the_current_device(target, topology, slot):
+def test_an_error_of_a_module_without_inputs_names_the_current_device(target, topology, slot):
     ordinal = topology.device(slot).index
     with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
         target.parallel_apply.parallel_apply((MissingKey(),) * 2, (None, None))
@@ -133,10 +137,14 @@ def test_an_error_of_a_module_without_inputs_tells_the_current_device(target, to
 
 @clause("parallel_apply.no-such-device")
 @pytest.mark.parametrize("devices", [[99], [0, 99], [99, 0]], ids=str)
-def test_a_device_that_does_not_exist_fails_its_module(target, answers, topology, devices):
+def test_a_missing_device_is_an_error_of_its_module(target, answers, topology, devices):
     call = PublicCall(
         "parallel_apply.parallel_apply",
-        {"modules": [Place()] * len(devices), "inputs": [()] * len(devices), "devices": devices},
+        {
+            "modules": [CurrentDevice()] * len(devices),
+            "inputs": [()] * len(devices),
+            "devices": devices,
+        },
     )
     checks.agree(call, target, answers, topology)
 
@@ -164,7 +172,7 @@ def test_sequences_of_different_lengths_are_refused(target, answers, topology, l
 @clause("parallel_apply.no-modules")
 @pytest.mark.parametrize("keywords", [None, []], ids="kwargs_tup={}".format)
 @pytest.mark.parametrize("devices", [None, []], ids="devices={}".format)
-def test_no_modules_are_refused(target, topology, keywords, devices):
+def test_an_empty_list_of_modules_is_refused(target, topology, keywords, devices):
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {"modules": [], "inputs": [], "kwargs_tup": keywords, "devices": devices},
@@ -174,36 +182,36 @@ def test_no_modules_are_refused(target, topology, keywords, devices):
 
 @clause("parallel_apply.one-module")
 def test_one_module_runs_in_the_callers_thread(target, topology):
-    assert run(target, topology, [InThread()]) == [threading.current_thread()]
+    assert run(target, topology, [CurrentThread()]) == [threading.current_thread()]
 
 
 @clause("parallel_apply.at-the-same-time")
 @pytest.mark.parametrize("count", [2, 3, 4, 100], ids="modules={}".format)
-def test_modules_run_at_the_same_time(target, topology, count):
+def test_modules_run_concurrently(target, topology, count):
     barrier = threading.Barrier(count, timeout=PATIENCE)
-    assert run(target, topology, [Meeting(barrier) for _ in range(count)]) == [True] * count
+    assert run(target, topology, [Waiting(barrier) for _ in range(count)]) == [True] * count
 
 
 @clause("parallel_apply.get-a-var-deep")
 @pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
-def test_a_tensor_is_found_however_deep_it_is(target, kind, depth):
+def test_get_a_var_finds_a_deeply_nested_tensor(target, kind, depth):
     tensor = torch.ones(1)
     value = nested([kind], depth, tensor)
     assert from_the_bottom(lambda: target.parallel_apply.get_a_var(value)) is tensor
 
 
 @clause("parallel_apply.get-a-var-deep")
-def test_the_search_in_a_list_that_holds_itself_ends(target):
-    knot = []
-    knot.append(knot)
+def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
+    recursive = []
+    recursive.append(recursive)
     with pytest.raises(RecursionError):
-        target.parallel_apply.get_a_var(knot)
+        target.parallel_apply.get_a_var(recursive)
 
 
 @clause("parallel_apply.get-a-var")
 @given(value=arguments.values())
 @example(value={"b": dense((1,)), "a": dense((2,))})
 @example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
-def test_the_first_tensor_in_nested_containers_is_found(target, answers, topology, value):
+def test_get_a_var_returns_the_first_tensor(target, answers, topology, value):
     call = PublicCall("parallel_apply.get_a_var", {"obj": value})
     checks.agree(call, target, answers, topology)

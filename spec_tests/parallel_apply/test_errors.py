@@ -1,4 +1,4 @@
-"""parallel_apply: how an exception of a replica reaches the caller."""
+"""parallel_apply: exceptions of replicas."""
 
 import time
 
@@ -20,11 +20,11 @@ from spec_tests.strategies.failing_modules import (
 )
 from spec_tests.strategies.parallel_apply import Echo, ordinals
 
-#: Seconds that an early return would not wait.
-MOMENT = 0.02
-#: What neither makes `message` a truthy attribute of the class ...
+#: Seconds that a module sleeps. An early return would not wait for them.
+PAUSE = 0.02
+#: Kinds of `message` that are not a truthy attribute of the class ...
 NO_MESSAGE = ("absent", "empty", "instance")
-#: ... and what does.
+#: ... and kinds that are.
 CLASS_MESSAGE = ("class", "property", "slot")
 #: Classes whose ``str`` does not return what their constructor was given.
 SILENT = generated(constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:])
@@ -33,14 +33,14 @@ ENDING = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")},
 
 
 class Outer:
-    """Holds a class whose name is not its qualified name."""
+    """A namespace, so that the name of the inner class is not its qualified name."""
 
     class InnerError(Exception):
         pass
 
 
 class Raising(nn.Module):
-    """Raises the exception that it was made with."""
+    """Raises the given exception."""
 
     def __init__(self, error):
         super().__init__()
@@ -50,18 +50,18 @@ class Raising(nn.Module):
         raise self.error
 
 
-class Last(nn.Module):
-    """Takes a moment after its turn, then notes that it has ended."""
+class SlowEcho(nn.Module):
+    """Sleeps after its turn, then records that it has finished."""
 
-    def __init__(self, number, turns, ended):
+    def __init__(self, number, turns, finished):
         super().__init__()
         self.echo = Echo(number, turns)
-        self.ended = ended
+        self.finished = finished
 
     def forward(self):
         self.echo()
-        time.sleep(MOMENT * (1 + self.echo.number))
-        self.ended.append(self)
+        time.sleep(PAUSE * (1 + self.echo.number))
+        self.finished.append(self)
 
 
 def fail_while_handling(target, topology, handled):
@@ -73,49 +73,51 @@ def fail_while_handling(target, topology, handled):
 
 @clause("parallel_apply.errors.rewrapped")
 @given(call=failing_calls(builtins()))
-def test_an_error_keeps_its_class_and_tells_where_it_was_raised(target, answers, topology, call):
+def test_an_error_keeps_its_class_and_names_its_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.lowest-index")
 @given(call=failing_calls(builtins(), min_failing=2))
-def test_of_several_errors_that_of_the_first_module_is_raised(target, answers, topology, call):
+def test_the_error_of_the_first_failing_module_is_raised(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.one-module")
 @given(call=failing_calls(builtins(), max_modules=1))
-def test_the_error_of_a_single_module_is_rewrapped_too(target, answers, topology, call):
+def test_the_error_of_a_single_module_is_rewrapped(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.class-name")
 @given(call=failing_calls(builtins([Outer.InnerError])))
-def test_the_text_gives_the_plain_name_of_the_class(target, answers, topology, call):
+def test_the_text_contains_the_plain_name_of_the_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.key-error")
 @given(call=failing_calls(builtins([KeyError])))
-def test_the_text_of_a_key_error_has_real_newlines(target, answers, topology, call):
+def test_the_text_of_a_key_error_has_unescaped_newlines(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.stop-iteration")
 @given(call=failing_calls(builtins([StopIteration])))
-def test_a_stop_iteration_stays_one(target, answers, topology, call):
+def test_a_stop_iteration_stays_a_stop_iteration(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.message-keyword")
 @given(call=failing_calls(generated(constructors=("message",), messages=CLASS_MESSAGE)))
-def test_a_class_with_a_message_attribute_is_rebuilt_by_keyword(target, answers, topology, call):
+def test_a_class_with_a_message_attribute_is_rebuilt_with_the_keyword(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.text-alone")
 @given(call=failing_calls(generated(constructors=("inherited",), messages=NO_MESSAGE)))
-def test_a_class_is_rebuilt_from_the_text_alone(target, answers, topology, call):
+def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -143,32 +145,34 @@ def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, 
 
 @clause("parallel_apply.errors.exiting-constructor")
 @given(call=failing_calls(generated(constructors=("exiting",), messages=("absent",))))
-def test_a_constructor_that_ends_the_program_does_so(target, topology, call):
+def test_a_system_exit_of_a_constructor_is_propagated(target, topology, call):
     with pytest.raises(SystemExit):
         call.apply(target, ordinals(topology, call.slots))
 
 
 @clause("parallel_apply.errors.chained")
 @given(call=chaining_calls())
-def test_the_text_tells_causes_and_contexts(target, answers, topology, call):
+def test_the_text_contains_causes_and_contexts(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.traceback")
 @given(call=failing_calls(builtins([ValueError])))
-def test_the_text_shows_the_line_that_failed(target, topology, call):
+def test_the_text_contains_the_failing_line(target, topology, call):
     with pytest.raises(ValueError) as caught:
         call.apply(target, ordinals(topology, call.slots))
     assert "raise self.raised" in str(caught.value)
 
 
-class Ending(BaseException):
-    """What is no Exception, and no class of Python's own."""
+class CustomBaseException(BaseException):
+    """A BaseException that is neither an Exception nor a built-in class."""
 
 
 @clause("parallel_apply.errors.base-exception-of-one-module")
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, Ending])
-def test_a_single_module_ends_the_program_as_itself(target, topology, kind):
+@pytest.mark.parametrize(
+    "kind", [KeyboardInterrupt, SystemExit, GeneratorExit, CustomBaseException]
+)
+def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topology, kind):
     original = kind("failure")
     with pytest.raises(kind) as caught:
         run(target, topology, [Raising(original)])
@@ -176,17 +180,17 @@ def test_a_single_module_ends_the_program_as_itself(target, topology, kind):
 
 
 @clause("parallel_apply.errors.after-all-have-ended")
-def test_an_error_is_raised_when_all_modules_have_ended(target, topology):
-    turns, ended = ThreadOrder(range(4)), []
+def test_an_error_is_raised_after_all_modules_have_ended(target, topology):
+    turns, finished = ThreadOrder(range(4)), []
     failing = Failing(0, turns, ExceptionSpec(ValueError))
-    modules = [failing, *(Last(number, turns, ended) for number in range(1, 4))]
+    modules = [failing, *(SlowEcho(number, turns, finished) for number in range(1, 4))]
     with pytest.raises(ValueError):
         run(target, topology, modules)
-    assert ended == modules[1:]
+    assert finished == modules[1:]
 
 
 @clause("parallel_apply.errors.context")
-def test_an_error_raised_in_a_handler_has_its_context(target, topology):
+def test_an_error_raised_in_a_handler_has_the_handled_error_as_context(target, topology):
     with pytest.raises(ValueError) as caught:
         fail_while_handling(target, topology, LookupError("handled"))
     assert repr(caught.value.__context__) == "LookupError('handled')"

@@ -1,4 +1,4 @@
-"""parallel_apply where threads meet: nesting, several callers, interrupts, the end."""
+"""parallel_apply: nesting, several callers, interrupts and program exit."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,8 @@ from spec_tests.parallel_apply.nested import NestedCall
 from spec_tests.strategies.modules import row_wise_specs
 
 
-class Do(nn.Module):
-    """Does what it is told."""
+class Call(nn.Module):
+    """Calls a function."""
 
     def __init__(self, action, *args):
         super().__init__()
@@ -29,19 +29,20 @@ class Do(nn.Module):
         return self.action(*self.args)
 
 
-def nested(target, topology, widths, path=()):
+def run_nested(target, topology, widths, path=()):
     if not widths:
         return path
     modules = [
-        Do(nested, target, topology, widths[1:], (*path, index)) for index in range(widths[0])
+        Call(run_nested, target, topology, widths[1:], (*path, index))
+        for index in range(widths[0])
     ]
     return run(target, topology, modules)
 
 
-def nested_lists(widths, path=()):
+def expected_paths(widths, path=()):
     if not widths:
         return path
-    return [nested_lists(widths[1:], (*path, index)) for index in range(widths[0])]
+    return [expected_paths(widths[1:], (*path, index)) for index in range(widths[0])]
 
 
 def fail():
@@ -51,13 +52,13 @@ def fail():
 @clause("parallel_apply.hazards.nesting")
 @given(widths=st.lists(st.integers(1, 3), min_size=2, max_size=4))
 def test_modules_may_call_parallel_apply(target, topology, widths):
-    assert nested(target, topology, widths) == nested_lists(widths)
+    assert run_nested(target, topology, widths) == expected_paths(widths)
 
 
 @clause("parallel_apply.hazards.nesting")
 def test_an_error_passes_through_nested_calls(target, topology):
-    inner = [Do(int), Do(fail)]
-    outer = [Do(int), Do(int), Do(run, target, topology, inner)]
+    inner = [Call(int), Call(fail)]
+    outer = [Call(int), Call(int), Call(run, target, topology, inner)]
     with pytest.raises(ValueError) as caught:
         run(target, topology, outer)
     assert str(caught.value).startswith("Caught ValueError in replica 2 on device ")
@@ -75,7 +76,7 @@ def test_data_parallel_inside_data_parallel_computes_the_same(target, topology, 
 
 @clause("parallel_apply.hazards.wrapped-twice")
 @pytest.mark.parametrize("functional", [False, True], ids="functional={}".format)
-def test_data_parallel_inside_data_parallel_fails_on_unlike_devices(
+def test_data_parallel_inside_data_parallel_fails_on_different_devices(
     target, answers, topology, functional
 ):
     topology.require(distinct=2)
@@ -85,11 +86,13 @@ def test_data_parallel_inside_data_parallel_fails_on_unlike_devices(
 
 @clause("parallel_apply.hazards.several-callers")
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
-def test_several_threads_may_call_at_the_same_time(target, topology, counts):
+def test_several_threads_may_call_concurrently(target, topology, counts):
     barrier = threading.Barrier(sum(counts), timeout=PATIENCE)
 
     def call(caller, count):
-        return run(target, topology, [Do(meet, barrier, (caller, i)) for i in range(count)])
+        return run(
+            target, topology, [Call(wait_and_return, barrier, (caller, i)) for i in range(count)]
+        )
 
     with ThreadPoolExecutor(len(counts)) as callers:
         found = list(callers.map(call, range(len(counts)), counts))
@@ -99,47 +102,47 @@ def test_several_threads_may_call_at_the_same_time(target, topology, counts):
 @clause("parallel_apply.hazards.several-callers")
 def test_an_error_reaches_its_own_caller_only(target, topology):
     barrier = threading.Barrier(4, timeout=PATIENCE)
-    good = [Do(meet, barrier, index) for index in range(2)]
-    bad = [Do(meet_and_fail, barrier) for _ in range(2)]
+    good = [Call(wait_and_return, barrier, index) for index in range(2)]
+    bad = [Call(wait_and_fail, barrier) for _ in range(2)]
     with ThreadPoolExecutor(2) as callers:
         answers = [callers.submit(run, target, topology, modules) for modules in (good, bad)]
     assert answers[0].result() == [0, 1]
     assert isinstance(answers[1].exception(), ValueError)
 
 
-def meet(barrier, value):
+def wait_and_return(barrier, value):
     barrier.wait()
     return value
 
 
-def meet_and_fail(barrier):
+def wait_and_fail(barrier):
     barrier.wait()
     fail()
 
 
 @clause("parallel_apply.hazards.many-modules")
-def test_there_may_be_far_more_modules_than_processors(target, topology):
-    assert run(target, topology, [Do(int, str(i)) for i in range(300)]) == list(range(300))
+def test_hundreds_of_modules_run(target, topology):
+    assert run(target, topology, [Call(int, str(i)) for i in range(300)]) == list(range(300))
 
 
 @clause("parallel_apply.hazards.interrupted-caller")
 @pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
-def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first):
-    # The caller may run the first module itself; it is interrupted while that module runs, and
-    # while it waits for the others, which have begun: no longer the caller's to run.
-    done = run_script(
+def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first):
+    # The calling thread may run the first module itself. It is interrupted while it runs that
+    # module, or while it waits for the others, which have started in other threads.
+    process = run_script(
         f"""
-        begun, release = threading.Barrier(3, timeout=5), threading.Event()
+        started, release = threading.Barrier(3, timeout=5), threading.Event()
         def interrupt():
-            begun.wait()
+            started.wait()
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGINT)
             release.wait(2)
         def work():
-            begun.wait()
+            started.wait()
             release.wait(2)
         try:
-            run(Do(lambda: (begun.wait(), {first})), Do(interrupt), Do(work))
+            run(Do(lambda: (started.wait(), {first})), Do(interrupt), Do(work))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
@@ -148,13 +151,13 @@ def test_a_caller_that_is_interrupted_gets_its_interrupt(target, topology, first
         target,
         topology,
     )
-    assert (done.stdout, done.returncode) == ("interrupted\n[1, 2]\n", 0), done.stderr
+    assert (process.stdout, process.returncode) == ("interrupted\n[1, 2]\n", 0), process.stderr
 
 
 @clause("parallel_apply.hazards.end-of-the-program")
 @pytest.mark.parametrize("ending", ["", "sys.exit()", "raise KeyError('uncaught')"])
-def test_a_program_ends_after_calls(target, topology, ending):
-    done = run_script(
+def test_a_program_exits_after_calls(target, topology, ending):
+    process = run_script(
         f"""
         run(*[Do(int, i) for i in range(8)])
         try:
@@ -166,13 +169,13 @@ def test_a_program_ends_after_calls(target, topology, ending):
         target,
         topology,
     )
-    assert done.stdout == "caught\n", done.stderr
-    assert done.returncode == ("uncaught" in ending), done.stderr
+    assert process.stdout == "caught\n", process.stderr
+    assert process.returncode == ("uncaught" in ending), process.stderr
 
 
 @clause("parallel_apply.hazards.end-of-the-program")
-def test_a_program_may_call_while_it_ends(target, topology):
-    done = run_script(
+def test_a_program_may_call_in_an_exit_handler(target, topology):
+    process = run_script(
         """
         import atexit
         run(Do(int, 1), Do(int, 2))
@@ -181,4 +184,4 @@ def test_a_program_may_call_while_it_ends(target, topology):
         target,
         topology,
     )
-    assert (done.stdout, done.returncode) == ("[3, 4]\n", 0), done.stderr
+    assert (process.stdout, process.returncode) == ("[3, 4]\n", 0), process.stderr

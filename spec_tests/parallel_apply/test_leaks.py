@@ -1,4 +1,4 @@
-"""parallel_apply: it keeps no object alive and piles up no threads."""
+"""parallel_apply: lifetimes of objects and threads."""
 
 import threading
 import weakref
@@ -25,7 +25,7 @@ from spec_tests.strategies.probe_modules import Doubling
 COUNTS = st.integers(1, 4)
 
 
-class Empty(nn.Module):
+class NoOp(nn.Module):
     """Does nothing."""
 
     def forward(self):
@@ -33,36 +33,36 @@ class Empty(nn.Module):
 
 
 class Failing(nn.Module):
-    """Notes the tensor that it makes, then raises an error."""
+    """Records a weak reference to a new tensor, then raises an error."""
 
-    def __init__(self, made):
+    def __init__(self, references):
         super().__init__()
-        self.made = made
+        self.references = references
 
     def forward(self, x):
         doubled = x * 2
-        self.made.append(weakref.ref(doubled))
+        self.references.append(weakref.ref(doubled))
         raise ValueError("failure")
 
 
 def apply(target, topology, modules):
     devices = topology.take(len(modules))
     inputs = [torch.ones(2, device=device) for device in devices]
-    ends = ordinals(topology, range(len(modules)))
-    results = target.parallel_apply.parallel_apply(modules, inputs, devices=ends)
+    device_ids = ordinals(topology, range(len(modules)))
+    results = target.parallel_apply.parallel_apply(modules, inputs, devices=device_ids)
     return [weakref.ref(each) for each in (*modules, *inputs, *results)]
 
 
-def made_before_failing(target, topology, count):
-    made = []
+def references_after_failure(target, topology, count):
+    references = []
     with suppress(ValueError):
-        apply(target, topology, [Failing(made) for _ in range(count)])
-    return made
+        apply(target, topology, [Failing(references) for _ in range(count)])
+    return references
 
 
 @clause("parallel_apply.leftovers.objects")
 @given(count=COUNTS)
-def test_modules_inputs_and_results_are_the_callers_alone(target, topology, count):
+def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
     with no_garbage_collection():
         references = apply(target, topology, [Doubling() for _ in range(count)])
         assert is_all_gone(references)
@@ -72,25 +72,25 @@ def test_modules_inputs_and_results_are_the_callers_alone(target, topology, coun
 @given(count=COUNTS)
 def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, count):
     with no_garbage_collection():
-        references = made_before_failing(target, topology, count)
+        references = references_after_failure(target, topology, count)
         assert len(references) == count
         assert is_all_gone(references)
 
 
 @clause("parallel_apply.leftovers.threads")
 @given(counts=st.lists(COUNTS, min_size=1, max_size=8))
-def test_calls_do_not_pile_up_threads(target, topology, counts):
-    run(target, topology, [Empty()] * max(counts))
+def test_calls_do_not_accumulate_threads(target, topology, counts):
+    run(target, topology, [NoOp()] * max(counts))
     before = threading.active_count()
     for count in counts:
-        run(target, topology, [Empty()] * count)
+        run(target, topology, [NoOp()] * count)
     assert has_no_more_threads_than(before)
 
 
 @clause("parallel_apply.leftovers.threads")
 @given(call=failing_calls(ANY_EXCEPTIONS | BASE_EXCEPTIONS))
-def test_failing_calls_do_not_pile_up_threads(target, topology, call):
-    run(target, topology, [Empty()] * 4)
+def test_failing_calls_do_not_accumulate_threads(target, topology, call):
+    run(target, topology, [NoOp()] * 4)
     before = threading.active_count()
     with no_thread_reports():
         caught(call, target, topology)

@@ -1,4 +1,4 @@
-"""parallel_apply on devices one of which has no memory left."""
+"""parallel_apply: a device without free memory."""
 
 import pytest
 import torch
@@ -10,16 +10,16 @@ from spec_tests.harness.environment.faults import without_memory
 
 
 class Adding(nn.Module):
-    """Needs memory for its result."""
+    """Adds one, which needs memory for the result."""
 
     def forward(self, x):
-        """One more."""
+        """Return the sum."""
         return x + 1
 
 
 @clause("parallel_apply.errors.no-memory")
 @pytest.mark.parametrize("slot", range(3), ids="slot={}".format)
-def test_a_device_without_memory_is_named(target, topology, slot):
+def test_the_error_names_the_device_without_memory(target, topology, slot):
     topology.require(distinct=3)
     inputs = [torch.ones(3, device=device) for device in topology.take(3)]
     ordinals, before = [device.index for device in topology.take(3)], current_places(topology)

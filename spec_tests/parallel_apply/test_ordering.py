@@ -1,4 +1,4 @@
-"""Work of the modules is in order with what their caller queues before and afterwards."""
+"""parallel_apply: the order of the modules' work and the caller's queued work."""
 
 import pytest
 import torch
@@ -11,22 +11,22 @@ TRIPLED = [3.0, 6.0, 9.0, 12.0]
 
 
 class Scaling(nn.Module):
-    """Multiplies by three, in two steps with memory of its own between them."""
+    """Multiplies by three in two operations with an intermediate tensor."""
 
     def forward(self, x):
-        """The product."""
+        """Return the product."""
         return x + 2 * x
 
 
-class Sending(nn.Module):
-    """Sends its input to a neighbour and back."""
+class NeighbourDevice(nn.Module):
+    """Multiplies its input by three on another device."""
 
     def __init__(self, neighbour):
         super().__init__()
         self.neighbour = neighbour
 
     def forward(self, x):
-        """Three times the input."""
+        """Return the product on the device of the input."""
         return (x.to(self.neighbour) * 3).to(x.device)
 
 
@@ -39,8 +39,8 @@ def _run(target, topology, modules):
 
 @clause("parallel_apply.queue-order")
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_modules_work_behind_and_before_what_the_caller_queues(target, topology, count):
-    # PyTorch 1.11: modules ran on the default streams (#78824).
+def test_modules_are_ordered_with_the_callers_queued_work(target, topology, count):
+    # In PyTorch 1.11 modules ran on the default streams (#78824).
     with on_side_streams(topology):
         found = used(*_run(target, topology, [Scaling()] * count))
     assert [tensor.tolist() for tensor in found] == [TRIPLED] * count
@@ -48,15 +48,15 @@ def test_modules_work_behind_and_before_what_the_caller_queues(target, topology,
 
 @clause("parallel_apply.queue-order")
 @pytest.mark.parametrize("count", [1, 3])
-def test_modules_work_on_other_devices_in_order_too(target, topology, count):
+def test_work_of_modules_on_other_devices_is_ordered(target, topology, count):
     with on_side_streams(topology):
-        modules = [Sending(topology.device(slot + 1)) for slot in range(count)]
+        modules = [NeighbourDevice(topology.device(slot + 1)) for slot in range(count)]
         found = used(*_run(target, topology, modules))
     assert [tensor.tolist() for tensor in found] == [TRIPLED] * count
 
 
 @clause("parallel_apply.queue-order")
-def test_a_later_call_on_other_streams_is_in_order(target, topology):
+def test_a_later_call_on_other_streams_is_ordered(target, topology):
     for _ in range(3):
         with on_side_streams(topology):
             found = used(*_run(target, topology, [Scaling()] * 3))
@@ -65,7 +65,7 @@ def test_a_later_call_on_other_streams_is_in_order(target, topology):
 
 @clause("parallel_apply.queue-order")
 @pytest.mark.parametrize("count", [1, 3])
-def test_inputs_may_be_changed_once_the_call_returns(target, topology, count):
+def test_inputs_may_be_changed_after_the_call_returns(target, topology, count):
     with on_side_streams(topology):
         inputs = [queued(topology, slot, 4) for slot in range(count)]
         devices = [device.index for device in topology.take(count)]
@@ -78,12 +78,12 @@ def test_inputs_may_be_changed_once_the_call_returns(target, topology, count):
 
 
 @clause("parallel_apply.queue-order")
-def test_gradients_are_ready_where_backward_was_called(target, topology):
+def test_gradients_are_ready_on_the_streams_of_backwards_caller(target, topology):
     with on_side_streams(topology):
         inputs = [queued(topology, slot, 4).requires_grad_() for slot in range(3)]
         devices = [device.index for device in topology.take(3)]
         found = target.parallel_apply.parallel_apply([Scaling()] * 3, inputs, devices=devices)
         torch.autograd.backward([each.sum() for each in found])
         del found
-        slopes = used(*(each.grad for each in inputs))
-    assert [slope.tolist() for slope in slopes] == [[3.0] * 4] * 3
+        gradients = used(*(each.grad for each in inputs))
+    assert [gradient.tolist() for gradient in gradients] == [[3.0] * 4] * 3

@@ -1,4 +1,4 @@
-"""parallel_apply: several modules have threads as good as new, whatever runs in the caller's."""
+"""parallel_apply: thread-locals, thread hooks and event loops of several modules."""
 
 import asyncio
 import sys
@@ -25,13 +25,13 @@ HOOKS = {
 }
 
 
-class Scratch(nn.Module):
-    """Keeps a work tensor in a ``threading.local``, and gives what it finds there."""
+class ThreadLocalBuffer(nn.Module):
+    """Stores a tensor in a ``threading.local`` and returns the previous one."""
 
-    def __init__(self, local, made=None, barrier=None, inner=lambda: None, fails=False):
+    def __init__(self, local, references=None, barrier=None, inner=lambda: None, fails=False):
         super().__init__()
         self.local = local
-        self.made = [] if made is None else made
+        self.references = [] if references is None else references
         self.barrier = barrier
         self.inner = inner
         self.fails = fails
@@ -39,7 +39,7 @@ class Scratch(nn.Module):
     def forward(self):
         found = getattr(self.local, "buffer", None)
         self.local.buffer = torch.ones(2)
-        self.made.append(weakref.ref(self.local.buffer))
+        self.references.append(weakref.ref(self.local.buffer))
         if self.barrier is not None:
             self.barrier.wait()
         self.inner()
@@ -48,15 +48,15 @@ class Scratch(nn.Module):
         return found
 
 
-class Counting(threading.local):
-    """Begins anew in every thread."""
+class Counter(threading.local):
+    """A counter that starts at zero in every thread."""
 
     def __init__(self):
         self.count = 0
 
 
-class Increasing(nn.Module):
-    """Counts its calls in one thread."""
+class CountCalls(nn.Module):
+    """Counts the calls in its thread."""
 
     def __init__(self, local):
         super().__init__()
@@ -67,15 +67,15 @@ class Increasing(nn.Module):
         return self.local.count
 
 
-class Plain(nn.Module):
-    """What a tracer sees."""
+class TracedModule(nn.Module):
+    """A module whose calls a hook detects."""
 
     def forward(self):
         return None
 
 
 class RunningLoop(nn.Module):
-    """Runs a coroutine to its end, as a module that fetches something does."""
+    """Runs a coroutine in a new event loop."""
 
     async def fetch(self):
         await asyncio.sleep(0)
@@ -85,8 +85,8 @@ class RunningLoop(nn.Module):
         return asyncio.run(self.fetch())
 
 
-class SeeingLoop(nn.Module):
-    """Gives the loop that runs in its thread."""
+class CurrentLoop(nn.Module):
+    """Returns the event loop that runs in its thread."""
 
     def forward(self):
         return asyncio.get_running_loop()
@@ -97,12 +97,12 @@ def barrier(count, waits):
 
 
 @contextmanager
-def watched(setter, getter):
-    """A block in which ``setter``'s hook notes the threads that run ``Plain``."""
+def record_threads(setter, getter):
+    """Yield a list of the threads that run ``TracedModule`` while a hook is set."""
     seen, before = [], getter()
 
     def hook(frame, event, _):
-        if event == "call" and frame.f_code is Plain.forward.__code__:
+        if event == "call" and frame.f_code is TracedModule.forward.__code__:
             seen.append(threading.get_ident())
 
     setter(hook)
@@ -115,106 +115,109 @@ def watched(setter, getter):
 @clause("parallel_apply.state.thread-locals")
 @pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
 @given(counts=CALLS)
-def test_a_module_finds_nothing_of_others_in_a_thread_local(target, topology, waits, counts):
+def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, waits, counts):
     local = threading.local()
     for count in counts:
-        scratch = Scratch(local, barrier=barrier(count, waits))
+        scratch = ThreadLocalBuffer(local, barrier=barrier(count, waits))
         assert run(target, topology, [scratch] * count) == [None] * count
 
 
 @clause("parallel_apply.state.thread-locals")
 @given(count=SEVERAL)
-def test_the_callers_thread_locals_are_its_own(target, topology, count):
+def test_modules_do_not_share_the_callers_thread_locals(target, topology, count):
     local = threading.local()
-    local.buffer = mine = torch.ones(2)
-    assert run(target, topology, [Scratch(local)] * count) == [None] * count
-    assert local.buffer is mine
+    local.buffer = buffer = torch.ones(2)
+    assert run(target, topology, [ThreadLocalBuffer(local)] * count) == [None] * count
+    assert local.buffer is buffer
 
 
 @clause("parallel_apply.state.thread-locals")
 def test_a_single_module_shares_the_callers_thread_locals(target, topology):
     local = threading.local()
-    local.buffer = mine = torch.ones(2)
-    assert run(target, topology, [Scratch(local)])[0] is mine
-    assert local.buffer is not mine
+    local.buffer = buffer = torch.ones(2)
+    assert run(target, topology, [ThreadLocalBuffer(local)])[0] is buffer
+    assert local.buffer is not buffer
 
 
 @clause("parallel_apply.state.thread-locals")
 @given(counts=CALLS)
-def test_a_thread_local_with_a_constructor_begins_anew(target, topology, counts):
-    local = Counting()
+def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target, topology, counts):
+    local = Counter()
     local.count = 10
     for count in counts:
-        assert run(target, topology, [Increasing(local)] * count) == [1] * count
+        assert run(target, topology, [CountCalls(local)] * count) == [1] * count
     assert local.count == 10
 
 
 @clause("parallel_apply.state.thread-locals")
 @example(outer=2, inner=2, fails=False)
 @given(outer=SEVERAL, inner=SEVERAL, fails=st.booleans())
-def test_nested_calls_leave_each_others_thread_locals(target, topology, outer, inner, fails):
+def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner, fails):
     local, kept = threading.local(), []
 
     def call():
         before = local.buffer
         with suppress(ValueError):
-            assert run(target, topology, [Scratch(local, fails=fails)] * inner) == [None] * inner
+            assert (
+                run(target, topology, [ThreadLocalBuffer(local, fails=fails)] * inner)
+                == [None] * inner
+            )
         kept.append(local.buffer is before)
 
-    assert run(target, topology, [Scratch(local, inner=call)] * outer) == [None] * outer
+    assert run(target, topology, [ThreadLocalBuffer(local, inner=call)] * outer) == [None] * outer
     assert kept == [True] * outer
 
 
 @clause("parallel_apply.leftovers.thread-locals")
 @pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
 @given(count=SEVERAL, fails=st.booleans())
-def test_what_modules_put_into_a_thread_local_goes_with_the_call(
-    target, topology, waits, count, fails
-):
-    local, made = threading.local(), []
+def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, waits, count, fails):
+    local, references = threading.local(), []
     with no_garbage_collection():
-        modules = [Scratch(local, made, barrier(count, waits), fails=fails)] * count
+        modules = [
+            ThreadLocalBuffer(local, references, barrier(count, waits), fails=fails)
+        ] * count
         with suppress(ValueError):
             run(target, topology, modules)
-        assert len(made) == count
-        assert is_all_gone(made)
+        assert len(references) == count
+        assert is_all_gone(references)
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_hooks_for_new_threads_reach_every_module(target, topology, kind, count):
-    run(target, topology, [Plain()] * count)
-    with watched(*HOOKS[kind][:2]) as seen:
-        run(target, topology, [Plain()] * count)
+    run(target, topology, [TracedModule()] * count)
+    with record_threads(*HOOKS[kind][:2]) as seen:
+        run(target, topology, [TracedModule()] * count)
     assert len(seen) == count
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
-def test_hooks_that_are_withdrawn_reach_no_module(target, topology, kind, count):
-    with watched(*HOOKS[kind][:2]) as seen:
-        run(target, topology, [Plain()] * count)
+def test_removed_hooks_reach_no_module(target, topology, kind, count):
+    with record_threads(*HOOKS[kind][:2]) as seen:
+        run(target, topology, [TracedModule()] * count)
         before = len(seen)
-    run(target, topology, [Plain()] * count)
+    run(target, topology, [TracedModule()] * count)
     assert len(seen) == before
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
-def test_hooks_of_the_callers_thread_stay_there(target, topology, kind, count):
-    with watched(*HOOKS[kind][2:]) as seen:
-        run(target, topology, [Plain()] * count)
+def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind, count):
+    with record_threads(*HOOKS[kind][2:]) as seen:
+        run(target, topology, [TracedModule()] * count)
         assert not seen
-        run(target, topology, [Plain()])
+        run(target, topology, [TracedModule()])
         assert seen == [threading.get_ident()]
 
 
 @clause("parallel_apply.state.event-loop")
 @given(count=SEVERAL)
-def test_modules_run_loops_of_their_own_when_a_coroutine_calls(target, topology, count):
+def test_modules_run_their_own_event_loops_inside_a_coroutine(target, topology, count):
     async def call():
         return run(target, topology, [RunningLoop()] * count)
 
@@ -223,7 +226,7 @@ def test_modules_run_loops_of_their_own_when_a_coroutine_calls(target, topology,
 
 @clause("parallel_apply.state.event-loop")
 @given(rows=st.integers(2, 6))
-def test_a_data_parallel_module_runs_loops_when_a_coroutine_calls(target, topology, rows):
+def test_data_parallel_replicas_run_event_loops_inside_a_coroutine(target, topology, rows):
     class Fetching(RunningLoop):
         def forward(self, x):
             assert super().forward() == "fetched"
@@ -239,8 +242,8 @@ def test_a_data_parallel_module_runs_loops_when_a_coroutine_calls(target, topolo
 
 
 @clause("parallel_apply.state.event-loop")
-def test_a_single_module_is_in_the_callers_loop(target, topology):
+def test_a_single_module_sees_the_callers_event_loop(target, topology):
     async def call():
-        return run(target, topology, [SeeingLoop()]) == [asyncio.get_running_loop()]
+        return run(target, topology, [CurrentLoop()]) == [asyncio.get_running_loop()]
 
     assert asyncio.run(call())

@@ -1,4 +1,4 @@
-"""Past defects of parallel_apply: each test names version, symptom and cause."""
+"""Past defects of parallel_apply, with version, symptom and cause."""
 
 import pytest
 import torch
@@ -13,20 +13,20 @@ from spec_tests.strategies.failing_modules import FailingCall, caught
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Doubling
 
-#: Cycles that a GPU idles before it computes: some tenths of a second.
+#: Cycles that a GPU sleeps before it computes: some tenths of a second.
 DELAY = 2**29
 
 
 class Echo(nn.Module):
-    """Returns what it is given."""
+    """Returns its arguments."""
 
     def forward(self, *args, **kwargs):
         return args, kwargs
 
 
 @clause("parallel_apply.errors.rewrapped")
-def test_the_original_exception_itself_is_not_raised(target, topology):
-    """PyTorch 1.0 (#18055): the worker's own was raised; nobody saw which replica had failed."""
+def test_the_original_exception_object_is_not_raised(target, topology):
+    """PyTorch 1.0 (#18055): the worker's exception was raised without the replica's number."""
     call = FailingCall({1: ExceptionSpec(ValueError)}, (0, 1), (0, 1))
     found, modules = caught(call, target, topology)
     assert found is not modules[1].raised
@@ -35,8 +35,8 @@ def test_the_original_exception_itself_is_not_raised(target, topology):
 
 @clause("parallel_apply.errors.refusing-constructor")
 @pytest.mark.parametrize("constructor", ["two", "keyword", "nothing"])
-def test_a_constructor_of_more_arguments_does_not_hide_the_error(target, topology, constructor):
-    """PyTorch 1.4 (#34130, #44631): a TypeError from rebuilding it took the error's place."""
+def test_a_constructor_with_other_arguments_does_not_hide_the_error(target, topology, constructor):
+    """PyTorch 1.4 (#34130, #44631): the TypeError of the constructor replaced the error."""
     call = FailingCall({0: ExceptionSpec(Exception, constructor)}, (0, 1), (0, 1))
     found, _ = caught(call, target, topology)
     assert type(found) is RuntimeError
@@ -45,7 +45,7 @@ def test_a_constructor_of_more_arguments_does_not_hide_the_error(target, topolog
 
 @clause("parallel_apply.errors.refusing-constructor")
 def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topology):
-    """PyTorch 1.9 (#58131): a constructor's TypeError was excused, its other errors were not."""
+    """PyTorch 1.9 (#58131): only a TypeError of the constructor was handled, no other error."""
     call = FailingCall({0: ExceptionSpec(Exception, "picky")}, (0, 1), (0, 1))
     found, _ = caught(call, target, topology)
     assert type(found) is RuntimeError
@@ -53,8 +53,8 @@ def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topo
 
 
 @clause("parallel_apply.errors.key-error")
-def test_a_key_error_is_readable(target, topology):
-    """PyTorch 1.0 (#16647): a KeyError shows its argument's repr, a traceback on one line."""
+def test_the_text_of_a_key_error_has_several_lines(target, topology):
+    """PyTorch 1.0 (#16647): a KeyError shows the repr of its text, on one line."""
     call = FailingCall({0: ExceptionSpec(KeyError)}, (0, 1), (0, 1))
     found, _ = caught(call, target, topology)
     assert len(str(found).splitlines()) > 3
@@ -62,8 +62,8 @@ def test_a_key_error_is_readable(target, topology):
 
 @clause("parallel_apply.arguments")
 @pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
-def test_inputs_that_are_no_tensors_are_passed_on(target, answers, topology, value):
-    """PyTorch 0.1 (#1809, #1857): inputs had to be variables, or tuples or lists of them."""
+def test_inputs_other_than_tensors_are_passed_on(target, answers, topology, value):
+    """PyTorch 0.1 (#1809, #1857): inputs had to be variables or tuples or lists of variables."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {
@@ -86,7 +86,7 @@ def test_a_tensor_is_not_unpacked_along_its_rows(target, topology):
 
 @clause("parallel_apply.lengths")
 def test_surplus_inputs_are_not_dropped(target, topology):
-    """PyTorch 2.9 (#162573): sequences were cut to the shortest without a word."""
+    """PyTorch 2.9 (#162573): sequences were silently cut to the shortest."""
     with pytest.raises(AssertionError, match="modules 2 is not equal to the number of devices 3"):
         target.parallel_apply.parallel_apply(
             [Echo(), Echo()], [1, 2], devices=ordinals(topology, range(3))
@@ -94,10 +94,10 @@ def test_surplus_inputs_are_not_dropped(target, topology):
 
 
 @clause("parallel_apply.state.current-stream")
-def test_modules_wait_for_what_the_caller_has_queued(target, topology):
-    """PyTorch 1.11 (#78824): workers used the default stream, and read before all was written."""
+def test_modules_wait_for_the_callers_queued_work(target, topology):
+    """PyTorch 1.11 (#78824): workers used the default stream and read inputs too early."""
     if topology.accelerator != "cuda":
-        not_run("needs CUDA, whose streams can be made to lag")
+        not_run("needs CUDA, to delay a stream")
     devices = topology.take(2)
     inputs = [torch.zeros(1 << 20, device=device) for device in devices]
     topology.synchronize()

@@ -1,4 +1,4 @@
-"""parallel_apply: what of the caller's thread reaches the modules, and what comes back."""
+"""parallel_apply: the thread state of the caller and of the modules."""
 
 from contextlib import contextmanager, nullcontext
 
@@ -29,8 +29,8 @@ SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
 
-class Flags(nn.Module):
-    """Tells the settings that all threads share."""
+class SharedSettings(nn.Module):
+    """Returns settings that all threads share."""
 
     def forward(self):
         return (
@@ -41,14 +41,14 @@ class Flags(nn.Module):
 
 
 class Squaring(nn.Module):
-    """An operation that saves a tensor for backward."""
+    """Applies an operation that saves a tensor for backward."""
 
     def forward(self, x):
         return torch.square(x)
 
 
 class FunctionMode(TorchFunctionMode):
-    """Notes that a square was taken."""
+    """A mode that records each square."""
 
     def __init__(self, seen):
         super().__init__()
@@ -60,7 +60,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 class DispatchMode(TorchDispatchMode):
-    """Notes that a square was taken."""
+    """A mode that records each square."""
 
     def __init__(self, seen):
         super().__init__()
@@ -78,9 +78,9 @@ def saved_tensors_mode(seen):
 
 
 @pytest.fixture(scope="session")
-def autocasting(target, topology):
+def target_with_autocast(target, topology):
     if target.name == "torch.nn.parallel" and topology.accelerator != "cuda":
-        not_run("torch.nn.parallel hands on the autocast of CUDA alone; see divergence PA-1")
+        not_run("torch.nn.parallel passes on the autocast of CUDA only; see divergence PA-1")
     return target
 
 
@@ -105,7 +105,7 @@ def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
 
 @clause("parallel_apply.state.current-device")
 @given(state=placements(), count=COUNTS)
-def test_each_module_has_its_device_as_the_current_one(target, topology, state, count):
+def test_the_device_of_each_module_is_current(target, topology, state, count):
     with state.entered(topology):
         found = run(target, topology, lookers(topology, count))
     devices = topology.take(count)
@@ -122,17 +122,19 @@ def test_modules_run_on_the_callers_streams(target, topology, state, count):
 
 @clause("parallel_apply.state.autocast-switch")
 @given(count=COUNTS)
-def test_autocast_is_on_in_modules_where_it_is_in_the_caller(autocasting, topology, count):
+def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
+    target_with_autocast, topology, count
+):
     with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
-        found = run(autocasting, topology, lookers(topology, count))
+        found = run(target_with_autocast, topology, lookers(topology, count))
     assert [each["autocast"] for each in found] == [(True, torch.float16)] * count
 
 
 @clause("parallel_apply.state.shared-settings")
 @given(count=COUNTS)
-def test_settings_of_the_process_hold_in_modules(target, topology, count):
+def test_process_wide_settings_apply_in_modules(target, topology, count):
     with shared_settings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
-        found = run(target, topology, [Flags()] * count)
+        found = run(target, topology, [SharedSettings()] * count)
     assert found == [(torch.float64, True, True)] * count
 
 
@@ -150,7 +152,7 @@ def test_modes_of_the_caller_do_not_reach_several_modules(target, topology, mode
 
 @clause("parallel_apply.state.modes-stay-behind")
 @pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
-def test_modes_of_the_caller_hold_for_a_single_module(target, topology, mode):
+def test_modes_of_the_caller_reach_a_single_module(target, topology, mode):
     seen = []
     x = torch.ones(1, device=topology.device(0), requires_grad=True)
     with mode(seen):
@@ -160,7 +162,7 @@ def test_modes_of_the_caller_hold_for_a_single_module(target, topology, mode):
 
 @clause("parallel_apply.state.caller-keeps-its-own")
 @given(state=thread_states(), count=COUNTS)
-def test_a_call_leaves_the_callers_state_as_it_was(target, topology, state, count):
+def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, count):
     with state.entered(topology):
         before = whole_sight(topology.devices)
         run(target, topology, lookers(topology, count))
@@ -169,7 +171,7 @@ def test_a_call_leaves_the_callers_state_as_it_was(target, topology, state, coun
 
 @pytest.fixture
 def no_default_device():
-    """Leave none behind."""
+    """Reset the default device after the test."""
     yield
     torch.set_default_device(None)
 
@@ -179,7 +181,7 @@ def no_default_device():
 @pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
 @pytest.mark.parametrize("entered", [None, "cpu", "meta"], ids="entered={}".format)
 @pytest.mark.usefixtures("no_default_device")
-def test_the_callers_default_device_outlasts_those_of_modules(
+def test_the_callers_default_device_is_kept_when_modules_set_another(
     target, topology, own, entered, count
 ):
     torch.set_default_device(own)
@@ -193,7 +195,7 @@ def test_the_callers_default_device_outlasts_those_of_modules(
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_what_a_module_changes_is_seen_by_no_other(target, topology, changes, count):
+def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, changes, count):
     before = whole_sight(topology.devices)
     plain = run(target, topology, lookers(topology, count))
     run(target, topology, [Meddling(changes, topology.device(1))] * count)
@@ -203,7 +205,9 @@ def test_what_a_module_changes_is_seen_by_no_other(target, topology, changes, co
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_what_a_failing_module_changes_is_seen_by_no_other(target, topology, changes, count):
+def test_state_changes_of_a_failing_module_are_not_seen_elsewhere(
+    target, topology, changes, count
+):
     before = whole_sight(topology.devices)
     plain = run(target, topology, lookers(topology, count))
     failing = Meddling(changes, topology.device(1), ValueError("failure"))

@@ -1,1 +1,1 @@
-"""Chapter replicate: one module on several devices."""
+"""Chapter replicate: copies of a module on several devices."""

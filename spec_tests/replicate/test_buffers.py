@@ -1,4 +1,4 @@
-"""replicate: the copies of buffers, and whose updates last."""
+"""replicate: copies of buffers and their updates."""
 
 import torch
 from hypothesis import given
@@ -16,13 +16,13 @@ COUNTER = ModuleSpec((Layer("counter"),))
 
 @clause("replicate.buffers.copies")
 @given(call=replicate_calls(kinds=BUFFERED, called=True))
-def test_buffers_arrive_as_buffers(target, answers, topology, call):
+def test_buffers_are_copied_as_buffers(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.dtypes")
 @given(call=zoo_calls("assorted"))
-def test_buffers_of_every_dtype_arrive(target, answers, topology, call):
+def test_buffers_of_every_dtype_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -30,7 +30,7 @@ def test_buffers_of_every_dtype_arrive(target, answers, topology, call):
 @given(
     spec=module_specs(kinds=("batch_norm", "counter")), slots=device_slots(), detach=st.booleans()
 )
-def test_the_first_replica_holds_the_modules_buffers(target, topology, spec, slots, detach):
+def test_the_first_replica_shares_the_modules_buffers(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     first, *_ = target.replicate.replicate(module, topology.take(slots), detach)
     checks.same([*map(id, first.buffers())], [*map(id, module.buffers())], spec)
@@ -38,7 +38,7 @@ def test_the_first_replica_holds_the_modules_buffers(target, topology, spec, slo
 
 @clause("replicate.buffers.updates-of-the-first-last")
 @given(runs=st.lists(st.integers(0, 2), max_size=4), detach=st.booleans())
-def test_updates_of_the_first_replica_only_last(target, topology, runs, detach):
+def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, runs, detach):
     topology.require(distinct=3)
     module, devices = COUNTER.build(topology), topology.take(3)
     replicas = target.replicate.replicate(module, devices, detach)
@@ -49,13 +49,13 @@ def test_updates_of_the_first_replica_only_last(target, topology, runs, detach):
 
 @clause("replicate.buffers.requiring-grad")
 @given(call=replicate_calls(kinds=("grad_buffer", "tanh"), called=True))
-def test_buffers_that_require_a_gradient_get_one(target, answers, topology, call):
+def test_buffers_that_require_a_gradient_get_a_gradient(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.persistence")
 @given(slots=device_slots())
-def test_buffers_that_are_not_saved_stay_so(target, topology, slots):
+def test_non_persistent_buffers_stay_non_persistent(target, topology, slots):
     module = ModuleSpec((Layer("grad_buffer"),)).build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same([list(each.state_dict()) for each in replicas], [["0.moving"]] * len(slots), slots)

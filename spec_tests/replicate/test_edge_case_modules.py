@@ -1,4 +1,4 @@
-"""replicate: every kind of module that it has been known to trip over."""
+"""replicate: kinds of modules with special needs."""
 
 from hypothesis import given
 
@@ -12,37 +12,41 @@ from spec_tests.strategies.tensors import device_slots
 
 @clause("replicate.zoo.parameter-containers")
 @given(call=zoo_calls("lists", "dicts"))
-def test_lists_and_dictionaries_of_parameters_work(target, answers, topology, call):
+def test_parameter_lists_and_dictionaries_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.parametrized")
 @given(call=zoo_calls("weight_norm", "spectral_norm", "orthogonal"))
-def test_parametrized_weights_are_computed_by_the_replica(target, answers, topology, call):
+def test_parametrized_weights_are_computed_from_the_replicas_copies(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.computed-before-forward")
 @given(call=zoo_calls("weight_norm_hook", "spectral_norm_hook", "pruned"))
-def test_weights_set_by_a_hook_are_the_replicas_own(target, answers, topology, call):
+def test_weights_set_by_a_hook_are_computed_from_the_replicas_copies(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.hooks")
 @given(call=zoo_calls("hooks"))
-def test_hooks_are_given_the_replica(target, answers, topology, call):
+def test_hooks_are_called_with_the_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.recurrent")
 @given(call=zoo_calls("lstm", "gru", "rnn", "projected_lstm"))
-def test_recurrent_layers_work(target, answers, topology, call):
+def test_recurrent_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.flat-weights")
 @given(slots=device_slots())
-def test_flattened_weights_are_the_replicas_own(target, topology, slots):
+def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
     module = Specimen("lstm").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(
@@ -52,13 +56,13 @@ def test_flattened_weights_are_the_replicas_own(target, topology, slots):
 
 @clause("replicate.zoo.attention")
 @given(call=zoo_calls("transformer"))
-def test_transformer_layers_work(target, answers, topology, call):
+def test_transformer_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.graph-modules")
 @given(call=zoo_calls("graph"))
-def test_graph_modules_work(target, answers, topology, call):
+def test_graph_modules_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -70,17 +74,17 @@ def test_observers_update_through_the_first_replica(target, answers, topology, c
 
 @clause("replicate.zoo.materialised")
 @given(call=zoo_calls("materialised"))
-def test_lazy_layers_work_once_they_have_run(target, answers, topology, call):
+def test_materialized_lazy_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.embeddings")
 @given(call=zoo_calls("embedding", "sparse_embedding"))
-def test_embeddings_work(target, answers, topology, call):
+def test_embeddings_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.without-tensors")
 @given(call=zoo_calls("empty", "tanh"))
-def test_modules_without_tensors_work(target, answers, topology, call):
+def test_modules_without_tensors_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology)

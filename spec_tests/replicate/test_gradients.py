@@ -1,4 +1,4 @@
-"""replicate: what replicas compute, and the gradients that come back to the module."""
+"""replicate: outputs of replicas and gradients of the module."""
 
 import pytest
 import torch
@@ -14,11 +14,11 @@ from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
 
 pytestmark = pytest.mark.filterwarnings(APART)
-#: Kinds whose gradients are summed in single precision at least.
+#: Kinds whose gradients are summed in at least single precision.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
-#: Kinds with second derivatives that are not zero.
+#: Kinds with nonzero second derivatives.
 SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
-#: One half has buffers that require a gradient, which is one kind of many.
+#: Half of the calls draw from kinds with buffers that require a gradient, which are rare else.
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
@@ -27,7 +27,7 @@ FEW = example_count.divided_by(5)
 
 @clause("replicate.outputs")
 @given(spec=module_specs(kinds=tuple(ROW_WISE)), slots=slot_lists(), detach=st.booleans())
-def test_replicas_compute_what_the_module_computes(target, topology, spec, slots, detach):
+def test_replicas_return_the_outputs_of_the_module(target, topology, spec, slots, detach):
     call = ReplicateCall(spec, slots, detach)
     found, expected = laws.outputs(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
@@ -35,7 +35,7 @@ def test_replicas_compute_what_the_module_computes(target, topology, spec, slots
 
 @clause("replicate.gradients.summed")
 @given(spec=module_specs(kinds=PRECISE), slots=slot_lists())
-def test_the_module_gets_the_sum_of_the_gradients(target, topology, spec, slots):
+def test_gradients_of_replicas_are_summed_in_the_module(target, topology, spec, slots):
     call = ReplicateCall(spec, slots)
     found, expected = laws.gradients(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
@@ -43,14 +43,14 @@ def test_the_module_gets_the_sum_of_the_gradients(target, topology, spec, slots)
 
 @clause("replicate.gradients.agree")
 @given(call=CALLS)
-def test_every_leaf_gets_the_reference_gradient(target, answers, topology, call):
+def test_every_leaf_gets_the_gradient_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.gradients.twice")
 @FEW
 @given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_parts=2))
-def test_second_derivatives_flow_back(target, topology, spec):
+def test_second_derivatives_flow_through_replicas(target, topology, spec):
     module, devices = spec.then(Layer("linear")).build(topology), topology.take(2)
     rows = spec.rows(2).build(topology).remainder(3)
 

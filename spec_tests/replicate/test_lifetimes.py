@@ -1,4 +1,4 @@
-"""replicate: replicas that are saved, and replicas that are dropped."""
+"""replicate: saving and freeing of replicas."""
 
 import io
 import pickle
@@ -18,7 +18,7 @@ from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import slot_lists
 
 pytestmark = pytest.mark.filterwarnings(APART)
-#: Parametrized modules make a class each, which can neither be pickled nor freed by itself.
+#: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
 PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
 FEW = example_count.divided_by(2)
 
@@ -38,7 +38,9 @@ def _pickled(module):
 @pytest.mark.parametrize("copied", [_saved, _pickled])
 @FEW
 @given(spec=module_specs(kinds=PLAIN), slots=slot_lists(max_size=2), detach=st.booleans())
-def test_replicas_survive_being_saved(target, topology, copied, spec, slots, detach):
+def test_saved_replicas_compute_the_same_when_loaded(
+    target, topology, copied, spec, slots, detach
+):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):
@@ -49,7 +51,7 @@ def test_replicas_survive_being_saved(target, topology, copied, spec, slots, det
 
 @clause("replicate.leaves-nothing")
 @given(spec=module_specs(kinds=PLAIN), slots=slot_lists(), detach=st.booleans())
-def test_replicas_are_freed_without_the_collector(target, topology, spec, slots, detach):
+def test_replicas_are_freed_without_garbage_collection(target, topology, spec, slots, detach):
     arguments = {"network": spec, "devices": Unlike((0, *slots)), "detach": detach}
     call = PublicCall("replicate.replicate", arguments)
     checks.same(left_over(call, target, topology), [], call)

@@ -1,4 +1,4 @@
-"""Replicas are in order with what their module's owner queues before and afterwards."""
+"""replicate: the order of copies and the caller's queued work."""
 
 import torch
 from torch import nn
@@ -8,8 +8,8 @@ from spec_tests.harness.concurrency.side_streams import on_side_streams
 from spec_tests.harness.conformance.clauses import clause
 
 
-class Net(nn.Module):
-    """Two parameters, which travel together, and a buffer."""
+class Module(nn.Module):
+    """Two parameters, which are broadcast together, and a buffer."""
 
     def __init__(self):
         super().__init__()
@@ -19,15 +19,15 @@ class Net(nn.Module):
 
 
 @clause("replicate.queue-order")
-def test_a_module_may_be_changed_once_it_has_been_replicated(target, topology):
-    net = Net().to(topology.device(0))
+def test_a_module_may_be_changed_after_replicate(target, topology):
+    net = Module().to(topology.device(0))
     with on_side_streams(topology):
         for tensor in (net.scale.data, net.offset.data, net.shift):
             tensor.mul_(2)
         replicas = target.replicate.replicate(net, topology.take(3))[1:]
         for tensor in (net.scale.data, net.offset.data, net.shift):
             tensor.zero_()
-        # The replicas are freed when the work that reads them has been queued.
+        # The replicas are freed after the work that reads them is queued.
         found = [
             replica.scale.detach() + replica.offset.detach() + replica.shift
             for replica in replicas

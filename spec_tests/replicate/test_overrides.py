@@ -1,4 +1,4 @@
-"""replicate: classes that have their own idea of copying, of setting attributes, of equality."""
+"""replicate: classes that override copying, attributes, hashing or construction."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import zoo_calls
 from spec_tests.strategies.tensors import device_slots
 
-#: What replication sets on a module with one child, one parameter and one buffer.
+#: Attributes that replicate sets on a module with one child, one parameter and one buffer.
 ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 
@@ -31,13 +31,13 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
 
 @clause("replicate.overrides.setattr")
 @given(call=zoo_calls("logged"))
-def test_an_override_of_setattr_changes_nothing(target, answers, topology, call):
+def test_an_override_of_setattr_leaves_the_result_unchanged(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.overrides.unhashable")
 @given(slots=device_slots())
-def test_a_module_without_a_hash_is_refused(target, topology, slots):
+def test_an_unhashable_module_is_refused(target, topology, slots):
     module = Unhashable(WIDTH, WIDTH).to(topology.device(slots[0]))
     with pytest.raises(TypeError, match="unhashable type: 'Unhashable'"):
         target.replicate.replicate(module, topology.take(slots))
@@ -45,7 +45,7 @@ def test_a_module_without_a_hash_is_refused(target, topology, slots):
 
 @clause("replicate.overrides.new")
 @given(slots=device_slots())
-def test_a_module_that_cannot_be_made_empty_is_refused(target, topology, slots):
+def test_a_class_whose_new_needs_arguments_is_refused(target, topology, slots):
     module = Demanding(WIDTH).to(topology.device(slots[0]))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'width'"):
         target.replicate.replicate(module, topology.take(slots))
@@ -53,7 +53,7 @@ def test_a_module_that_cannot_be_made_empty_is_refused(target, topology, slots):
 
 @clause("replicate.overrides.attributes-of-new")
 @given(slots=device_slots())
-def test_attributes_that_the_source_gave_up_are_not_in_replicas(target, topology, slots):
+def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology, slots):
     module = Labelled().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same([hasattr(each, "label") for each in replicas], [False] * len(slots), slots)

@@ -1,4 +1,4 @@
-"""replicate: the copies of parameters."""
+"""replicate: copies of parameters."""
 
 import pytest
 import torch
@@ -38,25 +38,25 @@ def test_former_parameters_name_the_copies(target, topology, spec, slots, detach
 
 @clause("replicate.parameters.copies")
 @given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_are_parts_of_the_graph(target, answers, topology, call):
+def test_copies_are_part_of_the_graph(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.row-major")
 @given(call=replicate_calls(kinds=("channels_last", "linear")))
-def test_copies_elsewhere_are_row_major(target, answers, topology, call):
+def test_copies_on_other_devices_are_row_major(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.detached")
 @given(call=replicate_calls(kinds=("linear", "none_entries", "batch_norm"), detach=(True,)))
-def test_detached_copies_are_leaves_without_gradient(target, answers, topology, call):
+def test_detached_copies_are_leaves_that_require_no_gradient(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("replicate.parameters.detached-first")
 @given(spec=module_specs(), count=st.integers(1, 3))
-def test_the_first_detached_replica_holds_the_parameters(target, topology, spec, count):
+def test_the_first_detached_replica_shares_the_parameters(target, topology, spec, count):
     module = spec.build(topology)
     first, *_ = target.replicate.replicate(module, topology.take(count), True)
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())], spec)
@@ -91,15 +91,13 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 @clause("replicate.parameters.large")
 @FEW
 @given(call=zoo_calls("large"))
-def test_parameters_larger_than_a_transfer_arrive(target, answers, topology, call):
+def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.parameters.refuse-in-place")
 @given(spec=module_specs(), slots=device_slots())
-def test_the_first_replica_refuses_changes_in_place_as_the_module_does(
-    target, topology, spec, slots
-):
+def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topology, spec, slots):
     module = spec.then(Layer("linear"), Layer("linear")).build(topology, slots[0])
     before = [parameter.tolist() for parameter in module.parameters()]
     first, *_ = target.replicate.replicate(module, topology.take(slots))
@@ -111,7 +109,7 @@ def test_the_first_replica_refuses_changes_in_place_as_the_module_does(
 
 @clause("replicate.parameters.versions")
 @given(spec=module_specs(), detach=st.booleans())
-def test_writing_to_one_copy_leaves_the_others_versions(target, topology, spec, detach):
+def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, spec, detach):
     topology.require(distinct=2)
     module = spec.then(Layer("linear"), Layer("counter")).build(topology)
     _, replica = target.replicate.replicate(module, topology.take(2), detach)

@@ -28,7 +28,7 @@ def test_every_device_gets_a_list_of_all_tensors(target, answers, topology, broa
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @given(broadcast=broadcast_applies(kinds=(REAL,)))
-def test_detached_lists_hold_all_tensors_without_history(target, answers, topology, broadcast):
+def test_detached_lists_contain_all_tensors_without_history(target, answers, topology, broadcast):
     call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
     checks.agree(call, target, answers, topology)
 
@@ -44,7 +44,7 @@ def test_detached_complex_tensors_stay_complex(target, topology):
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @pytest.mark.parametrize("detach", [False, True])
-def test_the_first_list_has_the_very_tensors_only_if_detached(target, topology, detach):
+def test_the_first_list_contains_the_same_tensors_only_if_detached(target, topology, detach):
     tensor = torch.ones(2, device=topology.device(0), requires_grad=True)
     broadcast = target.replicate.private("_broadcast_coalesced_reshape")
     ((first,), *rest) = broadcast([tensor], topology.take(2), detach)
@@ -60,19 +60,19 @@ def test_tensors_on_the_cpu_are_refused(target, topology):
 
 
 @clause("replicate.replicatable-module")
-def test_a_python_child_of_a_script_module_rules_replicas_out(target):
+def test_a_script_module_with_a_python_child_is_not_replicatable(target):
     replicatable = target.replicate.private("_replicatable_module")
 
-    def ask(module):
+    def check(module):
         networks = [module, nn.Sequential(module), nn.Sequential(nn.Tanh(), nn.Sequential(module))]
         checks.same([replicatable(each) for each in networks], [False] * 3)
 
-    Unfinished(ask)
+    Unfinished(check)
 
 
 @clause("replicate.replicatable-module")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_other_modules_can_be_replicated(target):
+def test_other_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
     modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
     checks.same(
@@ -81,19 +81,19 @@ def test_other_modules_can_be_replicated(target):
 
 
 @clause("replicate.replicatable-module")
-def test_modules_below_that_are_in_the_memo_are_not_checked(target):
+def test_modules_in_the_memo_are_not_checked(target):
     replicatable = target.replicate.private("_replicatable_module")
 
-    def ask(module):
+    def check(module):
         wrapped, memo = nn.Sequential(module), {module}
         checks.same([replicatable(module, memo), replicatable(wrapped, {module})], [False, True])
         checks.same(replicatable(wrapped, {wrapped}), False)
 
-    Unfinished(ask)
+    Unfinished(check)
 
 
 @clause("replicate.replicatable-module")
-def test_all_modules_of_the_tree_are_put_into_the_memo(target):
+def test_all_modules_of_the_tree_are_added_to_the_memo(target):
     network, memo = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh())), set()
     target.replicate.private("_replicatable_module")(network, memo)
     assert memo == set(network.modules())
@@ -101,26 +101,26 @@ def test_all_modules_of_the_tree_are_put_into_the_memo(target):
 
 @clause("replicate.script-names")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_script_modules_are_told_from_others(target):
+def test_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
     others = [nn.Linear(2, 2), nn.Sequential(scripted), scripted.forward]
-    asked = [scripted, traced, torch.jit.ScriptModule(), *others]
-    found = [target.replicate.private("_is_script_module")(each) for each in asked]
+    candidates = [scripted, traced, torch.jit.ScriptModule(), *others]
+    found = [target.replicate.private("_is_script_module")(each) for each in candidates]
     checks.same(found, [True] * 3 + [False] * 3)
 
 
 @clause("replicate.script-names")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_methods_of_script_modules_are_told_from_others(target):
+def test_methods_of_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
-    asked = [scripted.forward, nn.Linear(2, 2).forward, scripted]
-    found = [target.replicate.private("_is_script_method")(each) for each in asked]
+    candidates = [scripted.forward, nn.Linear(2, 2).forward, scripted]
+    found = [target.replicate.private("_is_script_method")(each) for each in candidates]
     checks.same(found, [True, False, False])
 
 
 @clause("replicate.script-names")
-def test_new_script_modules_have_nothing_in_them(target):
+def test_new_script_modules_are_empty(target):
     one, other = (target.replicate.private("_init_script_module")() for _ in range(2))
     assert isinstance(one, torch.jit.ScriptModule)
     assert one is not other
@@ -130,6 +130,6 @@ def test_new_script_modules_have_nothing_in_them(target):
 
 @clause("replicate.script-names")
 @pytest.mark.parametrize("on", [True, False])
-def test_torchscript_is_on_or_off(target, monkeypatch, on):
+def test_is_jit_enabled_returns_whether_torchscript_is_enabled(target, monkeypatch, on):
     monkeypatch.setattr(torch.jit._state._enabled, "enabled", on)
     assert bool(target.replicate.private("_is_jit_enabled")()) is on

@@ -1,4 +1,4 @@
-"""replicate: what it refuses."""
+"""replicate: refused modules and devices, and the warning of zero_grad."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import OnTheCpu
 
 ELSEWHERE = "All tensors must be on devices[0]: {{ordinals[{}]}}"
-#: Whether without history, and how it is refused.
+#: Values of detach, with the class and the text of the error.
 ON_THE_CPU = [
     (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
     (True, RuntimeError, ELSEWHERE.format(0)),
@@ -26,14 +26,14 @@ def _replicate(network, devices, detach):
 
 
 class Lazy(nn.LazyLinear):
-    """A module that gets its shape from its first input."""
+    """A lazy module, which gets its shape from its first input."""
 
     def __init__(self):
         super().__init__(2)
 
 
-class Unfinished(nn.Module):
-    """A module with a parameter that has no shape yet, and no way to give it one."""
+class Uninitialized(nn.Module):
+    """A module with an uninitialized parameter that no input can initialize."""
 
     def __init__(self):
         super().__init__()
@@ -43,11 +43,11 @@ class Unfinished(nn.Module):
 @clause("replicate.refused.lazy")
 @pytest.mark.parametrize(
     ("make", "detach"),
-    [(Lazy, False), (Lazy, True), (Unfinished, False)],
+    [(Lazy, False), (Lazy, True), (Uninitialized, False)],
     ids=["lazy", "lazy-detached", "plain"],
 )
 @given(before=st.integers(0, 2), count=st.integers(2, 3))
-def test_parameters_without_a_shape_are_refused(target, topology, make, detach, before, count):
+def test_uninitialized_parameters_are_refused(target, topology, make, detach, before, count):
     layers = [nn.Linear(2, 2) for _ in range(before)]
     module = nn.Sequential(*layers, make()).to(topology.device(0))
     with pytest.raises((ValueError, RuntimeError), match="uninitialized parameter"):
@@ -79,7 +79,7 @@ def test_a_negative_ordinal_is_refused(target, topology, spec, detach):
 
 @clause("replicate.zero-grad")
 @given(detach=st.booleans())
-def test_clearing_gradients_of_a_replica_warns(target, topology, detach):
+def test_zero_grad_of_a_replica_warns(target, topology, detach):
     module = Specimen("linear").build(topology)
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         with pytest.warns(UserWarning, match="has no effect"):

@@ -1,4 +1,4 @@
-"""What once was wrong in replicate."""
+"""Past defects of replicate, with version, symptom and cause."""
 
 import io
 
@@ -14,7 +14,7 @@ from spec_tests.strategies.layers import Listed, Recurrent
 
 
 @clause("replicate.zoo.parameter-containers")
-def test_a_list_of_parameters_is_not_empty(target, topology):
+def test_a_parameter_list_of_a_replica_is_not_empty(target, topology):
     # PyTorch 1.5: ParameterList and ParameterDict were empty in replicas (#36035, #42327).
     module = Listed().to(topology.device(0))
     for replica in target.replicate.replicate(module, topology.take(2)):
@@ -22,8 +22,8 @@ def test_a_list_of_parameters_is_not_empty(target, topology):
 
 
 @clause("replicate.zoo.flat-weights")
-def test_replicas_leave_the_flattened_weights_of_the_module_alone(target, topology):
-    # PyTorch 1.4: replicas wrote their copies into the module's own list (#33552).
+def test_replicate_keeps_the_flattened_weights_of_the_module(target, topology):
+    # PyTorch 1.4: replicas wrote their copies into the module's list (#33552).
     module = Recurrent(nn.LSTM(4, 4)).to(topology.device(0))
     before = list(module.layer._flat_weights)
     replicas = target.replicate.replicate(module, topology.take(2))
@@ -34,7 +34,7 @@ def test_replicas_leave_the_flattened_weights_of_the_module_alone(target, topolo
 @clause("replicate.saved")
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
 def test_a_replica_can_be_saved(target, topology, detach):
-    # PyTorch 1.5: torch.save of a replica looked for parameters that had become tensors (#37182).
+    # PyTorch 1.5: torch.save of a replica looked for parameters that were plain tensors (#37182).
     module = nn.Linear(2, 2).to(topology.device(0))
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         file = io.BytesIO()
@@ -45,8 +45,8 @@ def test_a_replica_can_be_saved(target, topology, detach):
 
 @clause("replicate.own-entries")
 def test_the_first_replica_is_not_the_module_itself(target, topology):
-    # PyTorch 0.4: what forward set on the module of the first device was lost elsewhere only, as
-    # its replica was the module itself (#11476).
+    # PyTorch 0.4: the first replica was the module itself, so that it kept attributes that
+    # forward set (#11476).
     module = nn.BatchNorm1d(2).to(topology.device(0))
     first, second = target.replicate.replicate(module, topology.take(2))
     first.note = 1
@@ -55,7 +55,7 @@ def test_the_first_replica_is_not_the_module_itself(target, topology):
 
 @clause("replicate.buffers.updates-of-the-first-last")
 def test_statistics_of_the_first_replica_reach_the_module(target, topology):
-    # What must survive the repair of #11476 (#12671, #13350): the first replica keeps statistics.
+    # The fix of #11476 must keep the statistics of the first replica (#12671, #13350).
     module = nn.BatchNorm1d(2).to(topology.device(0))
     first, _ = target.replicate.replicate(module, topology.take(2))
     first(torch.ones(3, 2, device=topology.device(0)))
@@ -86,8 +86,8 @@ def test_frozen_parameters_stay_frozen_in_replicas(target, topology):
 
 
 @clause("replicate.parameters.complex")
-def test_complex_parameters_have_no_dimension_more(target, topology):
-    # PyTorch 2.10 and before: they arrived as real views with a last dimension of 2 (#135462).
+def test_complex_parameters_have_no_extra_dimension(target, topology):
+    # Up to PyTorch 2.10 the copies were real views with a last dimension of 2 (#135462).
     module = nn.ParameterList([torch.ones(3, dtype=torch.complex64)]).to(topology.device(0))
     replicas = target.replicate.replicate(module, topology.take(2))
     found = [(replica[0].dtype, tuple(replica[0].shape)) for replica in replicas]
@@ -96,7 +96,7 @@ def test_complex_parameters_have_no_dimension_more(target, topology):
 
 @clause("replicate.parameters.versions")
 def test_a_buffer_may_change_while_another_is_saved_for_backward(target, topology):
-    # PyTorch 0.4: tensors of one transfer shared a version counter, and backward refused (#13594).
+    # PyTorch 0.4: tensors of one broadcast shared a version counter, so backward failed (#13594).
     module = nn.BatchNorm1d(2, affine=False).to(topology.device(0))
     _, replica = target.replicate.replicate(module, topology.take(2))
     leaf = torch.ones(2, device=replica.running_mean.device, requires_grad=True)
@@ -107,8 +107,8 @@ def test_a_buffer_may_change_while_another_is_saved_for_backward(target, topolog
 
 
 @clause("replicate.zero-grad")
-def test_clearing_the_gradients_of_a_replica_is_not_silent(target, topology):
-    # PyTorch 1.3: it did nothing, and gradients exploded (#31768).
+def test_zero_grad_of_a_replica_is_not_silent(target, topology):
+    # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
     module = nn.Linear(2, 2).to(topology.device(0))
     [replica] = target.replicate.replicate(module, topology.take(1))
     with pytest.warns(UserWarning, match="has no effect"):

@@ -7,7 +7,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.replicate.without_jit import replicas
+from spec_tests.replicate.without_jit import count_replicas
 from spec_tests.strategies.jit_modules import Unfinished, script_calls
 
 FEW = example_count.divided_by(3)
@@ -44,7 +44,7 @@ def test_python_modules_may_have_script_children(target, answers, topology, call
 @pytest.mark.parametrize("count", [0, 2], ids="devices={}".format)
 def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, count):
     def replicate_unfinished(module):
-        # The one public moment at which a script module has a Python child is its constructor.
+        # A script module has a Python child only during its constructor.
         with pytest.raises(RuntimeError) as caught:
             target.replicate.replicate(parent(module), topology.take(count))
         checks.same(str(caught.value), REFUSED)
@@ -53,5 +53,5 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
 
 
 @clause("replicate.script.without-jit")
-def test_without_torchscript_every_module_can_be_replicated(target, topology):
-    checks.same(replicas(target, topology), "2")
+def test_every_module_is_replicated_without_torchscript(target, topology):
+    checks.same(count_replicas(target, topology), "2")

@@ -1,4 +1,4 @@
-"""replicate: the tree of modules, and what is shared in it."""
+"""replicate: the tree of modules and its shared objects."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_replicas_have_the_structure_of_the_module(target, answers, topology, ca
 
 @clause("replicate.one-per-device")
 @given(spec=module_specs(), slots=device_slots())
-def test_there_is_one_replica_a_device(target, topology, spec, slots):
+def test_there_is_one_replica_per_device(target, topology, spec, slots):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same((type(replicas), len(replicas)), (list, len(slots)), spec)
@@ -33,13 +33,13 @@ def test_there_is_one_replica_a_device(target, topology, spec, slots):
 
 @clause("replicate.no-device")
 @given(spec=module_specs(), detach=st.booleans())
-def test_no_device_gives_no_replica(target, topology, spec, detach):
+def test_an_empty_device_list_gives_no_replicas(target, topology, spec, detach):
     checks.same(target.replicate.replicate(spec.build(topology), [], detach), [], spec)
 
 
 @clause("replicate.on-its-device")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
-def test_all_of_a_replica_is_on_its_device(target, topology, spec, slots, detach):
+def test_all_tensors_of_a_replica_are_on_its_device(target, topology, spec, slots, detach):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     found = [[copy.device for copy in copies(each, module).values()] for each in replicas]
@@ -49,7 +49,7 @@ def test_all_of_a_replica_is_on_its_device(target, topology, spec, slots, detach
 @clause("replicate.device-spellings")
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
-def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
+def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, slots):
     devices = [At(slot, spelling).build(topology) for slot in slots]
     replicas = target.replicate.replicate(NETWORK.build(topology, slots[0]), devices)
     checks.same([replica[0].weight.device for replica in replicas], topology.take(slots), slots)
@@ -57,7 +57,7 @@ def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
 
 @clause("replicate.shared-modules")
 @given(parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1))
-def test_a_module_reached_twice_is_one_in_each_replica(target, topology, parts):
+def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
     layers = tuple(map(Layer, parts))
     module = ModuleSpec((*layers, Skip((Same(0), Layer("tanh"))), Same(0))).build(topology)
     for replica in target.replicate.replicate(module, topology.take(3)):
@@ -98,7 +98,7 @@ def test_every_module_keeps_its_mode(target, topology, modes):
 
 @clause("replicate.is-replica")
 @given(spec=module_specs())
-def test_replicas_and_only_they_are_marked(target, topology, spec):
+def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
     module = spec.build(topology)
     replicas = target.replicate.replicate(module, topology.take(2))
     marks = {getattr(each, "_is_replica", False) for r in replicas for _, each in walk(r)}
@@ -117,7 +117,7 @@ def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
 
 @clause("replicate.own-entries")
 @given(slots=device_slots(min_size=2))
-def test_what_is_set_on_a_replica_stays_there(target, topology, slots):
+def test_entries_set_on_a_replica_stay_on_it(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     changed, *others = target.replicate.replicate(module, topology.take(slots))
     before = [identities(each) for each in (module, *others)]
@@ -130,7 +130,7 @@ def test_what_is_set_on_a_replica_stays_there(target, topology, slots):
 
 @clause("replicate.original-unchanged")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
-def test_the_module_stays_as_it_was(target, topology, spec, slots, detach):
+def test_replicate_leaves_the_module_unchanged(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     before = identities(module), snapshot(state(module), {})
     target.replicate.replicate(module, topology.take(slots), detach)
@@ -140,7 +140,7 @@ def test_the_module_stays_as_it_was(target, topology, spec, slots, detach):
 
 @clause("replicate.afresh")
 @given(slots=device_slots(), detach=st.booleans())
-def test_every_call_sees_the_module_as_it_is(target, topology, slots, detach):
+def test_every_call_replicates_the_current_module(target, topology, slots, detach):
     module, devices = NETWORK.build(topology, slots[0]), topology.take(slots)
     target.replicate.replicate(module, devices, detach)
     module[0].weight.data.fill_(3)

@@ -1,7 +1,7 @@
-"""Replicate a module in a process of its own in which TorchScript is switched off.
+"""Replicate a module in a process with TorchScript disabled.
 
-``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR`` prints how many replicas came of
-what would be a script module with a Python module below it.
+``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module that
+would be a script module with a Python child, and prints the number of replicas.
 """
 
 import json
@@ -17,11 +17,11 @@ from spec_tests.strategies.jit_modules import Unfinished
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def replicas(target: Target, topology: Topology) -> str:
-    """What this module prints for ``target``.
+def count_replicas(target: Target, topology: Topology) -> str:
+    """Return the text that this module prints for ``target``.
 
     Raises:
-        AssertionError: It ends with an error; its text is the process's.
+        AssertionError: The process fails; the text is its stderr.
     """
     arguments = [sys.executable, "-m", __name__, target.name, topology.accelerator]
     arguments.append(json.dumps(target.mapping))

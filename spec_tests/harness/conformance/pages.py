@@ -1,7 +1,7 @@
-"""The pages that are generated: the specification, and where impl differs from the reference.
+"""The generated pages: SPECIFICATION.md and DIVERGENCES.md.
 
-``python -m spec_tests.harness.conformance.pages`` names those that are not current, and exits with
-1 if there are any; ``--write`` writes them.
+``python -m spec_tests.harness.conformance.pages`` prints the stale ones and exits with 1 if there
+are any; ``--write`` writes them.
 """
 
 import argparse
@@ -15,33 +15,34 @@ __all__ = ["PAGES", "stale"]
 
 ROOT = Path(__file__).resolve().parents[3]
 REGISTER = register.FOLDER / "torch.nn.parallel.toml"
-_LEGEND = """\
+_INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
-Everywhere else `impl` does what torch.nn.parallel does, messages included. An id names the part
-that differs, and stays with its divergence for good: **CO** comm, **FN** functions, **SG** scatter
-and gather of nested values, **RE** replicate, **PA** parallel_apply, **DP** DataParallel and
-data_parallel.
+`impl` does what torch.nn.parallel does, error texts included, except for the divergences on this page. An id keeps its
+meaning for good. Its letters name the part that differs: **CO** comm, **FN** functions, **SG** scatter and gather of nested
+values, **RE** replicate, **PA** parallel_apply, **DP** DataParallel and data_parallel.
 
-*fix*: torch.nn.parallel is wrong. *extends*: it refuses what `impl` serves. *defined*: what it
-does is undefined. A test shows each side. The numbers are public threads, of pytorch/pytorch
-unless they say otherwise.
+A divergence is a **fix** (torch.nn.parallel is wrong), an **extension** (torch.nn.parallel refuses what impl supports) or a
+**definition** (torch.nn.parallel's behaviour is undefined). The suite tests both sides. Threads are public issues and pull
+requests, of pytorch/pytorch unless they name another repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
 """
+_REASONS = {
+    "fix": "fix",
+    "extends": "extension",
+    "defined": "definition",
+}
 
 
 def divergences() -> str:
-    """DIVERGENCES.md: one row a divergence."""
-    lines = [
-        _LEGEND,
-        "| id | about | kind | torch.nn.parallel | impl | threads |",
-        "|---|---|---|---|---|---|",
-    ]
+    """Return the text of DIVERGENCES.md: a table of contents, and a section for each id."""
     titles = register.titles(REGISTER)
-    lines += [_row(name, titles, each) for name, each in _by_id(register.load(REGISTER)).items()]
-    return "\n".join(lines) + "\n"
+    found = _by_id(register.load(REGISTER))
+    contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
+    sections = [_section(name, titles[name], each) for name, each in found.items()]
+    return "\n".join([_INTRODUCTION, "| id | |", "|---|---|", *contents, *sections]) + "\n"
 
 
 def _by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
@@ -56,21 +57,24 @@ def _sorted_by(name: str) -> tuple[str, int]:
     return part, int(number)
 
 
-def _row(name: str, titles: Mapping[str, str], records: list[register.Divergence]) -> str:
-    cells = (
-        name,
-        titles[name],
-        _several(each.kind for each in records),
-        _several(each.observed for each in records),
-        _several(each.specified for each in records),
-        ", ".join(dict.fromkeys(_link(link) for each in records for link in each.threads))
-        or "none",
-    )
-    return "| " + " | ".join(cells) + " |"
-
-
-def _several(texts: Iterable[str]) -> str:
-    return "<br>".join(dict.fromkeys(text.replace("|", "\\|") for text in texts))
+def _section(name: str, title: str, records: list[register.Divergence]) -> str:
+    kinds = " and ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
+    versions = ", ".join(dict.fromkeys(each.versions for each in records))
+    links = dict.fromkeys(_link(link) for each in records for link in each.threads)
+    lines = [
+        "",
+        f"## {name}",
+        "",
+        f"**{title}.** {kinds.capitalize()}.",
+        "",
+        "torch.nn.parallel:",
+        "",
+    ]
+    lines += [f"* {text}" for text in dict.fromkeys(each.observed for each in records)]
+    lines += ["", "impl:", ""]
+    lines += [f"* {text}" for text in dict.fromkeys(each.specified for each in records)]
+    lines += ["", f"Observed on PyTorch {versions}. Threads: {', '.join(links) or 'none'}."]
+    return "\n".join(lines)
 
 
 def _link(thread: str) -> str:
@@ -79,11 +83,11 @@ def _link(thread: str) -> str:
 
 
 def specification() -> str:
-    """SPECIFICATION.md: one row a clause."""
+    """Return the text of SPECIFICATION.md: a row for each clause."""
     return clauses.as_markdown(clauses.load())
 
 
-#: Every generated page, and what makes its text.
+#: Every generated page, and the function that returns its text.
 PAGES: Mapping[Path, Callable[[], str]] = {
     ROOT / "DIVERGENCES.md": divergences,
     ROOT / "spec_tests" / "SPECIFICATION.md": specification,
@@ -91,7 +95,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 
 
 def stale() -> dict[Path, str]:
-    """The pages that are not current, and what they should be."""
+    """Return the stale pages with their current text."""
     texts = {path: page() for path, page in PAGES.items()}
     return {path: text for path, text in texts.items() if _read(path) != text}
 
@@ -101,7 +105,7 @@ def _read(path: Path) -> str:
 
 
 def main() -> int:
-    """Name the generated pages that are not current, or write them."""
+    """Print the names of stale pages, or write the pages."""
     parser = argparse.ArgumentParser(prog="python -m spec_tests.harness.conformance.pages")
     parser.description = main.__doc__
     parser.add_argument("--write", action="store_true", help="write them")
