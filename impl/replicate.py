@@ -16,7 +16,7 @@ from ._compat import _init_script_module as _init_script_module
 from ._compat import _is_jit_enabled, _is_script_module, use_paused_collector
 from ._compat import _is_script_method as _is_script_method
 from ._device import DeviceLike, as_device_or_current, is_cpu
-from ._replica import Tree, Twins, build_replicas, collect_tree
+from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
 from .comm import broadcast_coalesced
 from .functions import Broadcast
 
@@ -77,13 +77,13 @@ def replicate(
     with use_paused_collector():
         one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
-        twins = Twins(
+        replica_map = ReplicaMap(
             attached + detached,
             [left + right for left, right in zip(one, other, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        build_replicas(tree.modules, twins, targets)
-    return [*twins.modules[network]]
+        build_replicas(tree.modules, replica_map, targets)
+    return [*replica_map.modules[network]]
 
 
 def _broadcast_coalesced_reshape(
