@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from ._comm import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
 from ._compat import _get_device_index as _get_device_index
 from ._compat import _init_script_module as _init_script_module
-from ._compat import _is_jit_enabled, _is_script_module, use_paused_collector
+from ._compat import _is_jit_enabled, _is_script_module, pause_gc
 from ._compat import _is_script_method as _is_script_method
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
@@ -74,7 +74,7 @@ def replicate(
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
     # All that is made here stays until the replicas go, so the collector would run in vain.
-    with use_paused_collector():
+    with pause_gc():
         one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
         replica_map = ReplicaMap(

@@ -1,9 +1,9 @@
-"""Private names of PyTorch, names that other packages import, installation, garbage collection.
+"""Private names of PyTorch, legacy names, installation, and garbage collection.
 
-It imports ``_device`` and ``_pytree``.
+This package imports ``_device`` and ``_pytree``.
 """
 
-from .gc_pause import use_paused_collector
+from .gc_pause import pause_gc
 from .installation import install, installed, uninstall
 from .legacy_names import (
     _check_balance,
@@ -22,7 +22,7 @@ from .legacy_names import (
 from .torch_private import (
     add_lists,
     add_lists_in_place,
-    allow_changes,
+    allow_inplace_changes,
     compilation_in_place,
     compilation_of_wrapper,
     compiled_module,
@@ -31,20 +31,20 @@ from .torch_private import (
     function_mode_count,
     has_dispatch_modes,
     has_hooks,
+    has_registration_hooks,
     has_saved_tensor_hooks,
     has_transforms,
     is_compilation_loaded,
     is_compiled,
-    is_registration_watched,
-    is_torchscript_on,
-    is_wanted_in_backward,
-    next_node_number,
+    is_needed_in_backward,
+    is_torchscript_enabled,
+    next_sequence_nr,
     run_first_in_backward,
     sparse_parts,
+    track_original_views,
     unnumbered_default_device,
-    use_repeated_views,
     version_counters,
-    was_made_since,
+    was_created_since,
 )
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "_streams",
     "add_lists",
     "add_lists_in_place",
-    "allow_changes",
+    "allow_inplace_changes",
     "compilation_in_place",
     "compilation_of_wrapper",
     "compiled_module",
@@ -70,6 +70,7 @@ __all__ = [
     "function_mode_count",
     "has_dispatch_modes",
     "has_hooks",
+    "has_registration_hooks",
     "has_saved_tensor_hooks",
     "has_transforms",
     "install",
@@ -77,16 +78,15 @@ __all__ = [
     "is_compilation_loaded",
     "is_compiled",
     "is_namedtuple",
-    "is_registration_watched",
-    "is_torchscript_on",
-    "is_wanted_in_backward",
-    "next_node_number",
+    "is_needed_in_backward",
+    "is_torchscript_enabled",
+    "next_sequence_nr",
+    "pause_gc",
     "run_first_in_backward",
     "sparse_parts",
+    "track_original_views",
     "uninstall",
     "unnumbered_default_device",
-    "use_paused_collector",
-    "use_repeated_views",
     "version_counters",
-    "was_made_since",
+    "was_created_since",
 ]

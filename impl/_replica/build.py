@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._compat import compiled_module, is_compiled, is_registration_watched
+from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import give_compiled_code
 from .former_parameters import FormerParameters
 
@@ -105,7 +105,7 @@ def _is_plain(kind: type[nn.Module]) -> bool:
         kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and kind.__setattr__ is nn.Module.__setattr__
         and kind.__getattribute__ is object.__getattribute__
-        and not is_registration_watched()
+        and not has_registration_hooks()
     )
     # A compiled module forwards assignments to the module that it wraps: never assign to it.
     return is_plain or is_compiled(kind)
@@ -172,7 +172,7 @@ def _register_parameters(state: dict[str, Any]) -> None:
             del former[name]
         if copy is None or _is_parameter(copy):
             state["_parameters"][name] = state.pop(name)
-    _record_non_leaf_buffers(state, state["_buffers"].values())
+    _set_non_leaf_buffers(state, state["_buffers"].values())
 
 
 def _is_parameter(tensor: Tensor) -> bool:
@@ -242,7 +242,7 @@ def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:
     for index, replica in enumerate(replicas):
         state = replica.__dict__
         _bind_methods(state, _find_bound_methods(state, replica_map), module, index)
-        _record_non_leaf_buffers(state, [column[index] for column in buffers])
+        _set_non_leaf_buffers(state, [column[index] for column in buffers])
 
 
 def _assign_member(replica: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:
@@ -254,7 +254,7 @@ def _assign_member(replica: Any, kind: str, name: str, member: nn.Module | Tenso
         replica._former_parameters[name] = member
 
 
-def _record_non_leaf_buffers(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
+def _set_non_leaf_buffers(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
     found = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
     if found:
         state["_former_parameters"].non_leaf_buffers = found

@@ -180,7 +180,7 @@ class _Replicas:
             }
             for root in (self._root, *replicas)
         ]
-        self._record_states()
+        self._save_states()
 
     def update_buffers(self) -> None:
         """Copy the buffers that have changed in the module or in a replica to the replicas again.
@@ -208,7 +208,7 @@ class _Replicas:
                 copy = copy_of.get(id(self._source_buffer(index)))
                 if copy is not None:
                     buffers[key] = copy
-        self._record_states()
+        self._save_states()
 
     def _source_buffer(self, index: int) -> Tensor:
         buffers, key = self._slots[0][index]
@@ -218,7 +218,7 @@ class _Replicas:
     def _read_buffers(self) -> list[list[Tensor | None]]:
         return [[it.get(key) for it, key in slots.values()] for slots in self._slots]
 
-    def _record_states(self) -> None:
+    def _save_states(self) -> None:
         # References to the tensors, so that no other object can have the same `id`.
         self._tensors = self._read_buffers()
         self._states = [*map(_states, self._tensors)]

@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._compat import is_wanted_in_backward
+from .._compat import is_needed_in_backward
 from .process_group import Ranks
 
 __all__ = ["Averages", "averages_of"]
@@ -94,8 +94,8 @@ class Averages:
         """
         if torch.is_grad_enabled():
             raise RuntimeError(_TWICE)
-        if not is_wanted_in_backward(probe):
-            if any(map(is_wanted_in_backward, self.trained)):
+        if not is_needed_in_backward(probe):
+            if any(map(is_needed_in_backward, self.trained)):
                 raise RuntimeError(_SINGLED_OUT)
             return
         # Of several calls in one backward each comes here before any parameter is reached.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from impl._compat.gc_pause import use_paused_collector
+from impl._compat.gc_pause import pause_gc
 from impl._replica import build as replica_build
 from impl._replica.former_parameters import FormerParameters
 from impl._replica.module_tree import collect_tree
@@ -183,7 +183,7 @@ def test_replica_can_be_replicated():
 @pytest.mark.parametrize("kind", [MixedModule, AssignedModule])
 @BOTH
 def test_replica_is_freed_without_garbage_collection(kind, detach):
-    with use_paused_collector():
+    with pause_gc():
         replicas = replicate(kind(), CPUS, detach)
         references = [weakref.ref(module) for replica in replicas for module in replica.modules()]
         del replicas

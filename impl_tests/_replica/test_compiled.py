@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl._compat.torch_private import next_node_number
+from impl._compat.torch_private import next_sequence_nr
 from impl._replica import compiled
 from impl._replica.compiled import has_compiled_code
 from spec_tests.divergences.compile_backends import Counting
@@ -102,7 +102,7 @@ def parted(monkeypatch):
 
 def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
     x = torch.ones(1, requires_grad=True)
-    first = next_node_number()
+    first = next_sequence_nr()
     shared = Doubled.apply(x)
     out = [Doubled.apply(shared), Doubled.apply(shared), torch.ones(1)]
     compiled._part_contexts(out, first)
@@ -112,7 +112,7 @@ def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
 
 def test_nodes_that_were_there_before_the_call_are_left_alone(parted):
     before = Doubled.apply(torch.ones(1, requires_grad=True))
-    first = next_node_number()
+    first = next_sequence_nr()
     out = Doubled.apply(before.exp())
     compiled._part_contexts(out, first)
     out.backward()
