@@ -114,7 +114,7 @@ def allow_inplace_changes(view: Tensor) -> None:
 
 
 def run_first_in_backward(node: Any) -> None:
-    """Give ``node`` the highest priority among the ready nodes of backward.
+    """Set the priority of ``node`` in backward above that of all other ready nodes.
 
     Name: ``torch._C._FunctionBase._set_sequence_nr``, since <= 2.11.
     Without it: backward runs the newest node first. A node that is older than the replicas' nodes

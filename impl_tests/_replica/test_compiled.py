@@ -21,7 +21,7 @@ def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_f
         assert not has_compiled_code(replica[1][1])
 
 
-def test_a_module_in_many_places_is_looked_at_once():
+def test_module_in_many_places_is_visited_once():
     net = torch.compile(nn.Linear(1, 1), backend="eager")
     for _ in range(40):
         net = nn.Sequential(net, net)
@@ -40,7 +40,7 @@ class Own(nn.Linear):
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
 @pytest.mark.parametrize("kind", [nn.Linear, Own])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, depth, kind, how):
+def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, how):
     for name in ("compilation_in_place", "compilation_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = Counting()
@@ -72,7 +72,7 @@ def test_compiled_replicas_take_keyword_arguments(how):
 
 
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
-def test_a_larger_module_is_compiled_with_its_compiled_parts_as_one(how):
+def test_module_with_compiled_children_is_compiled_as_one(how):
     (part,) = impl.replicate(HOW[how](Scaled(), "eager"), ["cpu"])
     backend = Counting()
     larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
