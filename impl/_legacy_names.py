@@ -34,12 +34,12 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from ._compat import is_torchscript_on
+from ._compat import is_torchscript_enabled
 from ._device import (
     DeviceLike,
     accelerator_type,
     as_device_or_current,
-    check_accelerated,
+    check_device_type,
     current_device,
     device_index,
     has_streams,
@@ -76,7 +76,7 @@ is_namedtuple = _is_namedtuple = is_named_tuple
 
 _get_available_device_type = accelerator_type
 
-_is_jit_enabled = is_torchscript_on
+_is_jit_enabled = is_torchscript_enabled
 
 #: None, as in torch.nn.parallel before its first copy: impl's streams are kept in ``_devices``.
 _streams: list[torch.Stream | None] | None = None
@@ -97,7 +97,7 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
     kind = accelerator_type()
     if kind is None or not has_streams(device):
         return None
-    check_accelerated(device, kind)
+    check_device_type(device, kind)
     return side_stream(as_device_or_current(device))
 
 

@@ -33,7 +33,7 @@ from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices,
 from ._legacy_names import _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._pytree import Leaf, Survey, unmarked
-from ._replica import check_source, hold_of, use_hold
+from ._replica import check_source, find_replica_cache, use_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
@@ -177,7 +177,9 @@ class DataParallel(nn.Module, Generic[T]):
                 The text names what. Changes through ``.data``, and those of parameters made in
                 inference mode, are not noticed, for they are not counted.
         """
-        return use_hold(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
+        return (
+            use_replica_cache(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
+        )
 
     @exclude_from_compilation
     def scatter(
@@ -234,9 +236,9 @@ class DataParallel(nn.Module, Generic[T]):
     @exclude_from_compilation
     def _checked_replicas(self) -> Sequence[T]:
         """Give the replicas that are held, if any; refuse a module that is not as it should be."""
-        hold = hold_of(self)
-        if hold is not None:
-            return hold.replicas(self.module, self.device_ids, self._replicate_everywhere)
+        cache = find_replica_cache(self)
+        if cache is not None:
+            return cache.replicas(self.module, self.device_ids, self._replicate_everywhere)
         check_source(self.module, self.src_device_obj)
         return ()
 

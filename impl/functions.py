@@ -32,13 +32,13 @@ from ._device import (
     as_device_or_current,
     as_target,
     current_stream,
-    hand_over,
     has_streams,
     is_on_cpu,
-    keep_streams,
-    on_kept_streams,
+    save_streams,
     side_stream,
     use_stream,
+    wait_for_grad,
+    with_saved_streams,
 )
 from ._legacy_names import _get_stream as _get_stream
 from .comm import broadcast_coalesced, reduce_add_coalesced
@@ -76,7 +76,7 @@ class Broadcast(Function):
         if not inputs:
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
-        keep_streams(ctx, devices)
+        save_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
         # Where one input requires grad, autograd has every output require it.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
@@ -84,7 +84,7 @@ class Broadcast(Function):
         return tuple(chain.from_iterable(rows))
 
     @staticmethod
-    @on_kept_streams
+    @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
         # A Function and not comm's function, so that this backward can be differentiated again.
@@ -165,13 +165,13 @@ class Scatter(Function):
         """
         devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
-        keep_streams(ctx, [*devices, input.device])
+        save_streams(ctx, [*devices, input.device])
         check_chunk_count(chunk_sizes, len(devices))
         chunks = cut(input, len(devices), chunk_sizes, dim)
         return tuple(_deliver(*pair) for pair in zip(chunks, devices, strict=False))
 
     @staticmethod
-    @on_kept_streams
+    @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Join the gradients of the chunks on the input's device."""
         if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
@@ -180,7 +180,7 @@ class Scatter(Function):
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
         # Autograd runs this node on the first chunk's device; the gradient is on the input's.
-        return None, None, None, hand_over(grad)
+        return None, None, None, wait_for_grad(grad)
 
 
 class Gather(Function):

@@ -17,12 +17,12 @@ from ._threads import (
     Failure,
     attempt,
     call_in,
+    is_fully_transferable,
+    isolate_locals,
     reraise,
     run_sequentially,
     start,
     thread_states,
-    travels_whole,
-    use_fresh_locals,
 )
 
 __all__ = ["get_a_var", "parallel_apply"]
@@ -147,18 +147,18 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     caller    1 wake all ──► 2 run the first ──► 3 run what sleeps ──► 4 wait for the rest
     worker    ····· wakes ·······► run its own, unless the caller has taken it
     """
-    here = 1 if travels_whole() else 0
+    here = 1 if is_fully_transferable() else 0
     # 1. Before the first one runs here: modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
-    with use_fresh_locals() as drop_locals:
+    with isolate_locals() as clear_locals:
         # 2.
         outcomes = [attempt(call) for call in calls[:here]]
         # 3. From the end, since the threads that were woken last are likeliest to be asleep.
         #    The question is asked anew: a module that ran here may have left a mode behind.
         for other in reversed(pending):
-            if travels_whole():  # Waking a thread takes longer than a small module does.
-                drop_locals()
-                other.run_unless_begun()
+            if is_fully_transferable():  # Waking a thread takes longer than a small module does.
+                clear_locals()
+                other.run_if_unclaimed()
     # 4.
     return outcomes + [other.wait() for other in pending]
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ._comm import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
-from ._compat import exclude_from_compilation, use_paused_collector
+from ._compat import exclude_from_compilation, pause_gc
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_jit_enabled, _is_script_module
 from ._legacy_names import _is_script_method as _is_script_method
-from ._replica import Tree, Twins, build_replicas, collect_tree
+from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
 from .comm import broadcast_coalesced
 from .functions import Broadcast
 
@@ -77,16 +77,16 @@ def replicate(
     attached, detached = _sort_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
     # All that is made here stays until the replicas go, so the collector would run in vain.
-    with use_paused_collector():
+    with pause_gc():
         one = attached_copies(attached, targets, buffer_size=buffer_size)
         other = detached_copies(detached, targets, buffer_size=buffer_size)
-        twins = Twins(
+        replica_map = ReplicaMap(
             attached + detached,
             [left + right for left, right in zip(one, other, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        build_replicas(tree.modules, twins, targets)
-    return [*twins.modules[network]]
+        build_replicas(tree.modules, replica_map, targets)
+    return [*replica_map.modules[network]]
 
 
 def _broadcast_coalesced_reshape(

@@ -22,11 +22,9 @@ ORDERING = frozenset(
     {
         "_enter_stream",
         "_restore",
-        "hand_over",
-        "keep_streams",
-        "on_kept_streams",
         "record_event",
         "record_stream",
+        "save_streams",
         "set_current_streams",
         "set_device_index",
         "set_stream",
@@ -34,7 +32,9 @@ ORDERING = frozenset(
         "use",
         "use_stream",
         "wait_event",
+        "wait_for_grad",
         "wait_stream",
+        "with_saved_streams",
     }
 )
 _IMPL = (

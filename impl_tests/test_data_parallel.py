@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from impl import DataParallel, Whole, data_parallel
-from impl._replica.cache import hold_of
+from impl._replica.cache import find_replica_cache
 from impl.data_parallel import _moved
 
 
@@ -92,8 +92,8 @@ def test_outputs_of_the_device_are_moved_and_others_stay(topology):
 def test_several_devices_have_replicas_to_hold(topology, count):
     network = DataParallel(Echo(), topology.take(count))
     with network.hold():
-        assert (hold_of(network) is not None) == (count > 1)
-    assert hold_of(network) is None
+        assert (find_replica_cache(network) is not None) == (count > 1)
+    assert find_replica_cache(network) is None
 
 
 def test_what_is_not_asked_for_is_no_attribute(topology):

@@ -76,7 +76,7 @@ def test_names_that_others_import_take_the_same_arguments(module, name):
     assert arguments(ours)[:count] == arguments(theirs)
 
 
-def test_the_function_class_is_autograd_s():
+def test_function_class_is_autograds():
     assert impl._functions.Function is reference_functions.Function is torch.autograd.Function
 
 
@@ -84,7 +84,7 @@ def test_there_is_no_list_of_streams_to_begin_with():
     assert impl._functions._streams is None
 
 
-def test_the_functions_are_the_same_under_both_names():
+def test_functions_are_the_same_under_both_names():
     names = [*functions.__all__, "_get_stream"]
     found = [getattr(impl._functions, name) is getattr(functions, name) for name in names]
     assert found == [True] * len(names)
@@ -104,13 +104,13 @@ def test_copies_from_the_cpu_run_on_that_stream(topology):
     assert used == [*map(functions._get_stream, devices)]
 
 
-def test_the_cpu_has_no_stream():
+def test_cpu_has_no_stream():
     cpu = torch.device("cpu")
     assert functions._get_stream(cpu) is reference_functions._get_stream(cpu) is None
 
 
 @pytest.mark.parametrize("module", [functions, reference_functions])
-def test_a_device_of_another_kind_is_refused(topology, module):
+def test_device_of_another_type_raises(topology, module):
     other = torch.device("meta")
     with pytest.raises(AssertionError) as caught:
         module._get_stream(other)
@@ -131,6 +131,6 @@ def test_without_accelerator_there_is_no_stream(monkeypatch):
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.filterwarnings("ignore:.*is_namedtuple:FutureWarning")
-def test_named_tuples_are_told_as_the_reference_tells_them(name, value):
+def test_named_tuples_are_recognized_as_by_the_reference(name, value):
     found = getattr(scatter_gather, name)(value)
     assert found is getattr(reference_scatter_gather, name)(value)

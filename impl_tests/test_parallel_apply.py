@@ -13,7 +13,7 @@ from impl._threads import state as thread_state
 #: The module, not the function that the package names alike.
 parallel_apply = importlib.import_module("impl.parallel_apply")
 #: A worker that never wakes up.
-ASLEEP = SimpleNamespace(rest=lambda: None)
+ASLEEP = SimpleNamespace(become_idle=lambda: None)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def hidable(monkeypatch):
 
     Nor does it trace threads each in its own way, as it does when coverage is measured.
     """
-    monkeypatch.setattr(thread_state, "can_be_fresh", lambda: True)
+    monkeypatch.setattr(thread_state, "can_isolate_locals", lambda: True)
     monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)
 
 
@@ -33,7 +33,7 @@ def same(tensor):
 @pytest.mark.usefixtures("hidable")
 def test_the_caller_runs_what_no_thread_has_begun(monkeypatch):
     monkeypatch.setattr(
-        parallel_apply, "start", lambda function: thread_pool.Pending(function, ASLEEP)
+        parallel_apply, "start", lambda function: thread_pool.Future(function, ASLEEP)
     )
     found = parallel_apply._outcomes([threading.get_ident] * 3)
     assert found == [threading.get_ident()] * 3

@@ -1,4 +1,4 @@
-"""impl.replicate: what it refuses, in its own words."""
+"""impl.replicate: errors of invalid modules, and arguments of the copies."""
 
 import gc
 import sys
@@ -28,7 +28,7 @@ def below_others():
 
 @pytest.mark.parametrize("detach", [False, True])
 @pytest.mark.parametrize("make", [with_parameter, with_buffer, below_others, nn.LazyBatchNorm1d])
-def test_what_is_not_initialized_is_refused_by_what_to_do_about_it(topology, make, detach):
+def test_uninitialized_tensor_raises_with_advice(topology, make, detach):
     module = make().to(topology.device(0))
     for devices in topology.take(1), topology.take(2):
         with pytest.raises(ValueError, match=r"in replicate\. Call `forward`"):
@@ -42,25 +42,25 @@ def test_what_is_not_initialized_is_refused_by_what_to_do_about_it(topology, mak
         (True, RuntimeError, r"All tensors must be on devices\[0\]: 0"),
     ],
 )
-def test_a_module_on_the_cpu_is_refused_for_devices(topology, detach, error, text):
+def test_module_on_the_cpu_raises_for_other_devices(topology, detach, error, text):
     with pytest.raises(error, match=text):
         replicate(nn.Linear(1, 1), [0, 0], detach)
 
 
-def test_a_module_on_the_cpu_has_replicas_there():
+def test_module_on_the_cpu_has_replicas_on_the_cpu():
     module = nn.Linear(1, 1)
     replicas = replicate(module, ["cpu", "cpu"])
     assert [each.weight.tolist() for each in replicas] == [module.weight.tolist()] * 2
 
 
 @pytest.mark.parametrize("detach", [False, True])
-def test_a_module_on_a_device_is_refused_for_the_cpu(topology, detach):
+def test_module_on_a_device_raises_for_the_cpu(topology, detach):
     module = nn.Linear(1, 1).to(topology.device(0))
     with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]: cpu"):
         replicate(module, ["cpu", "cpu"], detach)
 
 
-def test_the_size_of_a_transfer_is_handed_on(monkeypatch):
+def test_buffer_size_is_passed_to_the_copies(monkeypatch):
     module, sizes = sys.modules["impl.replicate"], []
 
     def note(copy):
@@ -72,7 +72,7 @@ def test_the_size_of_a_transfer_is_handed_on(monkeypatch):
     assert sizes == [{"buffer_size": 7}] * 2
 
 
-def test_a_buffer_is_copied_once_with_its_gradient_or_without(monkeypatch):
+def test_buffer_is_copied_once(monkeypatch):
     module, found = sys.modules["impl.replicate"], []
     network = nn.Module()
     for name, requires_grad in (("learnt", True), ("counted", False)):
@@ -91,7 +91,7 @@ def test_a_buffer_is_copied_once_with_its_gradient_or_without(monkeypatch):
     assert found == [[True], [False]]
 
 
-def test_the_collector_rests_while_replicas_are_made(monkeypatch):
+def test_garbage_collector_is_paused_while_replicas_are_built(monkeypatch):
     module, enabled = sys.modules["impl.replicate"], []
     build = module.build_replicas
     monkeypatch.setattr(

@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from .._compat import (
-    allow_changes,
+    allow_inplace_changes,
     exclude_from_compilation,
     run_first_in_backward,
-    use_repeated_views,
+    track_original_views,
 )
-from .._device import keep_streams, on_kept_streams
+from .._device import save_streams, with_saved_streams
 from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
 from .copy import copy_bucket, send
 from .reduce import add_buckets
@@ -126,7 +126,7 @@ def _node_rows(
     # When the memory of a view is changed in place, even under `no_grad`, autograd replaces the
     # view's node. By default the new node works by strides, which sparse gradients cannot pass;
     # a node that repeats the view passes them all.
-    with use_repeated_views():
+    with track_original_views():
         outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
         if with_views:
@@ -146,7 +146,7 @@ def _lone_view(output: Tensor) -> Tensor:
     (pytorch/pytorch#37246).
     """
     view = output[...]
-    allow_changes(view)
+    allow_inplace_changes(view)
     run_first_in_backward(view.grad_fn)
     return view
 
@@ -175,12 +175,12 @@ class CopiedBucket(Function):
         ctx.device = bucket[0].device
         # Their number is enough: the node must not keep the tensors.
         ctx.bucket = range(len(bucket))
-        keep_streams(ctx, [ctx.device, *others])
+        save_streams(ctx, [ctx.device, *others])
         views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, others)))
 
     @staticmethod
-    @on_kept_streams
+    @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Add the gradients of each tensor; None where no copy of it was used."""
         rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]

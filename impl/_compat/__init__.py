@@ -1,15 +1,28 @@
 """Private names of PyTorch, recorded calls, installation, and the pause of the garbage collector.
 
-It imports torch only.
+This package imports torch only.
 """
 
-from .gc_pause import use_paused_collector
-from .installation import install, installed, uninstall
-from .recording import Span, break_graph, check_not_traced, is_movable, is_recorded, moved
+from .gc_pause import (
+    pause_gc,
+)
+from .installation import (
+    install,
+    installed,
+    uninstall,
+)
+from .recording import (
+    Span,
+    break_graph,
+    check_not_traced,
+    is_movable,
+    is_recorded,
+    moved,
+)
 from .torch_private import (
     add_lists,
     add_lists_in_place,
-    allow_changes,
+    allow_inplace_changes,
     compilation_in_place,
     compilation_of_wrapper,
     compile_only_inlined,
@@ -20,28 +33,28 @@ from .torch_private import (
     function_mode_count,
     has_dispatch_modes,
     has_hooks,
+    has_registration_hooks,
     has_saved_tensor_hooks,
     has_transforms,
     is_compilation_loaded,
     is_compiled,
-    is_registration_watched,
-    is_torchscript_on,
-    is_wanted_in_backward,
-    next_node_number,
+    is_needed_in_backward,
+    is_torchscript_enabled,
+    next_sequence_nr,
     run_first_in_backward,
     sparse_parts,
+    track_original_views,
     unnumbered_default_device,
-    use_repeated_views,
     use_unrecorded_views,
     version_counters,
-    was_made_since,
+    was_created_since,
 )
 
 __all__ = [
     "Span",
     "add_lists",
     "add_lists_in_place",
-    "allow_changes",
+    "allow_inplace_changes",
     "break_graph",
     "check_not_traced",
     "compilation_in_place",
@@ -54,6 +67,7 @@ __all__ = [
     "function_mode_count",
     "has_dispatch_modes",
     "has_hooks",
+    "has_registration_hooks",
     "has_saved_tensor_hooks",
     "has_transforms",
     "install",
@@ -61,19 +75,18 @@ __all__ = [
     "is_compilation_loaded",
     "is_compiled",
     "is_movable",
+    "is_needed_in_backward",
     "is_recorded",
-    "is_registration_watched",
-    "is_torchscript_on",
-    "is_wanted_in_backward",
+    "is_torchscript_enabled",
     "moved",
-    "next_node_number",
+    "next_sequence_nr",
+    "pause_gc",
     "run_first_in_backward",
     "sparse_parts",
+    "track_original_views",
     "uninstall",
     "unnumbered_default_device",
-    "use_paused_collector",
-    "use_repeated_views",
     "use_unrecorded_views",
     "version_counters",
-    "was_made_since",
+    "was_created_since",
 ]

@@ -1,4 +1,4 @@
-"""Python's garbage collector, which is in the way while much is built that stays."""
+"""A pause of Python's garbage collector while many long-lived objects are created."""
 
 import gc
 import os
@@ -7,20 +7,19 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock, get_ident
 
-__all__ = ["use_paused_collector"]
+__all__ = ["pause_gc"]
 
 
 @contextmanager
-def use_paused_collector() -> Iterator[None]:
-    """Keep the collector from running inside a ``with`` block.
+def pause_gc() -> Iterator[None]:
+    """Disable the garbage collector inside a ``with`` block.
 
-    It runs whenever enough objects have been made, and looks at all that there are. Where a
-    block makes a hundred thousand and drops none, it would run in vain many times, and the last
-    time over the whole heap. The setting is the process's: other threads' garbage waits, too.
-    Blocks may overlap in several threads; when the last one ends, the collector is again as the
-    first one has found it.
+    The collector runs whenever enough objects have been created. While a block creates a hundred
+    thousand objects and drops none, it would run many times without effect, the last time over
+    the whole heap. The setting is process-wide: garbage of other threads waits, too. Blocks may
+    overlap in several threads. The last one to end restores the state that the first one found.
     """
-    _mind_forks()
+    _register_fork_handler()
     _pauses.begin()
     try:
         yield
@@ -29,7 +28,7 @@ def use_paused_collector() -> Iterator[None]:
 
 
 class _Pauses:
-    """The blocks that last."""
+    """The active blocks."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -37,8 +36,8 @@ class _Pauses:
         self._was_enabled = False
 
     def begin(self) -> None:
-        # To ask and to switch it off is one step: a thread that asked while another paused the
-        # collector, and switched it off when that one had ended, would leave it off for good.
+        # The check and the switch are one step: a thread that checks while another pauses the
+        # collector, and switches it off after that one has ended, would leave it off for good.
         with self._lock:
             if not self._threads:
                 self._was_enabled = gc.isenabled()
@@ -51,12 +50,12 @@ class _Pauses:
             if not self._threads and self._was_enabled:
                 gc.enable()
 
-    def leave_alone(self) -> None:
-        """Forget, in a forked child, the blocks of the threads that were not forked."""
-        self._lock = Lock()  # The old one may be held by one of these.
-        there_were = bool(self._threads)
+    def reset_after_fork(self) -> None:
+        """Remove the blocks of the parent's other threads, in a forked child."""
+        self._lock = Lock()  # Another thread of the parent may hold the old one.
+        was_paused = bool(self._threads)
         self._threads = [each for each in self._threads if each == get_ident()]
-        if there_were and not self._threads and self._was_enabled:
+        if was_paused and not self._threads and self._was_enabled:
             gc.enable()
 
 
@@ -64,6 +63,6 @@ _pauses = _Pauses()
 
 
 @cache
-def _mind_forks() -> None:
+def _register_fork_handler() -> None:
     if hasattr(os, "register_at_fork"):  # Windows has no forks.
-        os.register_at_fork(after_in_child=_pauses.leave_alone)
+        os.register_at_fork(after_in_child=_pauses.reset_after_fork)

@@ -1,8 +1,7 @@
-"""impl in the places of torch.nn.parallel, for code that names those.
+"""Installation of impl under the names of torch.nn.parallel.
 
-What is replaced is reached by name, and only its identity is used: nothing of it is called.
-Functions and classes of the reference keep each other, so an object that was made before goes on
-with the code it was made with.
+Replaced objects are found by name, and only their identity is used: none is called. Functions and
+classes of the reference refer to each other, so existing objects continue to run reference code.
 """
 
 import sys
@@ -18,10 +17,10 @@ from typing import Any
 
 __all__ = ["install", "installed", "uninstall"]
 
-#: The name of the package that is installed; it may be vendored under another name.
+#: The name of this package, which may be vendored under another name than ``impl``.
 _PACKAGE = __name__.rpartition("._compat.")[0]
 
-#: Packages that stay, and the names in them that change; this package has all of those.
+#: The packages in which names are replaced, and these names. This package has all of them.
 _NAMES = {
     "torch.nn": ("DataParallel",),
     "torch.nn.parallel": (
@@ -30,7 +29,7 @@ _NAMES = {
     ),
     "torch.cuda": ("comm",),
 }
-#: Modules that change, and this package's in their places.
+#: The replaced modules, and the modules of this package that replace them.
 _MODULES = {
     "torch.cuda.comm": "comm",
     "torch.nn.parallel._functions": "_functions",
@@ -40,83 +39,82 @@ _MODULES = {
     "torch.nn.parallel.replicate": "replicate",
     "torch.nn.parallel.scatter_gather": "scatter_gather",
 }
-#: Modules whose names stay as they are: DistributedDataParallel is not replaced, nor is what it
-#: has taken from the modules beside it.
-_LEFT_ALONE = ("torch.nn.parallel.distributed", "torch.distributed")
-#: What the replaced objects are made in.
+#: Modules that are never rebound: DistributedDataParallel keeps the reference's functions.
+_NOT_REBOUND = ("torch.nn.parallel.distributed", "torch.distributed")
+#: The package that defines the replaced objects.
 _REFERENCE = "torch.nn.parallel"
 _ABSENT = object()
 
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """What an entry of a module, or of ``sys.modules``, was and is."""
+    """A replacement of one entry of a module or of ``sys.modules``."""
 
     entries: dict[str, Any]
     name: str
     before: Any
     after: Any
 
-    def make(self) -> None:
+    def apply(self) -> None:
         self.entries[self.name] = self.after
 
     def undo(self) -> None:
         if self.entries.get(self.name) is not self.after:
-            return  # Somebody else's by now.
+            return  # Other code has replaced the entry since.
         if self.before is _ABSENT:
             del self.entries[self.name]
         else:
             self.entries[self.name] = self.before
 
 
-#: The changes in force, in the order in which they were made.
+#: The active changes, in the order in which they were applied.
 _changes: list[_Change] = []
 _lock = threading.RLock()
 
 
 def install(*, rebind: bool = False) -> None:
-    """Put this package in the places of ``torch.nn.parallel``, for the whole process.
+    """Replace ``torch.nn.parallel`` by this package, for the whole process.
 
-    From now on ``torch.nn.DataParallel``, ``torch.cuda.comm``, and the names and submodules of
-    ``torch.nn.parallel`` are this package's, whichever way they are imported.
-    DistributedDataParallel and its module stay. Where all is in place already nothing happens:
-    calls are not counted, and one :func:`uninstall` undoes them all.
+    ``torch.nn.DataParallel``, ``torch.cuda.comm``, and the names and submodules of
+    ``torch.nn.parallel`` then refer to this package, however they are imported.
+    DistributedDataParallel and its module are not replaced. Further calls have no effect: one
+    :func:`uninstall` undoes them all.
 
     Args:
-        rebind: Replace the old objects in the global names of modules that took them before,
-            too, but for those of ``torch.distributed``.
+        rebind: Also replace the old objects in the global names of modules that have already
+            imported them, except modules of ``torch.distributed``.
 
     Raises:
         ImportError: There is no ``torch.nn.parallel``.
 
     Warns:
-        UserWarning: Modules took old objects before, or classes derive from the old
-            ones; they are named. Where warnings are errors nothing is replaced.
+        UserWarning: Modules have already imported old objects, or classes derive from old
+            classes; the text lists them. If warnings are errors, nothing is replaced.
 
     Note:
-        Models that were wrapped before, and classes that were derived before, stay with
-        the old DataParallel, and are no instances of the new one; objects in attributes,
-        closures and default arguments are not looked for. What is pickled meanwhile names this
-        package. Call it first, before other threads run; processes that are spawned, not
-        forked, need a call of their own.
+        Models that are already wrapped, and classes that are already derived, keep the old
+        DataParallel, and are no instances of the new one. Objects in attributes, closures and
+        default arguments are not replaced. Models that are pickled while this package is
+        installed name it. Call this function first, before other threads run. Spawned processes
+        need a call of their own; forked ones do not.
     """
     _install(rebind=rebind, level=3)
 
 
 def uninstall() -> None:
-    """Undo every :func:`install`: all entries are again what they were, rebound ones included.
+    """Undo every :func:`install`, and restore all entries, including rebound ones.
 
-    An entry that somebody else has changed since stays as it is, as do names that modules
-    took from the replaced ones meanwhile. Where nothing is in place nothing happens.
+    Entries that other code has changed since are kept, as are names that modules have imported
+    from the installed modules. Without an installation nothing happens.
     """
-    _return_to(())
+    _set_changes(())
 
 
 @contextmanager
 def installed(*, rebind: bool = False) -> Iterator[None]:
-    """Do :func:`install` for a block, and return to what was in place before, however it ends.
+    """Install this package inside a ``with`` block, and restore the earlier state at its end.
 
-    Blocks may be nested. The whole process is changed, so two threads' blocks must not overlap.
+    Blocks may be nested. They change the whole process, so blocks of two threads must not overlap.
 
     Args:
         rebind: As for :func:`install`.
@@ -130,37 +128,37 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
         _install(rebind=rebind, level=4)  # contextlib calls this.
         yield
     finally:
-        _return_to(before)
+        _set_changes(before)
 
 
 def _install(*, rebind: bool, level: int) -> None:
     with _lock:
-        made = [change for change in _replacements() if change.before is not change.after]
-        successors = _successors([*_changes, *made])
-        found = list(_taken(successors))
-        if made or (rebind and found):
-            _warn(found, _derived([*_changes, *made]), rebind=rebind, level=level + 1)
+        new = [change for change in _list_changes() if change.before is not change.after]
+        replacements = _map_replacements([*_changes, *new])
+        found = list(_find_references(replacements))
+        if new or (rebind and found):
+            _warn(found, _find_subclasses([*_changes, *new]), rebind=rebind, level=level + 1)
         if rebind:
-            made += [change for _, change in found]
-        for change in made:
-            change.make()
-        _changes.extend(made)
+            new += [change for _, change in found]
+        for change in new:
+            change.apply()
+        _changes.extend(new)
 
 
-def _return_to(changes: Sequence[_Change]) -> None:
-    """Make ``changes`` those in force."""
+def _set_changes(changes: Sequence[_Change]) -> None:
+    """Make ``changes`` the active changes."""
     with _lock:
         both = takewhile(lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False))
         shared = len(list(both))
         for change in reversed(_changes[shared:]):
             change.undo()
         for change in changes[shared:]:
-            change.make()
+            change.apply()
         _changes[:] = changes
 
 
-def _replacements() -> Iterator[_Change]:
-    """Yield what has to be in place, and what is there now."""
+def _list_changes() -> Iterator[_Change]:
+    """Yield all changes of an installation, including those that are already active."""
     package = sys.modules[_PACKAGE]
     for name, ours in _MODULES.items():
         module = sys.modules[f"{package.__name__}.{ours}"]
@@ -171,25 +169,25 @@ def _replacements() -> Iterator[_Change]:
             yield _Change(entries, name, entries.get(name, _ABSENT), vars(package)[name])
 
 
-def _successors(changes: Iterable[_Change]) -> dict[int, Any]:
-    """What stands in for each old object, by the identity of that."""
+def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
+    """Return the replacement of each old object, by the ``id`` of the old one."""
     pairs = [(change.before, change.after) for change in changes]
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # A module has names from elsewhere, too, and other modules have them from there.
-        pairs += [pair for pair in entries if _is_below(_home(pair[0]), _REFERENCE)]
-    return {id(old): new for old, new in pairs if old is not new and _is_ours(old, new)}
+        # Not objects that the old module imports: other modules may import the same objects.
+        pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
+    return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 
 
-def _is_ours(old: Any, new: Any) -> bool:
-    """Tell whether both are objects to look for: no None, no type variable, nothing of others."""
+def _is_replacement(old: Any, new: Any) -> bool:
+    """Return whether ``old`` is a module, class or function, and ``new`` is of this package."""
     known = isinstance(old, ModuleType | type | FunctionType)
-    return known and _is_below(_home(new), _PACKAGE)
+    return known and _is_below(_defining_module(new), _PACKAGE)
 
 
-def _home(value: Any) -> str | None:
-    """Return the name of a module, or of the module that a function or class is made in."""
+def _defining_module(value: Any) -> str | None:
+    """Return the name of a module, or of the module that defines a function or class."""
     return value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
 
 
@@ -197,22 +195,24 @@ def _is_below(module: str | None, package: str) -> bool:
     return f"{module}.".startswith(f"{package}.")
 
 
-def _taken(successors: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
-    """Yield the global names of other modules that hold old objects, with their modules' names."""
-    # The main module may have two names, of which the first is told.
+def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
+    """Yield the references to old objects in globals of other modules, with the modules' names."""
+    # The main module may have two names. The first one is reported.
     modules = {id(module): (name, module) for name, module in reversed([*sys.modules.items()])}
     for name, module in sorted(modules.values(), key=lambda each: each[0]):
-        if not isinstance(module, ModuleType) or id(module) in successors:
+        if not isinstance(module, ModuleType) or id(module) in replacements:
             continue
-        if name in _NAMES or f"{name}.".startswith(tuple(f"{left}." for left in _LEFT_ALONE)):
+        if name in _NAMES or f"{name}.".startswith(
+            tuple(f"{package}." for package in _NOT_REBOUND)
+        ):
             continue
         for key, value in list(vars(module).items()):
-            if id(value) in successors:
-                yield name, _Change(vars(module), key, value, successors[id(value)])
+            if id(value) in replacements:
+                yield name, _Change(vars(module), key, value, replacements[id(value)])
 
 
-def _derived(changes: Iterable[_Change]) -> list[str]:
-    """Name the classes that derive from old classes, at any depth."""
+def _find_subclasses(changes: Iterable[_Change]) -> list[str]:
+    """Return the names of the classes that derive from old classes, at any depth."""
     todo: list[type] = [each.before for each in changes if isinstance(each.before, type)]
     found: set[type] = set()
     while todo:
@@ -225,16 +225,16 @@ def _derived(changes: Iterable[_Change]) -> list[str]:
 def _warn(
     found: Iterable[tuple[str, _Change]], derived: Sequence[str], *, rebind: bool, level: int
 ) -> None:
-    """Say which modules and classes know the old objects, if any do."""
+    """Warn of modules and classes that refer to old objects."""
     names: dict[str, list[str]] = {}
     for module, change in found:
         names.setdefault(module, []).append(change.name)
     listed = "; ".join(f"{module}: {', '.join(sorted(keys))}" for module, keys in names.items())
     lines = []
     if listed:
-        what = "they are rebound" if rebind else "they stay; rebind=True replaces them"
-        lines.append(f"taken from torch.nn.parallel before it was replaced, {what}: {listed}")
+        state = "rebound" if rebind else "not replaced without rebind=True"
+        lines.append(f"imported from torch.nn.parallel before the installation, {state}: {listed}")
     if derived:
-        lines.append(f"derived from what was replaced, and stay so: {', '.join(derived)}")
+        lines.append(f"still derived from replaced classes: {', '.join(derived)}")
     if lines:
         warnings.warn("\n".join(lines), UserWarning, stacklevel=level)

@@ -1,12 +1,12 @@
-"""Every private name of PyTorch that impl uses; what is here is reached from nowhere else.
+"""Every private name of PyTorch that impl uses. No other module of impl uses one.
 
-Such a name may go with any release. Each function says which name it stands for, what for, and
-what would be lost without it. ``since <= 2.11`` means: it is in 2.11, 2.13 and 2.15, and older
-releases, on which impl does not run, were not looked at. But for ``DeviceContext``, a name is
-looked up when it is used: one that is gone breaks what needs it, with an error that tells it.
+A private name may disappear in any release. Each function documents its name, its purpose, and the
+loss without it. ``since <= 2.11`` means that 2.11, 2.13 and 2.15 have the name; impl does not
+support older releases. Names are looked up at the time of use, except ``DeviceContext``: a missing
+name breaks only the features that need it, with an error that names it.
 
-What ``nn.Module`` keeps in its instances (``_parameters``, ``_is_replica``, ...) is not here:
-saved models hold it, so it does not change.
+The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
+here: saved models contain them, so they do not change.
 """
 
 import sys
@@ -23,7 +23,7 @@ from torch.utils._device import DeviceContext
 __all__ = [
     "add_lists",
     "add_lists_in_place",
-    "allow_changes",
+    "allow_inplace_changes",
     "compilation_in_place",
     "compilation_of_wrapper",
     "compile_only_inlined",
@@ -34,37 +34,37 @@ __all__ = [
     "function_mode_count",
     "has_dispatch_modes",
     "has_hooks",
+    "has_registration_hooks",
     "has_saved_tensor_hooks",
     "has_transforms",
     "is_compilation_loaded",
     "is_compiled",
-    "is_registration_watched",
-    "is_torchscript_on",
-    "is_wanted_in_backward",
-    "next_node_number",
+    "is_needed_in_backward",
+    "is_torchscript_enabled",
+    "next_sequence_nr",
     "run_first_in_backward",
     "sparse_parts",
+    "track_original_views",
     "unnumbered_default_device",
-    "use_repeated_views",
     "use_unrecorded_views",
     "version_counters",
-    "was_made_since",
+    "was_created_since",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: Why a call is in no graph, for torch.compile to tell.
+#: The reason that torch.compile prints for a call that is in no graph.
 _REASON = (
     "a graph holds the work of one device; to compile the work of each of several devices, "
     "compile the module itself, as in DataParallel(torch.compile(module))"
 )
 
-#: PyTorch numbers the nodes of each thread from 0; of those that are ready the highest runs.
-_YOUNGEST = 2**63 - 1
+#: PyTorch numbers the nodes of each thread from 0. Backward runs the highest ready node first.
+_MAX_SEQUENCE_NR = 2**63 - 1
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Join dense tensors into one flat one; a single contiguous tensor is viewed, not copied.
+    """Join dense tensors into a flat one. A single contiguous tensor is viewed, not copied.
 
     Name: ``torch._C._nn.flatten_dense_tensors``, since <= 2.11.
     Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
@@ -74,16 +74,16 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def add_lists(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
-    """Add two lists of tensors of one device, index by index.
+    """Return the sums of two lists of tensors on one device, index by index.
 
     Name: ``torch._foreach_add``, since <= 2.11.
-    Without it: a loop of ``torch.add``: the same sums, a call of the device for each.
+    Without it: a loop of ``torch.add``, with one kernel for each sum.
     """
     return list(torch._foreach_add(one, other))
 
 
 def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
-    """Add to each of ``totals`` the addend with its index.
+    """Add each of ``addends`` to the total with the same index, in place.
 
     Name: ``torch._foreach_add_``, since <= 2.11.
     Without it: as for :func:`add_lists`.
@@ -92,7 +92,7 @@ def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
 
 
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the indices and the values of a sparse COO tensor as they are stored.
+    """Return the indices and the values of a sparse COO tensor as stored.
 
     Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, since <= 2.11.
     Without it: ``coalesce()`` before the public ``indices()``, which sorts a copy.
@@ -100,13 +100,14 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor._indices(), tensor._values()
 
 
-def use_repeated_views() -> AbstractContextManager[None]:
-    """Let views made in a ``with`` block be made again, when they must be, by the same operation.
+def track_original_views() -> AbstractContextManager[None]:
+    """Record the original operation of views that are created in a ``with`` block.
 
-    Of a view whose memory has changed autograd makes the node anew, by default by strides.
+    After an in-place change of its memory autograd rebuilds the node of a view: from the recorded
+    operation, or by default as a strided view.
 
     Name: ``torch.autograd.grad_mode._force_original_view_tracking``, since <= 2.11.
-    Without it: sparse gradients do not reach a parameter that has changed in place.
+    Without it: sparse gradients do not reach a parameter that was changed in place.
     """
     context: AbstractContextManager[None] = grad_mode._force_original_view_tracking(True)
     return context
@@ -128,11 +129,10 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
     return guard
 
 
-def allow_changes(view: Tensor) -> None:
-    """Let ``view`` be changed in place even though what it views is one output of several.
+def allow_inplace_changes(view: Tensor) -> None:
+    """Allow in-place changes of ``view``, a view of one of several outputs of a Function.
 
-    Autograd refuses that for an output of a Function (pytorch/pytorch#37246), and so for what
-    views the output.
+    Autograd refuses them for such an output (pytorch/pytorch#37246), and so for its views.
 
     Name: ``torch._C._autograd._set_creation_meta``, since <= 2.11.
     Without it: no parameter of the first replica could be changed under ``no_grad``.
@@ -141,41 +141,41 @@ def allow_changes(view: Tensor) -> None:
 
 
 def run_first_in_backward(node: Any) -> None:
-    """Let backward run ``node`` as soon as it is ready, before any other that is.
+    """Set the priority of ``node`` in backward above that of all other ready nodes.
 
     Name: ``torch._C._FunctionBase._set_sequence_nr``, since <= 2.11.
-    Without it: backward takes the youngest node, so one made before the replicas' own would wait
-    for the end of the first replica's backward, with the gradients of all replicas held.
+    Without it: backward runs the newest node first. A node that is older than the replicas' nodes
+    would wait for the backward of the first replica, and keep the gradients of all replicas.
     """
-    node._set_sequence_nr(_YOUNGEST)
+    node._set_sequence_nr(_MAX_SEQUENCE_NR)
 
 
 def function_mode_count() -> int:
-    """Count the function modes of this thread, a default device among them.
+    """Return the number of function modes of this thread, including a default device.
 
     Name: ``torch._C._len_torch_function_stack``, since <= 2.11.
-    Without it: no public call tells; a replica in the caller's thread could see a mode that the
-    others do not.
+    Without it: there is no public function; a replica in the caller's thread could see a mode
+    that the other replicas do not.
     """
     return torch._C._len_torch_function_stack()
 
 
 def unnumbered_default_device() -> torch.device | None:
-    """Give this thread's default device, with an index only if the caller wrote one; or None.
+    """Return this thread's default device, or None. It has an index only if the caller set one.
 
     Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``,
     since <= 2.11.
-    Without it: ``torch.get_default_device()``, which adds the index of the *current* device:
-    every replica's new tensors would be on the caller's device.
+    Without it: ``torch.get_default_device()``, which adds the index of the *current* device: new
+    tensors of every replica would be on the caller's device.
     """
     if not function_mode_count():
         return None
-    bottom = torch._C._get_function_stack_at(0)  # Where torch keeps it, the only one.
+    bottom = torch._C._get_function_stack_at(0)  # The default device is always at the bottom.
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
 def has_dispatch_modes() -> bool:
-    """Tell whether this thread has dispatch modes.
+    """Return whether this thread has dispatch modes.
 
     Name: ``torch._C._len_torch_dispatch_stack``, since <= 2.11.
     Without it: as for :func:`function_mode_count`.
@@ -184,17 +184,17 @@ def has_dispatch_modes() -> bool:
 
 
 def has_saved_tensor_hooks() -> bool:
-    """Tell whether this thread has hooks on tensors that are saved for backward.
+    """Return whether this thread has hooks on tensors that are saved for backward.
 
     Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, since <= 2.11.
     Without it: as for :func:`function_mode_count`.
     """
-    # True: those are meant, too, that do nothing while something is traced.
+    # True: include hooks that are disabled during tracing.
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def has_transforms() -> bool:
-    """Tell whether this thread is inside ``vmap``, ``grad`` or another transform of torch.func.
+    """Return whether this thread is inside ``vmap``, ``grad`` or another torch.func transform.
 
     Name: ``torch._C._functorch.peek_interpreter_stack``, since <= 2.11.
     Without it: as for :func:`function_mode_count`.
@@ -202,34 +202,34 @@ def has_transforms() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def is_registration_watched() -> bool:
-    """Tell whether somebody has asked to see what modules register.
+def has_registration_hooks() -> bool:
+    """Return whether global registration hooks of modules exist.
 
-    The asking is public (``register_module_parameter_registration_hook`` and its like).
+    They are public: ``register_module_parameter_registration_hook`` and similar functions.
 
-    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and its like for
+    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the same for
     parameters and buffers, since <= 2.11.
-    Without it: every module would have to be assigned to, which is several times slower.
+    Without it: all replicas would need attribute assignment, which is several times slower.
     """
     kinds = ("module", "parameter", "buffer")
     return any(getattr(nn.modules.module, f"_global_{kind}_registration_hooks") for kind in kinds)
 
 
 def is_compilation_loaded() -> bool:
-    """Tell whether anything can have been compiled yet.
+    """Return whether any module can be compiled already.
 
     Name: ``torch._dynamo.eval_frame``, since <= 2.11.
     Without it: as for :func:`is_compiled`.
     """
-    # Importing it takes seconds, and until somebody does there is no such module.
+    # The import takes seconds. Without it no module is compiled.
     return "torch._dynamo.eval_frame" in sys.modules
 
 
 def is_compiled(kind: type[nn.Module]) -> bool:
-    """Tell whether ``kind`` is what ``torch.compile`` makes of a module.
+    """Return whether ``kind`` is the class of modules that ``torch.compile`` returns.
 
     Name: ``torch._dynamo.eval_frame.OptimizedModule``, since <= 2.11.
-    Without it: a replica's compiled module would take its parts for the module's own.
+    Without it: a replica of a compiled module would assign its members to the original module.
     """
     if not is_compilation_loaded():
         return False
@@ -237,10 +237,10 @@ def is_compiled(kind: type[nn.Module]) -> bool:
 
 
 def compiled_module(module: nn.Module) -> nn.Module | None:
-    """Give the module that ``torch.compile`` has wrapped in ``module``; None if it has not.
+    """Return the module that ``torch.compile`` has wrapped in ``module``, or None.
 
     Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``, since <= 2.11.
-    Without it: a replica would compute with the compiled code, which has the module's weights.
+    Without it: a replica would run the compiled code, which uses the module's weights.
     """
     if "_torchdynamo_orig_callable" not in module.__dict__:
         return None
@@ -248,7 +248,7 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
 
 
 def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
-    """Give what compiles a function as ``torch.compile`` did what it has wrapped in ``module``.
+    """Return a compiler with the ``torch.compile`` options of the wrapper ``module``.
 
     Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, since <= 2.11.
     Without it: None, and replicas of compiled modules run uncompiled.
@@ -257,7 +257,7 @@ def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
 
 
 def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
-    """Give what compiles a function as ``module.compile()`` did ``module``.
+    """Return a compiler with the options of ``module.compile()``.
 
     Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, since <= 2.11.
     Without it: None, and replicas of such modules run uncompiled.
@@ -313,79 +313,77 @@ def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
         dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-def next_node_number() -> int:
-    """Give the number that the next node of the autograd graph made in this thread will have.
+def next_sequence_nr() -> int:
+    """Return the sequence number of the next autograd node that this thread creates.
 
     Name: ``torch._C._autograd._get_sequence_nr``, since <= 2.11.
-    Without it: the search for compiled nodes would go on to the beginning of the graph.
+    Without it: the search for compiled nodes would reach the beginning of the graph.
     """
     return torch._C._autograd._get_sequence_nr()
 
 
-def was_made_since(number: int, node: Any) -> bool:
-    """Tell whether ``node`` has been made since :func:`next_node_number` gave ``number``.
+def was_created_since(number: int, node: Any) -> bool:
+    """Return whether ``node`` was created after :func:`next_sequence_nr` returned ``number``.
 
-    Those that backward is to run first are not told from older ones.
+    Nodes of :func:`run_first_in_backward` count as older.
 
     Name: ``torch.autograd.graph.Node._sequence_nr``, since <= 2.11.
-    Without it: as for :func:`next_node_number`.
+    Without it: as for :func:`next_sequence_nr`.
     """
-    return bool(number <= node._sequence_nr() < _YOUNGEST)
+    return bool(number <= node._sequence_nr() < _MAX_SEQUENCE_NR)
 
 
 def copy_context_of_backward() -> None:
-    """Let the node that backward is about to run have context variables of its own.
+    """Copy the caller's context variables for the node that backward runs next.
 
-    They are a copy of those that the thread which called ``backward`` had.
-
-    Name: ``torch._C._get_obj_in_tls`` and its like, with the key ``"context"``, since <= 2.11.
-    Without it: the compiled code of two devices could not run backward at the same time.
+    Name: ``torch._C._get_obj_in_tls`` and similar functions, key ``"context"``, since <= 2.11.
+    Without it: compiled code of two devices could not run backward concurrently.
     """
     if torch._C._is_key_in_tls("context"):
         torch._C._stash_obj_in_tls("context", torch._C._get_obj_in_tls("context").copy())
 
 
-def is_torchscript_on() -> bool:
-    """Tell whether TorchScript is on; ``PYTORCH_JIT=0`` turns it off.
+def is_torchscript_enabled() -> bool:
+    """Return whether TorchScript is enabled. ``PYTORCH_JIT=0`` disables it.
 
     Name: ``torch.jit._state._enabled``, since <= 2.11.
-    Without it: what was scripted would be refused although nothing is scripted.
+    Without it: modules would be rejected as scripted although TorchScript is disabled.
     """
     return bool(torch.jit._state._enabled)
 
 
-def is_wanted_in_backward(leaf: Tensor) -> bool:
-    """Tell whether the backward that is going on is to give ``leaf`` its gradient.
+def is_needed_in_backward(leaf: Tensor) -> bool:
+    """Return whether the running backward computes the gradient of ``leaf``.
 
     Name: ``torch._C._will_engine_execute_node``, since <= 2.11.
-    Without it: ``torch.autograd.grad`` of parameters would give each process its own share of the
-    gradients, without a word.
+    Without it: ``torch.autograd.grad`` of parameters would silently return each process's own
+    share of the gradients.
     """
     try:
         return bool(torch._C._will_engine_execute_node(get_gradient_edge(leaf).node))
     except RuntimeError:
-        return True  # It refuses to answer for the leaves that `torch.autograd.grad` is given.
+        return True  # The function fails for the inputs of `torch.autograd.grad`.
 
 
 def has_hooks(leaf: Tensor) -> bool:
-    """Tell whether somebody has registered hooks on the gradient of ``leaf``.
+    """Return whether hooks are registered on the gradient of ``leaf``.
 
     Name: ``torch.Tensor._backward_hooks`` and ``torch.Tensor._post_accumulate_grad_hooks``,
     since <= 2.11.
-    Without it: hooks of parameters that a process does not use would be called with None.
+    Without it: hooks of unused parameters would be called with None.
     """
     return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
-    """Tell for each tensor how often it has changed in place.
+    """Return the version counter of each tensor.
 
     Returns:
-        Numbers; for tensors made in inference mode, which are not counted, objects that equal
-        nothing else.
+        Integers; None for None; for inference tensors, which have no counter, objects that are
+        equal to no other object.
 
     Name: ``torch.Tensor._version``, since <= 2.11.
-    Without it: a parameter that changes while replicas are held would not be noticed.
+    Without it: changes of parameters would not be detected while replicas are cached.
     """
     try:
         return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises

@@ -1,6 +1,6 @@
-"""Devices and streams: what callers may write for them, and which are current.
+"""Devices and streams: conversion of arguments, and current devices and streams.
 
-It imports ``_compat``.
+This package imports ``_compat``.
 """
 
 from .device import (
@@ -12,7 +12,7 @@ from .device import (
     as_device,
     as_device_or_current,
     as_target,
-    check_accelerated,
+    check_device_type,
     current_device,
     device_at,
     device_index,
@@ -25,7 +25,7 @@ from .device import (
     use_device,
 )
 from .placement import DeviceId, Placement, choose_devices
-from .saved_streams import hand_over, keep_streams, on_kept_streams
+from .saved_streams import save_streams, wait_for_grad, with_saved_streams
 from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
 
 __all__ = [
@@ -39,24 +39,24 @@ __all__ = [
     "as_device",
     "as_device_or_current",
     "as_target",
-    "check_accelerated",
+    "check_device_type",
     "choose_devices",
     "current_device",
     "current_stream",
     "current_streams",
     "device_at",
     "device_index",
-    "hand_over",
     "has_streams",
     "is_cpu",
     "is_cuda",
     "is_minus_one",
     "is_of_type",
     "is_on_cpu",
-    "keep_streams",
-    "on_kept_streams",
+    "save_streams",
     "set_current_streams",
     "side_stream",
     "use_device",
     "use_stream",
+    "wait_for_grad",
+    "with_saved_streams",
 ]

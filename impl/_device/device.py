@@ -1,8 +1,8 @@
-"""What callers may write for a device, and the current device and stream.
+"""Conversion of device arguments, and the current device.
 
-The one module that asks what kind a device is, and that knows -1 for an old name of the CPU.
-"The accelerator" is the device type that ``torch.accelerator`` reports at the time of the call; a
-bare integer is one of its ordinals.
+Only this module distinguishes device types, and knows that -1 is a deprecated name of the CPU.
+"The accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
+integer is an ordinal of the accelerator.
 """
 
 import warnings
@@ -22,17 +22,17 @@ __all__ = [
     "as_device",
     "as_device_or_current",
     "as_target",
-    "check_accelerated",
+    "check_device_type",
     "current_device",
     "device_at",
     "device_index",
     "has_streams",
+    "indexed_accelerator_type",
     "is_cpu",
     "is_cuda",
     "is_minus_one",
     "is_of_type",
     "is_on_cpu",
-    "numbered_type",
     "use_device",
 ]
 
@@ -42,10 +42,10 @@ CPU = torch.device("cpu")
 
 
 def accelerator_type() -> str | None:
-    """Say which accelerator this process can use now.
+    """Return the type of the accelerator that this process can use now.
 
     Returns:
-        A device type such as ``"cuda"``, or None where no accelerator is available.
+        A device type such as ``"cuda"``, or None if no accelerator is available.
     """
     accelerator = torch.accelerator.current_accelerator()
     return None if accelerator is None else _usable_type(accelerator)
@@ -53,43 +53,43 @@ def accelerator_type() -> str | None:
 
 @cache
 def _usable_type(accelerator: torch.device) -> str | None:
-    """Give the type of ``accelerator`` if it can be used; its driver is asked only once."""
+    """Return the type of ``accelerator`` if it is usable. The driver is queried once."""
     usable = torch.get_device_module(accelerator).is_available()
     return accelerator.type if usable else None
 
 
-def numbered_type() -> str | None:
-    """Say which accelerator there is that may have several devices.
+def indexed_accelerator_type() -> str | None:
+    """Return the type of the accelerator if its devices have indices.
 
     Returns:
-        A device type; None for Apple's "mps", too, the one device of which has no number.
+        A device type; also None for Apple's "mps", a single device without index.
     """
     kind = accelerator_type()
     return None if kind == "mps" else kind
 
 
 def accelerator_in_use() -> str | None:
-    """Say which accelerator this process has begun to use; begin nothing by asking.
+    """Return the type of the accelerator that this process has initialized. Initialize nothing.
 
     Returns:
-        A device type; None also in a forked child, which cannot use what its parent has begun.
+        A device type; None in a forked child, which cannot use the context of its parent.
     """
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is None:
         return None
-    has_begun = getattr(torch.get_device_module(accelerator), "is_initialized", bool)
-    return accelerator.type if has_begun() else None
+    is_initialized = getattr(torch.get_device_module(accelerator), "is_initialized", bool)
+    return accelerator.type if is_initialized() else None
 
 
 def is_cpu(device: DeviceLike | None) -> bool:
-    """Tell whether ``device`` spells the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
+    """Return whether ``device`` is the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
     if isinstance(device, str):
         device = torch.device(device)
     return isinstance(device, torch.device) and device.type == "cpu"
 
 
 def is_cuda(device: torch.device) -> bool:
-    """Tell whether ``device`` is one of CUDA's, of which memory and cores are known."""
+    """Return whether ``device`` is a CUDA device, which reports its memory and cores."""
     return device.type == "cuda"
 
 
@@ -103,22 +103,22 @@ def alignment_on(device: torch.device) -> int:
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
-    """Tell whether ``tensor`` is on the CPU."""
+    """Return whether ``tensor`` is on the CPU."""
     return tensor.device.type == "cpu"
 
 
 def is_minus_one(device: DeviceLike | None) -> bool:
-    """Tell whether ``device`` is -1, which only as a target means something: the CPU."""
+    """Return whether ``device`` is -1, which means the CPU, as a target only."""
     return device == -1
 
 
 def is_of_type(device: torch.device, kind: str | None) -> bool:
-    """Tell whether ``device`` is of the device type ``kind``; none is of the type None."""
+    """Return whether ``device`` is of the type ``kind``; False if ``kind`` is None."""
     return device.type == kind
 
 
-def check_accelerated(device: torch.device, kind: str) -> None:
-    """Refuse a device that is not of the accelerator's type ``kind``.
+def check_device_type(device: torch.device, kind: str) -> None:
+    """Check that ``device`` is of the accelerator's type ``kind``.
 
     Raises:
         AssertionError: ``device`` is of another type.
@@ -130,17 +130,17 @@ def check_accelerated(device: torch.device, kind: str) -> None:
 
 
 def device_index(device: DeviceLike) -> int:
-    """Give the ordinal that ``device`` names.
+    """Return the ordinal of ``device``.
 
     Args:
-        device: An ordinal, or a device (as a string or not) that carries one.
+        device: An ordinal, or a device with an index, also as a string.
 
     Returns:
-        The ordinal, unchecked: it may be negative or name no device.
+        The ordinal, unchecked: it may be negative, or larger than any ordinal.
 
     Raises:
-        ValueError: ``device`` is the CPU, or carries no index.
-        RuntimeError: ``device`` is a string that names no device.
+        ValueError: ``device`` is the CPU, or has no index.
+        RuntimeError: ``device`` is an invalid device string.
     """
     if isinstance(device, int):
         return int(device)
@@ -157,7 +157,7 @@ def device_index(device: DeviceLike) -> int:
 
 
 def device_at(ordinal: int) -> torch.device:
-    """Give the accelerator's device ``ordinal``.
+    """Return the accelerator's device ``ordinal``.
 
     Raises:
         RuntimeError: ``ordinal`` is negative, or there is no accelerator.
@@ -168,7 +168,7 @@ def device_at(ordinal: int) -> torch.device:
 
 
 def as_device(device: DeviceLike) -> torch.device:
-    """Give the device that ``device`` names.
+    """Return ``device`` as a ``torch.device``.
 
     Args:
         device: An ordinal of the accelerator, a device with an index, or the CPU.
@@ -177,15 +177,15 @@ def as_device(device: DeviceLike) -> torch.device:
         A device of the accelerator, always with an index, or ``torch.device("cpu")``.
 
     Raises:
-        ValueError: ``device`` carries no index and is not the CPU.
-        RuntimeError: ``device`` is a string that names no device, the ordinal is negative, or
-            there is no accelerator.
+        ValueError: ``device`` has no index and is not the CPU.
+        RuntimeError: ``device`` is an invalid device string, the ordinal is negative, or there is
+            no accelerator.
     """
     return CPU if is_cpu(device) else device_at(device_index(device))
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Give the device that ``device`` names, the current one where it names no ordinal.
+    """Return ``device`` as a ``torch.device``, or the current device if it has no ordinal.
 
     Args:
         device: As for :func:`as_device`; also None, or an accelerator without index.
@@ -207,12 +207,11 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
-    """Give the device that results are wanted on.
+    """Return the target device of a copy.
 
     Args:
-        device: As for :func:`as_device_or_current`; also -1, an old name of the CPU.
-        warns: Whether -1 makes a FutureWarning, which points at the caller of the function
-            that calls this one.
+        device: As for :func:`as_device_or_current`; also -1, a deprecated name of the CPU.
+        warns: Whether -1 raises a FutureWarning at the caller of the calling function.
 
     Returns:
         A device of the accelerator, always with an index, or ``torch.device("cpu")``.
@@ -233,7 +232,7 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
 
 def current_device() -> torch.device:
-    """Give the accelerator's current device.
+    """Return the accelerator's current device.
 
     Raises:
         RuntimeError: There is no accelerator.
@@ -242,18 +241,18 @@ def current_device() -> torch.device:
 
 
 def all_devices() -> list[torch.device]:
-    """List the accelerator's devices by ordinal; empty where there is no accelerator."""
+    """Return the accelerator's devices by ordinal; an empty list without an accelerator."""
     return [*map(device_at, range(torch.accelerator.device_count()))]
 
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:
-    """Make ``device`` current inside a ``with`` block; for the CPU, change nothing."""
-    # The CPU has no index, and without one PyTorch changes nothing.
+    """Make ``device`` current inside a ``with`` block. The CPU changes nothing."""
+    # The index of the CPU is None, for which PyTorch changes nothing.
     return torch.accelerator.device_index(device.index)
 
 
 def has_streams(device: torch.device) -> bool:
-    """Tell whether ``device`` can run work beside its current stream."""
+    """Return whether ``device`` has several streams."""
     return device.type not in ("cpu", "mps")
 
 

@@ -1,4 +1,4 @@
-"""Which devices a data-parallel module computes on."""
+"""Selection of the devices of a data-parallel module."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from .device import (
     all_devices,
     as_device_or_current,
     device_index,
+    indexed_accelerator_type,
     is_cpu,
-    numbered_type,
 )
 
 __all__ = ["Placement", "choose_devices"]
@@ -23,13 +23,13 @@ DeviceId = int | torch.device
 
 
 class Placement(NamedTuple):
-    """The devices of one data-parallel module, none of which need exist.
+    """The devices of one data-parallel module. Their existence is not checked.
 
     Attributes:
-        device_ids: Ordinals of the accelerator in the order of the chunks, or the CPU as often
-            as there are to be chunks.
-        output_device: Where outputs are wanted; -1 is an old name of the CPU.
-        source: The first of the devices, where the module must be.
+        device_ids: Ordinals of the accelerator in the order of the chunks, or the CPU once for
+            each chunk.
+        output_device: The device of the outputs; -1 is a deprecated name of the CPU.
+        source: The first device, which must hold the module.
     """
 
     device_ids: list[DeviceId]
@@ -41,7 +41,7 @@ class Placement(NamedTuple):
 def choose_devices(
     device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
 ) -> Placement | None:
-    """Work out the devices that a caller means.
+    """Return the devices for the arguments of a data-parallel call.
 
     Args:
         device_ids: Devices of the accelerator, or the CPU any number of times; None for all
@@ -49,24 +49,24 @@ def choose_devices(
         output_device: Any device; None for the first of ``device_ids``.
 
     Returns:
-        The devices, which may be a single one; None where there is no accelerator that numbers its
-        devices, unless the CPU is asked for.
+        One or several devices. None if there is no accelerator with indexed devices, unless
+        ``device_ids`` is the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.
-        ValueError: The CPU is named beside the accelerator's devices.
-        RuntimeError: A string names no device.
+        ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
+        RuntimeError: A device string is invalid.
     """
     are_cpu = _are_cpu_only(device_ids)
-    kind = None if are_cpu else numbered_type()
+    kind = None if are_cpu else indexed_accelerator_type()
     if kind is None and not are_cpu:
         return None
-    listed = all_devices() if device_ids is None else device_ids
-    wanted = _device_id(listed[0] if output_device is None else output_device)
+    devices = all_devices() if device_ids is None else device_ids
+    output = _device_id(devices[0] if output_device is None else output_device)
     if kind is None:
-        return Placement([CPU] * len(listed), wanted, CPU)
-    ordinals = [device_index(_device_id(device)) for device in listed]
-    return Placement([*ordinals], wanted, torch.device(kind, ordinals[0]))
+        return Placement([CPU] * len(devices), output, CPU)
+    ordinals = [device_index(_device_id(device)) for device in devices]
+    return Placement([*ordinals], output, torch.device(kind, ordinals[0]))
 
 
 def _device_id(device: DeviceLike | None) -> DeviceId:
@@ -77,5 +77,5 @@ def _device_id(device: DeviceLike | None) -> DeviceId:
 
 
 def _are_cpu_only(device_ids: Sequence[DeviceLike] | None) -> bool:
-    listed = device_ids if isinstance(device_ids, (list, tuple)) else ()
-    return len(listed) > 0 and all(map(is_cpu, listed))
+    devices = device_ids if isinstance(device_ids, (list, tuple)) else ()
+    return len(devices) > 0 and all(map(is_cpu, devices))

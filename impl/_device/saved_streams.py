@@ -1,10 +1,10 @@
-"""The streams of a forward pass, current again in its backward.
+"""Restoration of the streams of a forward pass in its backward.
 
-Autograd makes only one stream current for a node: that of its first output's device. On every
-other device a thread of autograd is on the default stream. A copy from there would read on the
-default stream a gradient whose memory belongs to the stream that made it, and is that stream's to
-reuse as soon as the gradient is dropped. Nodes that only copy to other devices need none of this:
-they read on the node's own stream, and autograd tells the memory who uses it next.
+Autograd sets the current stream of a node only on the device of the node's first output. On all
+other devices an autograd thread uses the default stream. A copy there would read a gradient on the
+default stream, although its memory belongs to the stream that created it and is reused by that
+stream as soon as the gradient is dropped. Nodes that only copy to other devices are not affected:
+they read on the node's own stream, and autograd records the use of the memory.
 """
 
 import functools
@@ -18,30 +18,31 @@ from .._compat import exclude_from_compilation
 from .device import accelerator_type, current_device, has_streams, is_of_type
 from .stream import current_stream, current_streams, set_current_streams
 
-__all__ = ["hand_over", "keep_streams", "on_kept_streams"]
+__all__ = ["save_streams", "wait_for_grad", "with_saved_streams"]
 
 _Backward = Callable[..., Any]
 
 
-def keep_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
-    """Note in ``ctx`` the current streams of ``devices``."""
-    # A dictionary, not a list: a device may come twice.
-    ctx.streams = current_streams({each.index: None for each in devices if _has_current(each)})
+def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
+    """Save the current streams of ``devices`` in ``ctx``."""
+    # A dictionary removes repeated devices.
+    ctx.streams = current_streams(
+        {each.index: None for each in devices if _has_current_stream(each)}
+    )
 
 
-def hand_over(grad: Tensor) -> Tensor:
-    """Let whoever gets ``grad`` from autograd find it ready, and return it.
+def wait_for_grad(grad: Tensor) -> Tensor:
+    """Make the current stream of the node wait for ``grad``, and return ``grad``.
 
-    The receiver waits for the stream of the node, which may be another device's than that of
-    ``grad``.
+    The next node waits for the stream of this node, which may be on another device than ``grad``.
     """
-    if _has_current(grad.device) and grad.device != current_device():
+    if _has_current_stream(grad.device) and grad.device != current_device():
         current_stream(current_device()).wait_stream(current_stream(grad.device))
     return grad
 
 
-def on_kept_streams(backward: _Backward) -> _Backward:
-    """Make the streams that ``keep_streams`` has noted current while ``backward`` runs."""
+def with_saved_streams(backward: _Backward) -> _Backward:
+    """Wrap ``backward`` so that it runs with the streams of :func:`save_streams`."""
 
     @exclude_from_compilation
     @functools.wraps(backward)
@@ -49,7 +50,7 @@ def on_kept_streams(backward: _Backward) -> _Backward:
         before = current_streams(stream.device_index for stream in ctx.streams)
         if before == ctx.streams:
             return backward(ctx, *grads)
-        # The thread goes on to other nodes, so it gets its own streams back.
+        # The thread runs other nodes afterwards, so its own streams are restored.
         set_current_streams(ctx.streams)
         try:
             return backward(ctx, *grads)
@@ -59,5 +60,5 @@ def on_kept_streams(backward: _Backward) -> _Backward:
     return run
 
 
-def _has_current(device: torch.device) -> bool:
+def _has_current_stream(device: torch.device) -> bool:
     return has_streams(device) and is_of_type(device, accelerator_type())

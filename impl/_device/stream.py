@@ -1,4 +1,4 @@
-"""The current streams of devices, and the stream for copies from the CPU."""
+"""Current streams, and side streams for copies from the CPU."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ __all__ = ["current_stream", "current_streams", "set_current_streams", "side_str
 def use_stream(stream: torch.Stream) -> Iterator[None]:
     """Make ``stream`` and its device current inside a ``with`` block.
 
-    Not by ``with stream``: that keeps what to restore in the stream's object, and two threads that
-    have one stream current at the same time get each other's device and stream back.
+    ``with stream`` is not safe here: it stores the state to restore in the stream object, so two
+    threads with the same current stream would restore each other's device and stream.
     """
     device = torch.accelerator.current_device_index()
     before = torch.accelerator.current_stream(stream.device_index)
@@ -26,17 +26,17 @@ def use_stream(stream: torch.Stream) -> Iterator[None]:
 
 
 def current_stream(device: torch.device) -> torch.Stream:
-    """Give the current stream of ``device``, a device of the accelerator."""
+    """Return the current stream of ``device``, a device of the accelerator."""
     return torch.accelerator.current_stream(device.index)
 
 
 def current_streams(ordinals: Iterable[int]) -> list[torch.Stream]:
-    """List the current streams of these devices of the accelerator."""
+    """Return the current streams of the accelerator's devices with these ordinals."""
     return [*map(torch.accelerator.current_stream, ordinals)]
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
-    """Make each of ``streams`` its device's current one; the current device stays."""
+    """Make each of ``streams`` current on its device. The current device does not change."""
     device = torch.accelerator.current_device_index() if streams else None
     for stream in streams:
         if stream != torch.accelerator.current_stream(stream.device_index):
@@ -46,13 +46,13 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
 
 
 def side_stream(device: torch.device) -> torch.Stream:
-    """Give the one stream of ``device`` that copies from the CPU run on.
+    """Return the stream of ``device`` for copies from the CPU.
 
-    The same stream every time, to every thread: memory that a stream has allocated is reused by
-    that stream only, so a fresh stream per call would never reuse any.
+    All calls and threads share one stream: only the stream that allocated memory reuses it, so a
+    new stream per call would never reuse any.
     """
     known = _side_streams.get(device)
-    # Of two threads that come first, both get the stream of the one that is quicker.
+    # Two threads may both create the first stream; both receive the one that is stored first.
     return known or _side_streams.setdefault(device, torch.Stream(device))
 
 

@@ -1,20 +1,20 @@
-"""A module tree and its replicas: built, compiled and cached.
+"""Construction, compilation and caching of the replicas of a module tree.
 
-It imports ``_comm``, ``_threads`` and what those import.
+This package imports ``_comm``, ``_threads`` and what those import.
 """
 
-from .build import Twins, build_replicas
-from .cache import hold_of, use_hold
+from .build import ReplicaMap, build_replicas
+from .cache import find_replica_cache, use_replica_cache
 from .compiled import has_compiled_code
 from .module_tree import Tree, check_source, collect_tree
 
 __all__ = [
+    "ReplicaMap",
     "Tree",
-    "Twins",
     "build_replicas",
     "check_source",
     "collect_tree",
+    "find_replica_cache",
     "has_compiled_code",
-    "hold_of",
-    "use_hold",
+    "use_replica_cache",
 ]

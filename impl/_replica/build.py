@@ -1,11 +1,11 @@
-"""Replicas of the modules of a tree, built around copies of their tensors.
+"""Replicas of a module tree, built around copies of its tensors.
 
-A module of an ordinary class is *written*: its replica's ``__dict__`` is made from the module's,
-which costs a fraction of what attribute assignment does. A module whose class (or which itself)
-overrides how it is replicated or how attributes are set is *assigned*: its own hook makes the
-replica, and its own ``__setattr__`` sees every child, parameter and buffer.
+Most modules are *written*: the ``__dict__`` of the replica is built from that of the module, which
+costs a fraction of attribute assignment. A module that overrides replication or attribute
+assignment, in its class or itself, is *assigned*: its own hook creates the replica, and its own
+``__setattr__`` receives every child, parameter and buffer.
 
-Nothing here is kept from one call to the next: modules may change in between.
+Nothing is cached between calls, since modules may change.
 """
 
 from collections import OrderedDict
@@ -16,25 +16,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._compat import compiled_module, is_compiled, is_registration_watched
+from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import give_compiled_code
 from .former_parameters import FormerParameters
 
-__all__ = ["Twins", "build_replicas"]
+__all__ = ["ReplicaMap", "build_replicas"]
 
-#: The dictionaries of hooks that every module has.
+#: The names of the hook dictionaries that every module has.
 _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
 )
 
-#: Gives a module its ``__dict__``, in place of the one that its class's ``__new__`` has left.
-#: Whole, since filling the one that is there takes longer; past ``nn.Module.__setattr__``, which
-#: is meant for single attributes.
+#: Replaces the ``__dict__`` of a module. It is faster than an update of the dictionary that
+#: ``__new__`` created, and does not call ``nn.Module.__setattr__``.
 _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 
-class Twins:
-    """What stands for each member of a tree in every replica, one column a member.
+class ReplicaMap:
+    """A mapping from each module and tensor of a tree to its replicas.
 
     Args:
         sources: All parameters and buffers.
@@ -42,13 +41,13 @@ class Twins:
         has_grad_buffers: Whether some copies of buffers require grad.
 
     Attributes:
-        tensors: Columns of parameters and buffers, by the ``id`` of the source.
-        modules: Columns of modules; empty at first.
-        unsettled: For each replica, whether its parameters or buffers may need more than being
-            put where they belong.
+        tensors: The copies of each parameter and buffer, by the ``id`` of the source.
+        modules: The replicas of each module; empty at first.
+        needs_registration: For each replica, whether some of its parameters or buffers may have
+            to be registered.
     """
 
-    __slots__ = ("modules", "tensors", "unsettled")
+    __slots__ = ("modules", "needs_registration", "tensors")
 
     def __init__(
         self,
@@ -57,98 +56,102 @@ class Twins:
         *,
         has_grad_buffers: bool,
     ) -> None:
-        # A parameter, a buffer or a child may be None; its twin in every replica is None.
-        nobody = (None,) * len(rows)
+        # A parameter, a buffer or a child may be None.
+        nones = (None,) * len(rows)
         columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
-        self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nobody}
-        self.modules: dict[nn.Module | None, Sequence[Any]] = {None: nobody}
-        self.unsettled = [has_grad_buffers or {*map(type, row)} != {Tensor} for row in rows]
+        self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nones}
+        self.modules: dict[nn.Module | None, Sequence[Any]] = {None: nones}
+        self.needs_registration = [
+            has_grad_buffers or {*map(type, row)} != {Tensor} for row in rows
+        ]
 
-    def of(self, member: Any) -> Sequence[Any]:
-        """Give the column of a module, a tensor, or None."""
+    def find(self, member: Any) -> Sequence[Any]:
+        """Return the replicas of a module, a tensor, or None."""
         return self.tensors[id(member)] if isinstance(member, Tensor) else self.modules[member]
 
 
 def build_replicas(
-    modules: Sequence[nn.Module], twins: Twins, devices: Sequence[torch.device]
+    modules: Sequence[nn.Module], replica_map: ReplicaMap, devices: Sequence[torch.device]
 ) -> None:
     """Build all replicas of ``modules``.
 
     Args:
         modules: All modules of a tree.
-        twins: Its ``modules`` are filled; its ``tensors`` has every tensor of the tree.
-        devices: Those of the replicas.
+        replica_map: A map with every tensor of the tree. Its ``modules`` are filled.
+        devices: The device of each replica.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
-    written = {module for module in modules if plain[type(module)] and not _is_odd(module)}
-    indices = range(len(twins.unsettled))
-    # 1. All twins are made, without `__init__`, whose arguments nobody knows.
+    written = {
+        module for module in modules if plain[type(module)] and not _overrides_replication(module)
+    }
+    indices = range(len(replica_map.needs_registration))
+    # 1. Create all replicas, without `__init__`, whose arguments are unknown.
     for module in modules:
         if module in written:
             kind = type(module)
-            twins.modules[module] = [kind.__new__(kind) for _ in indices]
+            replica_map.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
-            twins.modules[module] = [_made_by_hook(module) for _ in indices]
-    # 2. They get what belongs to them: children and owners of methods are there by now.
+            replica_map.modules[module] = [_replicate_by_hook(module) for _ in indices]
+    # 2. Fill the replicas: their children and the owners of their methods now exist.
     for module in modules:
-        (_write if module in written else _assign)(module, twins)
-    # 3. Those of compiled modules run compiled code.
-    give_compiled_code(modules, twins.modules.__getitem__, devices)
+        (_write_state if module in written else _assign)(module, replica_map)
+    # 3. Attach compiled code to the replicas of compiled modules.
+    give_compiled_code(modules, replica_map.modules.__getitem__, devices)
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:
-    """Tell whether modules of ``kind`` are replicated and assigned to as any module is."""
+    """Return whether ``kind`` overrides neither replication nor attribute access."""
     is_plain = (
         kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and kind.__setattr__ is nn.Module.__setattr__
         and kind.__getattribute__ is object.__getattribute__
-        and not is_registration_watched()
+        and not has_registration_hooks()
     )
-    # A compiled one forwards assignments to the module that it holds, which must not see them.
+    # A compiled module forwards assignments to the module that it wraps: never assign to it.
     return is_plain or is_compiled(kind)
 
 
-def _is_odd(module: nn.Module) -> bool:
-    """Tell whether ``module`` itself is not as plain as its class."""
-    # Assigning a buffer that is a parameter makes it one of the replica's parameters.
+def _overrides_replication(module: nn.Module) -> bool:
+    """Return whether ``module`` itself overrides replication, or needs attribute assignment."""
+    # Assignment turns a buffer that is a parameter into a parameter of the replica.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )
 
 
-def _write(module: nn.Module, twins: Twins) -> None:
-    # `_former_parameters` comes first: deepcopy needs it (see former_parameters.py).
-    template = {"_former_parameters": None, **_uncompiled(module), "_is_replica": True}
-    methods = _methods(template, twins)
+def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
+    # `_former_parameters` comes first for deepcopy (see former_parameters.py).
+    template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
+    methods = _find_bound_methods(template, replica_map)
     hooks = list(filter(template.get, _HOOKS))
-    children = [(name, twins.modules[it]) for name, it in module._modules.items()]
-    parameters = [(name, twins.tensors[id(it)]) for name, it in module._parameters.items()]
-    buffers = [(name, twins.tensors[id(it)]) for name, it in module._buffers.items()]
+    children = [(name, replica_map.modules[it]) for name, it in module._modules.items()]
+    parameters = [(name, replica_map.tensors[id(it)]) for name, it in module._parameters.items()]
+    buffers = [(name, replica_map.tensors[id(it)]) for name, it in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
-    for index, twin in enumerate(twins.modules[module]):
+    for index, replica in enumerate(replica_map.modules[module]):
         state = template.copy()
-        _set_dict(twin, state)
-        # Its own dictionaries: a hook that a replica registers must not reach the module.
+        _set_dict(replica, state)
+        # New dictionaries: a hook that is registered on a replica must not reach the module.
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
-        # Most modules lack some kind of member, and `{}` is quicker than a loop over nothing.
+        # Most modules lack some kind of member, and `{}` is faster than an empty loop.
         state["_modules"] = {name: it[index] for name, it in children} if children else {}
         state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
-        # Parameters must be leaves. Copies with history are none, so they are mere attributes.
+        # Parameters must be leaves. Copies with history are not, so they are plain attributes.
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
         for name, it in parameters:
             former[name] = state[name] = it[index]
-        if has_none or twins.unsettled[index]:
-            _settle_parameters(state)
+        if has_none or replica_map.needs_registration[index]:
+            _register_parameters(state)
         if methods:
-            _rebind(state, methods, module, index)
+            _bind_methods(state, methods, module, index)
 
 
-def _uncompiled(module: nn.Module) -> dict[str, Any]:
-    """Give the attributes of ``module`` without its compiled code, which has its weights."""
+def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
+    """Return the attributes of ``module`` without its compiled code, which uses its weights."""
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
@@ -158,10 +161,10 @@ def _uncompiled(module: nn.Module) -> dict[str, Any]:
     return state
 
 
-def _settle_parameters(state: dict[str, Any]) -> None:
-    """Register what assignment would: copies that are parameters, and parameters that are None.
+def _register_parameters(state: dict[str, Any]) -> None:
+    """Register the parameters that assignment would: copies that are parameters, and None.
 
-    Also tells a deepcopy of the buffers that are no leaves.
+    Record the buffers that are not leaves, for deepcopy.
     """
     former = state["_former_parameters"]
     for name, copy in list(former.items()):
@@ -169,57 +172,57 @@ def _settle_parameters(state: dict[str, Any]) -> None:
             del former[name]
         if copy is None or _is_parameter(copy):
             state["_parameters"][name] = state.pop(name)
-    _note_others(state, state["_buffers"].values())
+    _set_non_leaf_buffers(state, state["_buffers"].values())
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Nearly all are plain tensors, and the metaclass of Parameter makes `isinstance` slow.
+    # Nearly all copies are plain tensors, and the metaclass of Parameter makes `isinstance` slow.
     return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
 
 
-def _methods(
-    attributes: Mapping[str, Any], twins: Twins
+def _find_bound_methods(
+    attributes: Mapping[str, Any], replica_map: ReplicaMap
 ) -> list[tuple[str, MethodType, Sequence[Any]]]:
-    """Find the bound methods of the tree's modules, and these modules' twins."""
+    """Return the attributes that are methods of the tree's modules, with the owners' replicas."""
     if MethodType not in map(type, attributes.values()):
         return []
     return [
-        (name, value, twins.modules[value.__self__])
+        (name, value, replica_map.modules[value.__self__])
         for name, value in attributes.items()
         if type(value) is MethodType
         and isinstance(value.__self__, nn.Module)
-        and value.__self__ in twins.modules
+        and value.__self__ in replica_map.modules
     ]
 
 
-def _rebind(
+def _bind_methods(
     state: dict[str, Any],
     methods: Iterable[tuple[str, MethodType, Sequence[Any]]],
     module: nn.Module,
     index: int,
 ) -> None:
-    """Bind ``methods``, attributes of the replica of ``module``, to the index's modules."""
+    """Bind ``methods`` in the state of a replica of ``module`` to the owners' replicas."""
     for name, method, owners in methods:
-        provided = getattr(type(module), name, None) is method.__func__
-        if provided and method.__self__ is module:
-            # Its class binds it as well, and does not make the replica refer to itself: a
-            # replica without such cycles is freed as soon as nobody uses it.
+        is_inherited = getattr(type(module), name, None) is method.__func__
+        if is_inherited and method.__self__ is module:
+            # Attribute lookup binds the method of the class anyway. Without the attribute the
+            # replica does not refer to itself, so that it is freed without garbage collection.
             del state[name]
         else:
             state[name] = MethodType(method.__func__, owners[index])
 
 
-def _made_by_hook(module: nn.Module) -> Any:
-    twin: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
-    twin._former_parameters = FormerParameters()
-    state = twin.__dict__
+def _replicate_by_hook(module: nn.Module) -> Any:
+    replica: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
+    replica._former_parameters = FormerParameters()
+    state = replica.__dict__
     state.pop("_compiled_call_impl", None)
-    # As in `_write`: dictionaries of hooks that the module has, too, become the twin's own.
+    # As in `_write_state`, the replica has hook dictionaries of its own.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
     _move_to_front(state, "_former_parameters")
-    return twin
+    return replica
 
 
 def _move_to_front(state: dict[str, Any], name: str) -> None:
@@ -229,29 +232,29 @@ def _move_to_front(state: dict[str, Any], name: str) -> None:
         state.update({name: rest.pop(name), **rest})
 
 
-def _assign(module: nn.Module, twins: Twins) -> None:
-    made = twins.modules[module]
+def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:
+    replicas = replica_map.modules[module]
     for kind in ("_modules", "_parameters", "_buffers"):
         for name, member in getattr(module, kind).items():
-            for twin, copy in zip(made, twins.of(member), strict=True):
-                _assign_member(twin, kind, name, copy)
-    buffers = [twins.of(buffer) for buffer in module._buffers.values()]
-    for index, twin in enumerate(made):
-        state = twin.__dict__
-        _rebind(state, _methods(state, twins), module, index)
-        _note_others(state, [column[index] for column in buffers])
+            for replica, copy in zip(replicas, replica_map.find(member), strict=True):
+                _assign_member(replica, kind, name, copy)
+    buffers = [replica_map.find(buffer) for buffer in module._buffers.values()]
+    for index, replica in enumerate(replicas):
+        state = replica.__dict__
+        _bind_methods(state, _find_bound_methods(state, replica_map), module, index)
+        _set_non_leaf_buffers(state, [column[index] for column in buffers])
 
 
-def _assign_member(twin: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:
+def _assign_member(replica: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:
     if member is None:
-        getattr(twin, kind)[name] = None
+        getattr(replica, kind)[name] = None
         return
-    setattr(twin, name, member)
+    setattr(replica, name, member)
     if kind == "_parameters":
-        twin._former_parameters[name] = member
+        replica._former_parameters[name] = member
 
 
-def _note_others(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
-    others = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
-    if others:
-        state["_former_parameters"].others = others
+def _set_non_leaf_buffers(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
+    found = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
+    if found:
+        state["_former_parameters"].non_leaf_buffers = found

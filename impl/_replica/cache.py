@@ -1,7 +1,7 @@
-"""Replicas that stay while a block lasts, and what must not change meanwhile.
+"""Replicas that are cached for a block of ``hold``, and detection of changes to their module.
 
-What is looked at before every call is collected once, in flat lists that are compared as wholes:
-only where they differ is the culprit looked for.
+The state of a module is stored as flat lists, so that the check before each forward compares whole
+lists. The changed module or tensor is searched for only if the lists differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,50 +19,51 @@ from .._compat import version_counters
 from .._device import DeviceId, as_device_or_current, current_streams, has_streams
 from .module_tree import check_source
 
-__all__ = ["Hold", "hold_of", "use_hold"]
+__all__ = ["ReplicaCache", "find_replica_cache", "use_replica_cache"]
 
 #: The modules of a tree with their names, the root first.
 _Named = Sequence[tuple[str, nn.Module]]
-#: For the index of each buffer, the dictionary that one tree has it in, and its key there.
-_Row = dict[int, tuple[Any, str]]
-#: Of each tensor the `id`, the version counter and the address.
+#: By the index of each buffer, the dictionary of one tree that holds it, and its key there.
+_BufferSlots = dict[int, tuple[Any, str]]
+#: The ``id``, the version counter and the address of each tensor.
 _States = tuple[list[int], list[object], list[Any]]
-#: Of a module whether it is in training; then, as pairs, what it has of each of these kinds.
-_Layout = tuple[Any, ...]
+#: The training flag of a module, then its members of each kind as pairs of name and identity.
+_Structure = tuple[Any, ...]
 _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
-class Hold:
-    """The replicas of one wrapper, kept while blocks of ``hold`` last.
+class ReplicaCache:
+    """The replicas of one wrapper, cached while blocks of ``hold`` are active.
 
     Args:
         device_ids: The wrapper's devices.
 
     Attributes:
-        blocks: How many blocks have been entered and not been left.
+        blocks: The number of active blocks.
     """
 
     def __init__(self, device_ids: Sequence[DeviceId]) -> None:
         self.blocks = 0
         self._device_ids = list(device_ids)
-        self._original: _Original | None = None
-        # By the streams that were current when they were made: on these their copies are ready,
-        # and from these their memory is freed. A forward on other streams has replicas of its own.
-        self._made: dict[tuple[torch.Stream, ...], _Replicas] = {}
-        self._lock = Lock()  # Forwards may run in several threads, with the same replicas.
+        self._snapshot: _ModuleSnapshot | None = None
+        # By the current streams at the time of the copies: the copies are ready on these streams,
+        # and their memory is freed on them. A forward on other streams has replicas of its own.
+        self._replicas: dict[tuple[torch.Stream, ...], _Replicas] = {}
+        self._lock = Lock()  # Forwards in several threads may use the same replicas.
 
     def replicas(
-        self, module: nn.Module, device_ids: Sequence[DeviceId], make: Callable[[], Sequence[Any]]
+        self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
     ) -> Sequence[Any]:
-        """Give replicas of ``module`` as it is now, one for each device.
+        """Return replicas with the current state of ``module``, one for each device.
 
         Args:
             module: The wrapper's module.
             device_ids: The wrapper's devices.
-            make: Makes the replicas where there are none yet.
+            build: Builds the replicas if none are cached.
 
         Raises:
-            RuntimeError: Grad mode is on; or something has changed since the first call.
+            RuntimeError: Grad mode is on; or the module or the devices have changed since the
+                first call.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(
@@ -70,75 +71,75 @@ class Hold:
                 "torch.no_grad(), or outside of hold()"
             )
         if list(device_ids) != self._device_ids:
-            raise _refusal(f"the devices, {self._device_ids}, have become {list(device_ids)}")
+            raise _change_error(f"the devices, {self._device_ids}, have become {list(device_ids)}")
         targets = [as_device_or_current(device) for device in device_ids]
         with self._lock:
-            original = self._original or _Original(module)
-            original.check(module)
-            made = self._made.get(_streams_of(targets))
-            if made is None:
-                made = self._make(original, targets, make)
+            snapshot = self._snapshot or _ModuleSnapshot(module)
+            snapshot.check(module)
+            replicas = self._replicas.get(_stream_key(targets))
+            if replicas is None:
+                replicas = self._build(snapshot, targets, build)
             else:
-                made.bring_up_to_date()
-            return made.all
+                replicas.update_buffers()
+            return replicas.all
 
-    def _make(
+    def _build(
         self,
-        original: "_Original",
+        snapshot: "_ModuleSnapshot",
         targets: Sequence[torch.device],
-        make: Callable[[], Sequence[Any]],
+        build: Callable[[], Sequence[Any]],
     ) -> "_Replicas":
-        # Not as inference tensors: the next forward may be outside of that mode.
+        # Not as inference tensors: the next forward may run outside of inference mode.
         with torch.inference_mode(mode=False), torch.no_grad():
-            made = _Replicas(original.modules, make(), targets)
-        self._made[_streams_of(targets)] = made
-        self._original = original
-        return made
+            replicas = _Replicas(snapshot.named_modules, build(), targets)
+        self._replicas[_stream_key(targets)] = replicas
+        self._snapshot = snapshot
+        return replicas
 
 
-class _Original:
-    """How a module was when its replicas were made.
+class _ModuleSnapshot:
+    """The state of a module when its replicas were built.
 
     Attributes:
-        modules: It and all modules below it, with their names.
+        named_modules: The module and all modules below it, with their names.
     """
 
     def __init__(self, root: nn.Module) -> None:
-        self.modules: _Named = [*root.named_modules()]
-        self._bare = [module for _, module in self.modules]
-        self._outline = _outline(self._bare)
-        self._layouts = [*map(_layout, self._bare)]
-        # All are kept, since an `id` is nobody else's while its tensor lives.
+        self.named_modules: _Named = [*root.named_modules()]
+        self._modules = [module for _, module in self.named_modules]
+        self._flat_structure = _flat_structure(self._modules)
+        self._structures = [*map(_structure, self._modules)]
+        # References to all parameters, so that no other object can have the same `id`.
         self._parameters = [
-            (_joined(prefix, name), parameter)
-            for prefix, module in self.modules
+            (_join_names(prefix, name), parameter)
+            for prefix, module in self.named_modules
             for name, parameter in module._parameters.items()
             if parameter is not None
         ]
-        # Those made in inference mode have no counter to be looked at.
+        # Inference tensors have no version counter.
         self._names = [name for name, it in self._parameters if not it.is_inference()]
         self._counted = [it for _, it in self._parameters if not it.is_inference()]
         self._states = _states(self._counted)
 
     def check(self, root: nn.Module) -> None:
-        """Refuse a module that is not as it was.
+        """Check that ``root`` is unchanged, except for the values of its buffers.
 
         Raises:
-            RuntimeError: Something has changed; the text names it.
+            RuntimeError: The module has changed; the text names the change.
         """
-        if root is not self._bare[0]:
-            raise _refusal("the module is another one")
-        if _outline(self._bare) != self._outline:
-            raise _refusal(self._changed_layout())
+        if root is not self._modules[0]:
+            raise _change_error("the module is another one")
+        if _flat_structure(self._modules) != self._flat_structure:
+            raise _change_error(self._describe_structure_change())
         states = _states(self._counted)
         if states != self._states:
-            index = min(_differing(states, self._states))
-            raise _refusal(f"parameter {self._names[index]!r} has changed")
+            index = min(_differing_indices(states, self._states))
+            raise _change_error(f"parameter {self._names[index]!r} has changed")
 
-    def _changed_layout(self) -> str:
-        """Tell what is not as it was in the first module that is not."""
-        layouts = map(_layout, self._bare)
-        pairs = zip(self.modules, layouts, self._layouts, strict=True)
+    def _describe_structure_change(self) -> str:
+        """Return a description of the change in the first module that differs."""
+        structures = map(_structure, self._modules)
+        pairs = zip(self.named_modules, structures, self._structures, strict=True)
         (name, _), now, then = next(each for each in pairs if each[1] != each[2])
         if now[0] != then[0]:
             where = f"module {name!r}" if name else "the module"
@@ -146,7 +147,7 @@ class _Original:
         kind = next(index for index in _KINDS if now[index] != then[index])
         one, other = dict(now[kind]), dict(then[kind])
         changed = [key for key in {**other, **one} if one.get(key) != other.get(key)]
-        listed = ", ".join(repr(_joined(name, key)) for key in changed or one)
+        listed = ", ".join(repr(_join_names(name, key)) for key in changed or one)
         return f"there are other {_KINDS[kind]}, {listed},"
 
 
@@ -154,8 +155,8 @@ class _Replicas:
     """Replicas, and the state of their buffers.
 
     Args:
-        modules: The modules that were replicated, with their names.
-        replicas: What a step that may be overridden has made of the first of them.
+        named_modules: The modules that were replicated, with their names.
+        replicas: The result of ``DataParallel.replicate``, which a subclass may override.
         targets: The device of each replica.
 
     Attributes:
@@ -163,66 +164,68 @@ class _Replicas:
     """
 
     def __init__(
-        self, modules: _Named, replicas: Sequence[Any], targets: Sequence[torch.device]
+        self, named_modules: _Named, replicas: Sequence[Any], targets: Sequence[torch.device]
     ) -> None:
         self.all = replicas
-        self._root = modules[0][1]
+        self._root = named_modules[0][1]
         self._targets = targets[: len(replicas)]
-        keys = [(name, key) for name, module in modules for key in _filled(module._buffers)]
-        # The module's row comes first. What an overriding step has not made of one of the
-        # module's modules has no buffers to look after.
-        self._rows: list[_Row] = [
+        keys = [(name, key) for name, module in named_modules for key in _present(module._buffers)]
+        # The module's slots come first. Modules that an overridden `replicate` has left out of a
+        # replica have no slots there.
+        self._slots: list[_BufferSlots] = [
             {
                 index: (buffers, key)
                 for index, (name, key) in enumerate(keys)
-                if (buffers := _buffers_at(root, name)) is not None
+                if (buffers := _find_buffers(root, name)) is not None
             }
             for root in (self._root, *replicas)
         ]
-        self._note()
+        self._save_states()
 
-    def bring_up_to_date(self) -> None:
-        """Give the replicas copies of those buffers that have changed there or in the module.
+    def update_buffers(self) -> None:
+        """Copy the buffers that have changed in the module or in a replica to the replicas again.
 
-        They then have what new replicas would have; the first one has the module's own.
+        The replicas then have the buffers of new replicas; the first one has the module's own.
         """
         indices = {
             index
-            for row, tensors, states in zip(self._rows, self._read(), self._states, strict=True)
-            for index in _changed(row, tensors, states)
+            for slots, tensors, states in zip(
+                self._slots, self._read_buffers(), self._states, strict=True
+            )
+            for index in _changed_indices(slots, tensors, states)
         }
         if not indices:
             return
-        # A buffer that modules share is replaced wherever it is, by one copy.
-        changed = {id(it): it for it in map(self._source, indices)}
+        # A shared buffer is replaced at all its places by one copy.
+        changed = {id(it): it for it in map(self._source_buffer, indices)}
         if {it.device for it in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
         with torch.inference_mode(mode=False):
             copies = detached_copies([*changed.values()], self._targets)
-        for row, tensors in zip(self._rows[1:], copies, strict=True):
-            twins = dict(zip(changed, tensors, strict=True))
-            for index, (buffers, key) in row.items():
-                twin = twins.get(id(self._source(index)))
-                if twin is not None:
-                    buffers[key] = twin
-        self._note()
+        for slots, tensors in zip(self._slots[1:], copies, strict=True):
+            copy_of = dict(zip(changed, tensors, strict=True))
+            for index, (buffers, key) in slots.items():
+                copy = copy_of.get(id(self._source_buffer(index)))
+                if copy is not None:
+                    buffers[key] = copy
+        self._save_states()
 
-    def _source(self, index: int) -> Tensor:
-        buffers, key = self._rows[0][index]
+    def _source_buffer(self, index: int) -> Tensor:
+        buffers, key = self._slots[0][index]
         source: Tensor = buffers[key]
         return source
 
-    def _read(self) -> list[list[Tensor | None]]:
-        return [[it.get(key) for it, key in row.values()] for row in self._rows]
+    def _read_buffers(self) -> list[list[Tensor | None]]:
+        return [[it.get(key) for it, key in slots.values()] for slots in self._slots]
 
-    def _note(self) -> None:
-        # The tensors are kept, too: an `id` is nobody else's while they live.
-        self._tensors = self._read()
+    def _save_states(self) -> None:
+        # References to the tensors, so that no other object can have the same `id`.
+        self._tensors = self._read_buffers()
         self._states = [*map(_states, self._tensors)]
 
 
-def _outline(modules: Sequence[nn.Module]) -> list[Any]:
-    """List what modules have, but for the values of buffers, which may change."""
+def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
+    """Return the modes and members of all modules, except the values of buffers."""
     found: list[Any] = [[module.training for module in modules]]
     for kind in ("_modules", "_parameters", "_buffers"):
         each = [*map(attrgetter(kind), modules)]
@@ -233,8 +236,8 @@ def _outline(modules: Sequence[nn.Module]) -> list[Any]:
     return found
 
 
-def _layout(module: nn.Module) -> _Layout:
-    """List the same of one module: slower, and easier to read."""
+def _structure(module: nn.Module) -> _Structure:
+    """Return the same for one module, in a form that is slower and easier to compare by name."""
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
@@ -245,37 +248,39 @@ def _layout(module: nn.Module) -> _Layout:
 
 
 def _states(tensors: Sequence[Tensor | None]) -> _States:
-    """List what shows that a tensor is another one, has changed in place, or other memory."""
+    """Return values that differ if a tensor is replaced, changed in place, or has new memory."""
     return [*map(id, tensors)], version_counters(tensors), _addresses(tensors)
 
 
 def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
     try:
         return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
-    except (RuntimeError, TypeError):  # Some are sparse, for example, and have no one address.
+    except (RuntimeError, TypeError):  # For example, a sparse tensor has no single address.
         return [
             None if it is None or it.layout is not torch.strided else it.data_ptr()
             for it in tensors
         ]
 
 
-def _changed(row: _Row, tensors: Sequence[Tensor | None], before: _States) -> Iterator[int]:
+def _changed_indices(
+    slots: _BufferSlots, tensors: Sequence[Tensor | None], before: _States
+) -> Iterator[int]:
     states = _states(tensors)
     if states == before:
         return iter(())
-    indices = [*row]
-    return (indices[each] for each in _differing(states, before))
+    indices = [*slots]
+    return (indices[each] for each in _differing_indices(states, before))
 
 
-def _differing(now: _States, then: _States) -> set[int]:
+def _differing_indices(now: _States, then: _States) -> set[int]:
     columns = zip(zip(*now, strict=True), zip(*then, strict=True), strict=True)
     return {index for index, (one, other) in enumerate(columns) if one != other}
 
 
-class _Assigned:
-    """The buffers of a module that sees to it itself how attributes are set.
+class _AttributeBuffers:
+    """The buffers of a module with a ``__setattr__`` of its own, accessed as attributes.
 
-    Such are script modules, those below which are no Python modules in a replica.
+    Script modules are an example. Below them a replica has no Python modules.
     """
 
     def __init__(self, module: Any) -> None:
@@ -291,57 +296,57 @@ class _Assigned:
         setattr(self._module, key, value)
 
 
-def _buffers_at(root: Any, name: str) -> Any:
-    """Give the buffers of the module below ``root`` that has this name; None if there is none."""
+def _find_buffers(root: Any, name: str) -> Any:
+    """Return the buffers of the module ``name`` below ``root``, or None if it is missing."""
     try:
         module = attrgetter(name)(root) if name else root
     except AttributeError:
         return None
     if isinstance(module, nn.Module) and type(module).__setattr__ is nn.Module.__setattr__:
         return module._buffers
-    return _Assigned(module)
+    return _AttributeBuffers(module)
 
 
-def _joined(prefix: str, name: str) -> str:
+def _join_names(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-def _filled(members: Mapping[str, Any]) -> list[str]:
+def _present(members: Mapping[str, Any]) -> list[str]:
     return [name for name, member in members.items() if member is not None]
 
 
-def _streams_of(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
+def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
     return (*current_streams(device.index for device in devices if has_streams(device)),)
 
 
-def _refusal(change: str) -> RuntimeError:
+def _change_error(change: str) -> RuntimeError:
     return RuntimeError(
-        f"{change[0].upper()}{change[1:]} since the replicas were made that hold() keeps: leave "
-        "the block, and enter another one to have new replicas"
+        f"{change[0].upper()}{change[1:]} since hold() built its replicas: leave "
+        "the block and enter a new one to rebuild them"
     )
 
 
-_holds: dict[int, Hold] = {}
+_caches: dict[int, ReplicaCache] = {}
 _lock = Lock()
 
 
-def hold_of(wrapper: nn.Module) -> Hold | None:
-    """Give the replicas that are held for ``wrapper``; None outside of blocks."""
-    return _holds.get(id(wrapper))
+def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
+    """Return the cache of ``wrapper``, or None outside of blocks."""
+    return _caches.get(id(wrapper))
 
 
 @contextmanager
-def use_hold(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Iterator[None]:
-    """Hold the replicas of ``wrapper`` in a ``with`` block, which may stand in another one."""
-    # Not an attribute, which copies, pickles and replicas of the wrapper would have, too. The
-    # block keeps the wrapper, so its `id` is nobody else's.
+def use_replica_cache(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Iterator[None]:
+    """Cache the replicas of ``wrapper`` in a ``with`` block. Blocks may be nested."""
+    # Not an attribute, which copies, pickles and replicas of the wrapper would inherit. The block
+    # keeps the wrapper alive, so that no other object can have the same `id`.
     with _lock:
-        hold = _holds.setdefault(id(wrapper), Hold(device_ids))
-        hold.blocks += 1
+        cache = _caches.setdefault(id(wrapper), ReplicaCache(device_ids))
+        cache.blocks += 1
     try:
         yield
     finally:
         with _lock:
-            hold.blocks -= 1
-            if not hold.blocks:
-                del _holds[id(wrapper)]
+            cache.blocks -= 1
+            if not cache.blocks:
+                del _caches[id(wrapper)]

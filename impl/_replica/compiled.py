@@ -23,8 +23,8 @@ from .._compat import (
     copy_context_of_backward,
     is_compilation_loaded,
     is_compiled,
-    next_node_number,
-    was_made_since,
+    next_sequence_nr,
+    was_created_since,
 )
 from .._pytree import Survey
 
@@ -92,7 +92,7 @@ class _CompiledCall:
         self._replica = replica
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        first = next_node_number()
+        first = next_sequence_nr()
         output = self._function(self._replica(), args, kwargs)
         _part_contexts(output, first)
         return output
@@ -196,7 +196,7 @@ def _part_contexts(output: Any, first: int) -> None:
         if node in seen:
             continue
         seen.add(node)
-        if was_made_since(first, node):
+        if was_created_since(first, node):
             if isinstance(node, BackwardCFunction):
                 node.register_prehook(_use_own_context)
             pending += [before for before, _ in node.next_functions]

@@ -1,4 +1,4 @@
-"""The parameters that a replica has in place of its module's own."""
+"""The parameter copies of a replica."""
 
 import copy
 from collections import OrderedDict
@@ -12,32 +12,31 @@ __all__ = ["FormerParameters"]
 
 
 class FormerParameters(OrderedDict[str, Tensor]):
-    """Copies of a module's parameters by name, which make their replica fit for ``deepcopy``.
+    """Copies of a module's parameters by name, which make their replica deepcopyable.
 
-    A replica's tensors are no leaves, and torch refuses to deepcopy those. Everything that a
-    deepcopy meets a second time it takes from its memo, though. So this mapping, which stands in
-    the replica's ``__dict__`` before anything else that holds these tensors, enters detached
-    clones of them there. Shared tensors stay shared, and a module with a ``__deepcopy__`` of its
-    own, as parametrized ones have, is served as well.
+    A replica's tensors are not leaves, and torch refuses to deepcopy those. This mapping comes
+    before all other references to these tensors in the replica's ``__dict__``, and enters
+    detached clones of them into the memo of a deepcopy. Shared tensors stay shared, and a module
+    with a ``__deepcopy__`` of its own, such as a parametrized one, works as well.
 
-    Pickled, it is a plain ordered dictionary: a saved replica can be loaded without this package.
+    It pickles as a plain ordered dictionary: a saved replica can be loaded without this package.
 
     Attributes:
-        others: Tensors of the replica that are no leaves either: its buffers that require grad.
+        non_leaf_buffers: The replica's buffers that require grad, which are not leaves either.
     """
 
-    others: Sequence[Tensor] = ()
+    non_leaf_buffers: Sequence[Tensor] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OrderedDict[str, Tensor]:
-        for tensor in (*self.values(), *self.others):
+        for tensor in (*self.values(), *self.non_leaf_buffers):
             if id(tensor) not in memo and not tensor.is_leaf:
-                memo[id(tensor)] = _independent(tensor)
+                memo[id(tensor)] = _detached_clone(tensor)
         return OrderedDict((name, copy.deepcopy(tensor, memo)) for name, tensor in self.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), None, None, iter(self.items())
 
 
-def _independent(tensor: Tensor) -> Tensor:
+def _detached_clone(tensor: Tensor) -> Tensor:
     clone = torch.clone(tensor.detach())
     return clone.requires_grad_(tensor.requires_grad)

@@ -1,4 +1,4 @@
-"""A module and everything below it, walked once."""
+"""A flat list of a module tree."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ __all__ = ["Tree", "collect_tree"]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What there is to copy, each thing once however often it is reached.
+    """The modules and tensors of a tree, without duplicates.
 
     Attributes:
-        modules: Every module, before those that are first reached through it.
+        modules: The modules in depth-first order, parents first.
         parameters: Parameters, in the order of ``modules``.
         buffers: Buffers, in the order of ``modules``.
     """
@@ -26,7 +26,7 @@ class Tree:
 
 
 def collect_tree(network: nn.Module) -> Tree:
-    """List the modules, parameters and buffers of ``network``."""
+    """Return the modules, parameters and buffers of ``network``."""
     modules: dict[nn.Module, None] = {}
     parameters: dict[int, Tensor | None] = {}
     buffers: dict[int, Tensor | None] = {}
@@ -51,12 +51,12 @@ def _present(found: dict[int, Tensor | None]) -> list[Tensor]:
 
 @exclude_from_compilation
 def check_source(module: nn.Module, source: torch.device) -> None:
-    """Refuse a module that is not where its replicas are copied from.
+    """Check that all tensors of ``module`` are on the device that replicas are copied from.
 
     Raises:
         RuntimeError: A parameter or buffer is on another device than ``source``.
     """
-    # `module.parameters()` takes three times as long, to give names.
+    # `module.parameters()` takes three times as long, because it builds names.
     tree = collect_tree(module)
     for tensor in (*tree.parameters, *tree.buffers):
         if tensor.device != source:

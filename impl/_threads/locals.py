@@ -1,10 +1,9 @@
-"""What the running thread has put into ``threading.local`` objects.
+"""Isolation of the ``threading.local`` values of the running thread.
 
-CPython keeps an entry for each of them in the thread's own dictionary, which
-``PyThreadState_GetDict`` of the public C API gives: what the thread has put there lives as long as
-the entry. Since 3.13 that dictionary is empty: nothing can be done there, :func:`can_be_fresh`
-says so, but :func:`count_locals` still tells whether a thread has put something anywhere. Where
-there is no CPython not even that can be told.
+CPython before 3.13 stores one entry per ``threading.local`` in the thread's own dictionary, which
+``PyThreadState_GetDict`` of the public C API returns. The entry owns the values of this thread.
+Since 3.13 that dictionary is empty, so entries can only be counted, by :func:`count_locals`.
+Other interpreters cannot even count them.
 """
 
 import ctypes
@@ -19,152 +18,151 @@ from functools import partial
 from typing import Any
 from weakref import getweakrefcount
 
-__all__ = ["can_be_fresh", "count_locals", "drop_locals", "use_fresh_locals"]
+__all__ = ["can_isolate_locals", "clear_locals", "count_locals", "isolate_locals"]
 
 
-def can_be_fresh() -> bool:
-    """Tell whether :func:`use_fresh_locals` and :func:`drop_locals` do anything here."""
+def can_isolate_locals() -> bool:
+    """Return whether :func:`isolate_locals` and :func:`clear_locals` work in this interpreter."""
     return _Entry is not None
 
 
 @contextmanager
-def use_fresh_locals() -> Iterator[Callable[[], None]]:
-    """Hold nothing in a ``with`` block, as a new thread does.
+def isolate_locals() -> Iterator[Callable[[], None]]:
+    """Start a ``with`` block with no thread-local values, as a new thread does.
 
-    What the block leaves goes when it ends, and what was there before is there again.
+    Values set inside the block are released when it ends, and the earlier values are restored.
 
-    Returns:
-        A context whose value does what :func:`drop_locals` does, a little faster.
+    Yields:
+        A faster equivalent of :func:`clear_locals`.
     """
-    entries = _entries()
-    kept = entries.copy()
-    others = {key: kept.pop(key) for key in _keys_of_others(kept)}
+    entries = _thread_dict()
+    saved = entries.copy()
+    foreign = {key: saved.pop(key) for key in _foreign_keys(saved)}
     try:
         entries.clear()
-        entries.update(others)
-        yield partial(_drop, entries)
+        entries.update(foreign)
+        yield partial(_clear, entries)
     finally:
         try:
-            _drop(entries)
+            _clear(entries)
         finally:
-            # In one call, which an interrupt cannot divide: between two, entries could get lost.
-            entries.update(kept)
-            _forget_the_dead(entries, kept)
+            # A single call: an interrupt between two calls could lose entries.
+            entries.update(saved)
+            _remove_dead_entries(entries, saved)
 
 
-def drop_locals() -> None:
-    """Let go of everything, as a thread does that ends."""
-    _drop(_entries())
+def clear_locals() -> None:
+    """Release all thread-local values of the running thread, as its end would."""
+    _clear(_thread_dict())
 
 
 def count_locals() -> float:
-    """Give a number that grows with each object in which the running thread holds something.
+    """Return a number that grows with each ``threading.local`` that this thread has a value in.
 
     Returns:
-        Any number; one that is unequal to itself where it cannot be told.
+        A count with an arbitrary offset, or NaN, which is unequal to itself, if unknown.
     """
     return _count()
 
 
-def _keys_of_others(entries: dict[Any, Any]) -> list[Any]:
-    # The dictionary is there for every extension in C; what is not of a `threading.local` stays.
+def _foreign_keys(entries: dict[Any, Any]) -> list[Any]:
+    # C extensions may store entries of their own in the dictionary.
     return [key for key, entry in entries.items() if type(entry) is not _Entry]
 
 
-def _drop(entries: dict[Any, Any]) -> None:
-    # A copy, which is made in one step: another thread that frees a `threading.local` takes this
-    # thread's entry away, also in the middle of a loop.
+def _clear(entries: dict[Any, Any]) -> None:
+    # Iterate over a copy, which is made atomically: another thread that frees a `threading.local`
+    # removes this thread's entry at any time.
     for key, entry in entries.copy().items():
         if type(entry) is _Entry:
             entries.pop(key, None)
 
 
-def _forget_the_dead(entries: dict[Any, Any], kept: dict[Any, Any]) -> None:
-    """Take those of ``kept`` away whose objects have ended meanwhile.
+def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None:
+    """Remove the entries of ``saved`` whose ``threading.local`` was freed inside the block.
 
-    An object refers weakly to its entries. Their key is its address: the next object there must
-    not find them.
+    A ``threading.local`` refers weakly to its entries. The key of an entry is the object's
+    address, so the next object at that address would find a stale entry.
     """
-    if 0 in map(getweakrefcount, kept.values()):
-        for key, entry in kept.items():
+    if 0 in map(getweakrefcount, saved.values()):
+        for key, entry in saved.items():
             if not getweakrefcount(entry):
                 entries.pop(key, None)
 
 
-def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """Give a function of Python's C API; where there is no such API, one that gives None."""
+def _load_c_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """Return a function of Python's C API, or one that returns None if there is no such API."""
     try:
         return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
     except AttributeError:  # Not CPython.
         return lambda *_: None
 
 
-# An address, not an object: the function only lends the dictionary, and ctypes would release it,
-# as it does with every object that a function in C returns.
-_address = _function("PyThreadState_GetDict", ctypes.c_void_p)
-_at_address = _function("Py_NewRef", ctypes.py_object, ctypes.c_void_p)
+# The dictionary is a borrowed reference, so it is declared as an address: ctypes would release an
+# object that a C function returns.
+_dict_address = _load_c_function("PyThreadState_GetDict", ctypes.c_void_p)
+_object_at = _load_c_function("Py_NewRef", ctypes.py_object, ctypes.c_void_p)
 
 
-def _entries() -> dict[Any, Any]:
-    """Give the running thread's own dictionary."""
-    address = _address()
-    return {} if address is None else _at_address(address)
+def _thread_dict() -> dict[Any, Any]:
+    """Return the running thread's own dictionary."""
+    address = _dict_address()
+    return {} if address is None else _object_at(address)
 
 
-def _type_of_entries() -> type | None:
-    before = _entries().copy()
+def _find_entry_type() -> type | None:
+    before = _thread_dict().copy()
     local = threading.local()
-    local.held = True
-    new = [entry for key, entry in _entries().items() if key not in before]
+    local.value = True
+    new = [entry for key, entry in _thread_dict().items() if key not in before]
     return type(new[0]) if new else None
 
 
 def _count_entries() -> float:
-    return sum(type(entry) is _Entry for entry in _entries().copy().values())
+    return sum(type(entry) is _Entry for entry in _thread_dict().copy().values())
 
 
-class _Probe(threading.local):
-    """Knows the key under which every ``threading.local`` keeps what is of this thread."""
+class _ThreadKey(threading.local):
+    """The key of the running thread in every ``threading.local``."""
 
     def __init__(self) -> None:
-        # Looked for in an object that no other thread holds anything in: to look into one that
-        # all use is to hold all their keys for a moment, which they would count.
+        # The key is read from a new object that no other thread uses. A shared object holds the
+        # keys of all its threads, and reading it would briefly add references to them.
         own = threading.local()
-        own.held = True
-        self.key = _key_of(own)
+        own.value = True
+        self.key = _find_key(own)
 
 
-def _key_of(local: threading.local) -> object:
-    # One dictionary in the object has what is of each thread, by the thread's key.
+def _find_key(local: threading.local) -> object:
+    # A `threading.local` has one dictionary from the threads' keys to their values.
     for found in gc.get_referents(local):
         if type(found) is dict:
-            for key, held in found.copy().items():
-                if held is local.__dict__:
+            for key, values in found.copy().items():
+                if values is local.__dict__:
                     return key
     return None
 
 
 def _count_references() -> float:
-    # Each object that holds something of this thread refers to the thread's one key.
-    return sys.getrefcount(_probe.key)
+    # Each object with a value of this thread refers to the thread's key.
+    return sys.getrefcount(_thread_key.key)
 
 
-def _counts(count: Callable[[], float]) -> bool:
-    """Tell whether ``count`` works here, by trying it out."""
+def _detects_new_local(count: Callable[[], float]) -> bool:
     before = count()
     local = threading.local()
-    local.held = True
+    local.value = True
     return count() > before
 
 
-def _not_told() -> float:
+def _unknown_count() -> float:
     return math.nan
 
 
-_Entry = _type_of_entries()
-_probe = _Probe()
-# On free-threaded Python each thread that looks for its key would stop all others meanwhile, which
-# has been seen to hang. There threads end with their work, and who lets go of what they have made
-# frees it.
-_WAYS = () if sysconfig.get_config_var("Py_GIL_DISABLED") else (_count_entries, _count_references)
-_count = next(filter(_counts, _WAYS), _not_told)
+_Entry = _find_entry_type()
+_thread_key = _ThreadKey()
+# On free-threaded Python a thread that looks for its key stops all other threads, which has hung.
+# Nothing needs to be counted there, since each worker runs one function only.
+_IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+_COUNTERS = () if _IS_FREE_THREADED else (_count_entries, _count_references)
+_count = next(filter(_detects_new_local, _COUNTERS), _unknown_count)

@@ -1,9 +1,9 @@
-"""Threads that wait for work, so that a call need not start any.
+"""A pool of worker threads, so that a call need not start new threads.
 
-Every function that is started gets a thread of its own at once, an idle one or a new one:
-functions that wait for each other, or that start others and wait for them, never wait for a
-thread. It finds that thread as good as new: nothing in any ``threading.local``, and the hooks
-of ``threading.settrace`` and ``threading.setprofile``.
+Every started function immediately has a thread of its own, an idle or a new one. Functions that
+wait for each other, or that start others and wait for them, therefore never wait for a thread.
+A reused thread looks like a new one: it has no ``threading.local`` values, and the hooks of
+``threading.settrace`` and ``threading.setprofile``.
 """
 
 import atexit
@@ -17,151 +17,155 @@ from queue import SimpleQueue
 from typing import Any
 
 from .exceptions import attempt
-from .locals import count_locals, drop_locals
-from .state import is_pristine, take_up_hooks
+from .locals import clear_locals, count_locals
+from .state import install_thread_hooks, is_pristine
 
-__all__ = ["ENDS_WITH_WORK", "MAX_IDLE", "Pending", "start"]
+__all__ = ["MAX_IDLE", "SINGLE_USE_THREADS", "Future", "start"]
 
-#: Threads that are kept for later calls; those beyond end with their work.
+#: The largest number of idle threads. Further threads end after their function.
 MAX_IDLE = 64
 
-#: On free-threaded Python a thread ends with its work, and its end is waited for: PyTorch 2.12
-#: crashes where the end of a thread is what frees a tensor, and what others let go of while a
-#: thread waits is not freed before it runs again.
-ENDS_WITH_WORK = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+#: Whether a thread runs one function only, and its end is awaited. That is so on free-threaded
+#: Python: PyTorch 2.12 crashes where the end of a thread is what frees a tensor, and an object
+#: that other threads release is not freed until its own thread runs again.
+SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-class Pending:
-    """The outcome of a started function, once there is one."""
+class Future:
+    """The outcome of a started function, once it is available."""
 
-    __slots__ = ("_begun", "_done", "_task", "ending", "outcome")
+    __slots__ = ("_claim_lock", "_done_lock", "_task", "outcome", "thread_to_join")
 
     def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
         self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
-        # Two threads may ask for the function, its own and the one that started it. The lock is
-        # taken once and never released: who gets it runs the function.
-        self._begun = threading.Lock()
+        # The worker and the caller may both claim the task. The lock is acquired once and never
+        # released; the thread that acquires it runs the function.
+        self._claim_lock = threading.Lock()
         # Held until there is an outcome. Any thread may release such a lock, not only its holder.
-        self._done = threading.Lock()
-        self._done.acquire()
+        self._done_lock = threading.Lock()
+        self._done_lock.acquire()
         self.outcome: Any = None
-        #: The thread, if its end is to be waited for.
-        self.ending: threading.Thread | None = None
+        #: The worker's thread, if :meth:`wait` has to wait for its end.
+        self.thread_to_join: threading.Thread | None = None
 
-    def begin(self) -> "tuple[Callable[[], Any], _Worker] | None":
-        """Give the function and its worker to the first thread that asks, which has to run it."""
-        if not self._begun.acquire(blocking=False):
+    def claim(self) -> "tuple[Callable[[], Any], _Worker] | None":
+        """Return the function and its worker to the first caller, None to later ones."""
+        if not self._claim_lock.acquire(blocking=False):
             return None
-        # Whoever waits here for the outcome must not keep the function, which holds the arguments.
+        # A thread that waits for the outcome must not keep the function and its arguments alive.
         task, self._task = self._task, None
         return task
 
-    def run_unless_begun(self) -> None:
-        """Run the function in the calling thread, if its own has not woken up yet."""
-        task = self.begin()
+    def run_if_unclaimed(self) -> None:
+        """Run the function in the calling thread, unless its worker has already claimed it."""
+        task = self.claim()
         if task is not None:
             function, worker = task
-            # At once, so that what the function starts can have this thread. It has still to wake
-            # for the present task; what it is handed meanwhile waits in its queue behind that.
-            worker.rest()
+            # Before the function runs, so that functions that it starts can use this worker. The
+            # worker has yet to wake up for this task; later tasks wait in its queue.
+            worker.become_idle()
             self.outcome = attempt(function)
-            self.release()
+            self.set_done()
 
-    def release(self) -> None:
-        """Let :meth:`wait` return."""
-        self._done.release()
+    def set_done(self) -> None:
+        """Unblock :meth:`wait`."""
+        self._done_lock.release()
 
     def wait(self) -> Any:
-        """Wait for the function to end and give its outcome away.
+        """Wait until the function has ended, then return its outcome and drop it.
 
-        An interrupt ends the waiting, not the function.
+        An interrupt ends the wait, not the function.
         """
-        self._done.acquire()
-        if self.ending is not None:
-            self.ending.join()
+        self._done_lock.acquire()
+        if self.thread_to_join is not None:
+            self.thread_to_join.join()
         outcome, self.outcome = self.outcome, None
         return outcome
 
 
 class _Worker:
-    """A thread that runs what it is handed, one function at a time."""
+    """A thread that runs the tasks in its queue, one at a time."""
 
-    __slots__ = ("_born_with", "_handed", "_pool", "thread")
+    __slots__ = ("_initial_local_count", "_pool", "_queue", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
-        self._handed = SimpleQueue[Pending | None]()
-        # A daemon: the interpreter waits for all others before it calls `_end`, and an idle thread
-        # ends only when `_end` tells it to.
-        self.thread = threading.Thread(target=self._serve, name="parallel_apply", daemon=True)
+        self._queue = SimpleQueue[Future | None]()
+        # A daemon: the interpreter joins other threads before it calls `_close_at_exit`, which is
+        # what ends an idle worker.
+        self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, with none of the starter's context variables to hold on to."""
+        """Start the thread in an empty context, so that it keeps no context variables alive."""
         contextvars.Context().run(self.thread.start)
 
-    def hand(self, pending: Pending | None) -> None:
-        """Wake the thread to run what is ``pending``, or to end if there is nothing."""
-        self._handed.put(pending)
+    def submit(self, future: Future | None) -> None:
+        """Wake the thread to run the function of ``future``, or to end if it is None."""
+        self._queue.put(future)
 
-    def rest(self) -> None:
-        """Let the thread wait for other work: another one runs what it was handed."""
-        if not self._pool.keep(self):
-            self.hand(None)
+    def become_idle(self) -> None:
+        """Return to the pool, because another thread has claimed the task."""
+        if not self._pool.add_idle(self):
+            self.submit(None)
 
-    def _serve(self) -> None:
-        self._born_with = count_locals()
-        while self._take_turn():
+    def _run(self) -> None:
+        self._initial_local_count = count_locals()
+        while self._run_next():
             pass
 
-    def _take_turn(self) -> bool:
-        """Run one function; tell whether to wait for another.
+    def _run_next(self) -> bool:
+        """Run one function, and return whether to wait for another.
 
-        When the caller gets the outcome, this thread holds nothing of the function any more, and
-        can be handed the next one.
+        When the caller receives the outcome, this thread holds no reference to the function and
+        is available for the next one.
         """
-        pending = self._handed.get()
-        if pending is None:
+        future = self._queue.get()
+        if future is None:
             return False
-        task = pending.begin()
+        task = future.claim()
         if task is None:
-            # The caller has taken the function, and has said by `rest` what comes next here.
+            # The caller has claimed the task and has called `become_idle`.
             return True
-        take_up_hooks()
-        pending.outcome = attempt(task[0])
-        # The order matters. First go the arguments, and what the function has put into locals of
-        # this thread; then the thread is offered for other work; and only then the caller resumes.
+        install_thread_hooks()
+        future.outcome = attempt(task[0])
+        # The order matters: (1) release the arguments and the function's thread-local values,
+        # (2) offer this thread for other tasks, (3) unblock the caller.
         del task
-        drop_locals()
-        again = self._may_go_on() and self._pool.keep(self)
-        if ENDS_WITH_WORK:
-            pending.ending = self.thread
-        pending.release()
+        clear_locals()
+        again = self._is_reusable() and self._pool.add_idle(self)
+        if SINGLE_USE_THREADS:
+            future.thread_to_join = self.thread
+        future.set_done()
         return again
 
-    def _may_go_on(self) -> bool:
-        """Tell whether this thread is as it was born."""
-        return not ENDS_WITH_WORK and count_locals() == self._born_with and is_pristine()
+    def _is_reusable(self) -> bool:
+        """Return whether this thread is in the state in which it started."""
+        return (
+            not SINGLE_USE_THREADS
+            and count_locals() == self._initial_local_count
+            and is_pristine()
+        )
 
 
 class _Pool:
-    """The threads that wait for work."""
+    """The workers of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        #: To wait for at the end of the process; those that have ended go when another one begins.
+        #: Joined at the end of the process. Ended threads are removed when a new one starts.
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def start(self, function: Callable[[], Any]) -> Pending:
-        """Run ``function`` in a thread of its own, now."""
-        worker = self._idle_worker() or self._new_worker()
-        pending = Pending(function, worker)
-        worker.hand(pending)
-        return pending
+    def start(self, function: Callable[[], Any]) -> Future:
+        """Run ``function`` in a thread of its own, immediately."""
+        worker = self._pop_idle() or self._new_worker()
+        future = Future(function, worker)
+        worker.submit(future)
+        return future
 
-    def keep(self, worker: _Worker) -> bool:
-        """Let ``worker`` wait for work, unless there are enough."""
+    def add_idle(self, worker: _Worker) -> bool:
+        """Add ``worker`` to the idle ones; return False if the pool is full or closed."""
         with self._lock:
             if self._closed or len(self._idle) >= MAX_IDLE:
                 return False
@@ -169,30 +173,31 @@ class _Pool:
             return True
 
     def close(self) -> None:
-        """Keep no thread any more; end the idle ones and wait for the others to end."""
+        """End the idle workers, wait for the busy ones, and accept no idle worker any more."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
             threads = [*self._threads]
         for worker in idle:
-            worker.hand(None)
+            worker.submit(None)
         for thread in threads:
             thread.join()
 
-    def abandon(self) -> None:
-        """Keep no thread any more, in a process that has none but the running one.
+    def close_after_fork(self) -> None:
+        """Accept no idle worker any more, in a forked child that has only the running thread.
 
-        That one may be a worker of this pool, if a replica has forked: it asks once more.
+        If a replica has forked, that thread is a worker of this pool and calls :meth:`add_idle`
+        once more.
         """
-        self._lock = threading.Lock()  # The old one may be held by a thread that was not forked.
+        self._lock = threading.Lock()  # A thread of the parent may hold the old one.
         self._closed = True
 
-    def _idle_worker(self) -> _Worker | None:
+    def _pop_idle(self) -> _Worker | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
     def _new_worker(self) -> _Worker:
-        _watch_process()
+        _register_process_handlers()
         worker = _Worker(self)
         worker.start()
         with self._lock:
@@ -203,32 +208,32 @@ class _Pool:
 _pool = _Pool()
 
 
-def start(function: Callable[[], Any]) -> Pending:
-    """Run ``function`` in a thread of its own, beginning at once.
+def start(function: Callable[[], Any]) -> Future:
+    """Run ``function`` in a thread of its own, immediately.
 
     Returns:
-        What to wait for: the result of ``function``, or a ``Failure`` with its exception.
+        A future of the result of ``function``, or of a ``Failure`` with its exception.
 
     Raises:
-        RuntimeError: The system gives no more threads.
+        RuntimeError: The system cannot start another thread.
     """
     return _pool.start(function)
 
 
 @cache
-def _watch_process() -> None:
-    """Mind forks and the end of the process, from the first thread on."""
+def _register_process_handlers() -> None:
+    """Register the handlers for a fork and for the end of the process."""
     if hasattr(os, "register_at_fork"):  # Windows has no forks.
-        os.register_at_fork(after_in_child=_start_anew)
-    atexit.register(_end)
+        os.register_at_fork(after_in_child=_reset_after_fork)
+    atexit.register(_close_at_exit)
 
 
-def _start_anew() -> None:
+def _reset_after_fork() -> None:
     global _pool
-    _pool.abandon()
+    _pool.close_after_fork()
     _pool = _Pool()
 
 
-def _end() -> None:
-    # A thread that still computes while the interpreter is torn down may crash the process.
+def _close_at_exit() -> None:
+    # A thread that still computes during interpreter shutdown may crash the process.
     _pool.close()

@@ -1,6 +1,6 @@
-"""What a replica's thread takes over from the thread that called it."""
+"""Transfer of the caller's thread state to the threads of the replicas."""
 
-import asyncio  # torch has imported it, too.
+import asyncio  # torch imports it anyway.
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,71 +28,71 @@ from .._device import (
     set_current_streams,
     use_device,
 )
-from .locals import can_be_fresh
+from .locals import can_isolate_locals
 
 __all__ = [
     "ThreadState",
     "call_in",
+    "install_thread_hooks",
+    "is_fully_transferable",
     "is_pristine",
-    "take_up_hooks",
     "thread_states",
-    "travels_whole",
 ]
 
 
 class _Scope(NamedTuple):
-    """Which settings there are to read and write: that depends on the accelerator in use."""
+    """The autocast types and devices whose settings are transferred."""
 
     autocast_types: tuple[str, ...]
     ordinals: range  # Of the accelerator's devices.
 
 
 class _Flags(NamedTuple):
-    """The settings of one thread; they compare equal when there is nothing to do."""
+    """The settings of one thread. Equal flags need no write."""
 
     grad: bool
     inference: bool
-    autocast: list[bool]  # For each of the autocast types, as are the dtypes.
-    autocast_dtypes: list[torch.dtype]
+    autocast: list[bool]  # One for each autocast type.
+    autocast_dtypes: list[torch.dtype]  # One for each autocast type.
     autocast_cache: bool
     default_device: torch.device | None
     streams: list[torch.Stream]
 
 
 class ThreadState(NamedTuple):
-    """Everything that one replica's thread takes over from the caller's.
+    """The state that one replica's thread inherits from the caller's.
 
-    These travel:
+    Transferred:
 
     * grad mode and inference mode;
     * autocast of the accelerator and of the CPU: whether it is on, its dtype, and whether
       casts are cached;
     * the default device of ``with torch.device(...)`` and ``torch.set_default_device``, with
       or without an index, as the caller wrote it;
-    * context variables: each replica has its own copy, so what it sets stays with it;
+    * context variables, as a copy for each replica;
     * the current stream of every device;
     * the number of threads that one operation may use on the CPU.
 
-    The replica's device becomes the current one; for a replica on the CPU that of the caller
-    stays. Where all replicas are on the CPU and this process does not use the accelerator (yet,
-    or since it is a forked child), the accelerator is not touched, and nothing of it travels.
-    Whatever the replica changes in these is put back when it ends, in a thread of its
-    own as in the caller's.
+    The replica's device becomes the current one. A replica on the CPU keeps the caller's current
+    device. If all replicas are on the CPU and this process does not use the accelerator, because
+    it has not initialized it or is a forked child, nothing of the accelerator is read or
+    transferred. Changes that the replica makes to this state are undone when it ends, in a worker
+    thread as in the caller's.
 
-    These stay behind:
+    Not transferred:
 
     * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
-      thread that entered them and are not written to be called from several at once;
+      thread that entered them and are not written for concurrent calls;
     * functorch transforms (``vmap``, ``grad``, ...): their levels are a stack of one thread;
-    * profilers and ``sys.settrace``: made to tell threads apart. The hooks of
-      ``threading.settrace`` and ``threading.setprofile`` are every replica's, as they are every
-      new thread's;
-    * what is in a ``threading.local``: a replica finds nothing there, neither of the caller nor
-      of a replica or call before, and what it puts there goes when it ends;
-    * the event loop that runs in the caller's thread: a replica may run one of its own;
-    * the exception being handled: it is no cause of what goes wrong in a replica;
-    * what the process shares needs no travelling: anomaly mode, deterministic algorithms,
-      the default dtype, the backends' flags.
+    * profilers and ``sys.settrace``, which distinguish threads on purpose. The hooks of
+      ``threading.settrace`` and ``threading.setprofile`` are installed for every replica, as for
+      every new thread;
+    * ``threading.local`` values: a replica starts with none, and those that it sets are released
+      when it ends;
+    * the running event loop of the caller's thread: a replica may run one of its own;
+    * the exception being handled: it is not the context of an error in a replica;
+    * process-wide settings, which need no transfer: anomaly mode, deterministic algorithms, the
+      default dtype, the backends' flags.
     """
 
     flags: _Flags
@@ -105,14 +105,14 @@ class ThreadState(NamedTuple):
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """Gather the calling thread's state for a replica on each of ``devices``."""
+    """Return the calling thread's state for a replica on each of ``devices``."""
     scope = _scope(devices)
-    # Read once for all replicas. Only the context is copied for each: two threads cannot be in
-    # one context at the same time.
+    # Only the context is copied for each replica: two threads cannot be in one context at the
+    # same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
-    here = current_device() if scope.ordinals else CPU
+    current = current_device() if scope.ordinals else CPU
     return [
-        ThreadState(*shared, copy_context(), here if is_cpu(device) else device, is_cpu(device))
+        ThreadState(*shared, copy_context(), current if is_cpu(device) else device, is_cpu(device))
         for device in devices
     ]
 
@@ -123,34 +123,34 @@ def call_in(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Call ``function(*args, **kwargs)`` in ``state``, then put this thread's own state back.
+    """Call ``function(*args, **kwargs)`` in ``state``, then restore this thread's own state.
 
-    Call this through ``state.context.run``, which lends it the context variables.
+    Call this through ``state.context.run``, which sets the context variables.
     """
-    _limit_threads(state.num_threads)
+    _set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
         vars(threading.current_thread())[_OPENMP_POOL] = True
     with _UseFlags(state), use_device(state.device):
         return function(*args, **kwargs)
 
 
-def travels_whole() -> bool:
-    """Tell whether all of this thread's state travels, so that a replica may run here.
+def is_fully_transferable() -> bool:
+    """Return whether a worker thread can inherit all of this thread's state.
 
-    Where it does not, a replica that ran in this thread would see what the others do not.
+    Otherwise a replica that ran in this thread would see state that the other replicas do not.
     """
     return (
         sys.exception() is None
         and asyncio._get_running_loop() is None
-        and can_be_fresh()
+        and can_isolate_locals()
         and not _has_private_hooks()
         and not _has_private_modes()
-        and _are_devices_only()
+        and _has_only_default_device_mode()
     )
 
 
-def take_up_hooks() -> None:
-    """Trace and profile this thread as one that begins now would be."""
+def install_thread_hooks() -> None:
+    """Install the current hooks of ``threading.settrace`` and ``threading.setprofile``."""
     if sys.gettrace() is not threading.gettrace():
         sys.settrace(threading.gettrace())
     if sys.getprofile() is not threading.getprofile():
@@ -158,7 +158,7 @@ def take_up_hooks() -> None:
 
 
 def is_pristine() -> bool:
-    """Return whether the replicas that ended here left nothing that ``call_in`` cannot undo."""
+    """Return whether earlier replicas left no state here that ``call_in`` cannot undo."""
     return not (
         _has_private_modes()
         or function_mode_count()
@@ -168,7 +168,7 @@ def is_pristine() -> bool:
 
 
 def _has_private_hooks() -> bool:
-    """Tell whether this thread is traced or profiled in another way than new ones are."""
+    """Return whether this thread has other trace or profile hooks than new threads get."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
@@ -176,17 +176,17 @@ def _has_private_hooks() -> bool:
 
 
 def _has_private_modes() -> bool:
-    """Tell whether modes or hooks are active that stay behind."""
+    """Return whether modes or hooks are active that are not transferred."""
     return has_dispatch_modes() or has_saved_tensor_hooks() or has_transforms()
 
 
-def _are_devices_only() -> bool:
-    """Tell whether no function mode is active but a default device, which is one and travels."""
+def _has_only_default_device_mode() -> bool:
+    """Return whether no function mode is active except a default device, which is transferred."""
     return function_mode_count() == (unnumbered_default_device() is not None)
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
-    # Replicas on the CPU alone work in a process that must not touch the accelerator, too.
+    # Replicas on the CPU also work in a process that must not initialize the accelerator.
     on_cpu = all(map(is_cpu, devices))
     kind = accelerator_in_use() if on_cpu else accelerator_type()
     if kind is None:
@@ -209,7 +209,7 @@ def _read_flags(scope: _Scope) -> _Flags:
 
 
 def _write_flags(flags: _Flags, scope: _Scope) -> None:
-    """Set what can be set; inference mode and the default device are contexts."""
+    """Set all flags except inference mode and the default device, which are contexts."""
     torch.set_grad_enabled(flags.grad)
     torch.set_autocast_cache_enabled(flags.autocast_cache)
     settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
@@ -219,68 +219,67 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
     set_current_streams(flags.streams)
 
 
-def _limit_threads(count: int) -> None:
-    # Never put back: setting it also decides what threads born later begin with.
+def _set_num_threads(count: int) -> None:
+    # Not restored afterwards: it also sets the initial value of later threads.
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
 
-#: The attribute of a worker's thread that says what it has between two replicas: what it was born
-#: with. (Not in a ``threading.local``: what is there goes when a replica ends.)
-_AT_REST = "parallel_apply at rest"
+#: The attribute of a worker's ``Thread`` that holds its flags between two replicas. It is not a
+#: ``threading.local``, since those are cleared when a replica ends.
+_BASELINE = "parallel_apply baseline flags"
 
 
-#: The attribute of a worker's thread whose operators ran on the CPU with several OpenMP threads.
-#: OpenMP keeps a pool for each thread that used several. When all pools together have more threads
-#: than the machine has cores, the idle ones sleep in the kernel, and every later operator of every
-#: thread has to wake them: the calling thread's own operators then take six times as long.
+#: The attribute that marks a worker's ``Thread`` whose operators may have used OpenMP threads on
+#: the CPU. OpenMP keeps a pool for each thread that has used several. If all pools together have
+#: more threads than the machine has cores, idle OpenMP threads sleep in the kernel, and every
+#: operator of every thread has to wake them: the caller's own operators take six times as long.
 _OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
-def _flags_at_rest(scope: _Scope) -> _Flags:
-    # Read when a replica is about to begin, so nothing of any replica is in them: each one puts
-    # back what it has changed. Again where there is more to look at than before, for example
-    # since the process has begun to use the accelerator.
-    about: dict[str, Any] = vars(threading.current_thread())  # Nobody else writes there.
-    known: tuple[_Scope, _Flags] | None = about.get(_AT_REST)
+def _baseline_flags(scope: _Scope) -> _Flags:
+    # No replica's changes are in these flags, since each replica undoes its own. They are read
+    # again if the scope changes, for example when the process begins to use the accelerator.
+    attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes it.
+    known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
     if known is None or known[0] != scope:
-        known = about[_AT_REST] = scope, _read_flags(scope)
+        known = attributes[_BASELINE] = scope, _read_flags(scope)
     return known[1]
 
 
 class _UseFlags:
-    """Take over the caller's flags inside a ``with`` block."""
+    """A ``with`` block with the caller's flags."""
 
     __slots__ = ("_before", "_entered", "_scope", "_wanted")
 
     def __init__(self, state: ThreadState) -> None:
         self._wanted, self._scope = state.flags, state.scope
-        # In the caller's own thread they were read a moment ago.
-        here = state.thread == get_ident()
-        self._before = self._wanted if here else _flags_at_rest(self._scope)
+        # In the caller's own thread the flags are already set.
+        is_caller = state.thread == get_ident()
+        self._before = self._wanted if is_caller else _baseline_flags(self._scope)
         self._entered: ExitStack | None = None
 
     def __enter__(self) -> None:
         if self._before != self._wanted:
-            # Contexts first: inference mode brings a grad mode of its own.
+            # Contexts first: inference mode also sets the grad mode.
             self._entered = _enter_contexts(self._before, self._wanted)
             _write_flags(self._wanted, self._scope)
 
     def __exit__(self, *_: object) -> None:
-        # The replica may have changed anything: what is compared is how it leaves the thread.
+        # Read again: the replica may have changed any flag.
         now = _read_flags(self._scope)
         if now == self._before and self._entered is None:
             return
         if now.default_device != self._wanted.default_device:
-            _reset_default_device(self._wanted.default_device)
+            _restore_default_device(self._wanted.default_device)
         if self._entered is not None:
             self._entered.close()
-        # Last, since leaving inference mode sets the grad mode, too.
+        # Last, since leaving inference mode also sets the grad mode.
         _write_flags(self._before, self._scope)
 
 
 def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
-    """Enter what of ``wanted`` can only be had as a context."""
+    """Enter the contexts that ``wanted`` needs: inference mode, default device, autocast."""
     contexts = ExitStack()
     if wanted.inference != before.inference:
         contexts.enter_context(torch.inference_mode(wanted.inference))
@@ -293,14 +292,14 @@ def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
 
 
 def _leave_autocast() -> None:
-    # As torch.autocast does: the outermost region of a thread drops the cached casts, which
-    # would keep the replica's weights alive.
+    # Like torch.autocast, the outermost region of a thread clears the cached casts, which would
+    # keep the replica's weights alive.
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
 
-def _reset_default_device(device: torch.device | None) -> None:
+def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    torch.set_default_device(None)  # Brings back what a surrounding block had entered.
+    torch.set_default_device(None)  # Reveals the device of a surrounding block.
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._compat import is_wanted_in_backward
+from .._compat import is_needed_in_backward
 from .process_group import Communicator
 
 __all__ = ["GradientReducer", "get_reducer"]
@@ -96,8 +96,8 @@ class GradientReducer:
         """
         if torch.is_grad_enabled():
             raise RuntimeError(_NO_DOUBLE_BACKWARD)
-        if not is_wanted_in_backward(sentinel):
-            if any(map(is_wanted_in_backward, self.trainable)):
+        if not is_needed_in_backward(sentinel):
+            if any(map(is_needed_in_backward, self.trainable)):
                 raise RuntimeError(_NO_SELECTED_PARAMETERS)
             return
         # If one backward covers several calls, all of them come here before any parameter.

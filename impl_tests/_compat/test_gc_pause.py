@@ -1,4 +1,4 @@
-"""impl._compat.gc_pause: blocks that keep Python's collector away may overlap."""
+"""impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
 
 import gc
 import os
@@ -7,19 +7,19 @@ import threading
 import pytest
 
 from impl._compat import gc_pause
-from impl._compat.gc_pause import use_paused_collector
+from impl._compat.gc_pause import pause_gc
 
 
 @pytest.fixture(params=[True, False], ids="enabled={}".format)
 def enabled(request):
-    """Whether the collector is on when the first block begins; on again after the test."""
+    """Yield whether the collector is enabled before the first block."""
     (gc.enable if request.param else gc.disable)()
     yield request.param
     gc.enable()
 
 
-def test_the_last_of_overlapping_blocks_restores_what_the_first_found(enabled):
-    first, second = use_paused_collector(), use_paused_collector()
+def test_last_of_overlapping_blocks_restores_the_first_state(enabled):
+    first, second = pause_gc(), pause_gc()
     seen = []
     for change in (first.__enter__, second.__enter__):
         change()
@@ -30,72 +30,72 @@ def test_the_last_of_overlapping_blocks_restores_what_the_first_found(enabled):
     assert seen == [False, False, False, enabled]
 
 
-def test_a_block_that_raises_ends(enabled):
-    with pytest.raises(LookupError), use_paused_collector():
+def test_failing_block_restores_the_state(enabled):
+    with pytest.raises(LookupError), pause_gc():
         raise LookupError
     assert gc.isenabled() == enabled
 
 
 @pytest.fixture
 def pauses():
-    """Blocks that nobody else has begun."""
+    """Pauses without active blocks."""
     return gc_pause._Pauses()
 
 
-def elsewhere(call):
+def run_in_thread(call):
     thread = threading.Thread(target=call)
     thread.start()
     thread.join()
 
 
-def test_a_forked_child_forgets_the_blocks_of_threads_that_it_has_not(enabled, pauses):
-    elsewhere(pauses.begin)
+def test_forked_child_drops_blocks_of_other_threads(enabled, pauses):
+    run_in_thread(pauses.begin)
     assert not gc.isenabled()
-    pauses.leave_alone()
+    pauses.reset_after_fork()
     assert gc.isenabled() == enabled
 
 
-def test_a_forked_child_ends_the_block_that_its_thread_is_in(enabled, pauses):
-    elsewhere(pauses.begin)
+def test_forked_child_keeps_the_block_of_its_thread(enabled, pauses):
+    run_in_thread(pauses.begin)
     pauses.begin()
-    pauses.leave_alone()
+    pauses.reset_after_fork()
     assert not gc.isenabled()
     pauses.end()
     assert gc.isenabled() == enabled
 
 
-def test_a_fork_outside_of_blocks_leaves_the_collector_as_it_is(pauses):
-    with use_paused_collector():
-        pauses.leave_alone()
+def test_fork_without_own_blocks_keeps_the_collector_paused(pauses):
+    with pause_gc():
+        pauses.reset_after_fork()
         assert not gc.isenabled()
 
 
 @pytest.mark.usefixtures("enabled")
-def test_a_fork_after_a_block_leaves_the_collector_as_it_is(pauses):
+def test_fork_after_a_block_keeps_the_collector_state(pauses):
     pauses.begin()
     pauses.end()
     gc.disable()
-    pauses.leave_alone()
+    pauses.reset_after_fork()
     assert not gc.isenabled()
 
 
-def test_a_forked_child_waits_for_no_thread_that_it_has_not(pauses):
+def test_forked_child_has_an_unlocked_lock(pauses):
     pauses._lock.acquire()
-    pauses.leave_alone()
+    pauses.reset_after_fork()
     assert not pauses._lock.locked()
 
 
 @pytest.mark.usefixtures("enabled")
-def test_the_collector_is_asked_and_switched_under_the_lock(pauses, monkeypatch):
+def test_collector_is_checked_and_switched_under_the_lock(pauses, monkeypatch):
     locked = {}
 
-    def note(name, answer):
+    def record(name, answer):
         monkeypatch.setattr(
             gc, name, lambda: locked.update({name: pauses._lock.locked()}) or answer
         )
 
     for name, answer in (("isenabled", True), ("disable", None), ("enable", None)):
-        note(name, answer)
+        record(name, answer)
     pauses.begin()
     pauses.end()
     assert locked == {"isenabled": True, "disable": True, "enable": True}
@@ -103,25 +103,24 @@ def test_the_collector_is_asked_and_switched_under_the_lock(pauses, monkeypatch)
 
 
 @pytest.fixture
-def unminded():
-    """As before the first block, and again after the test."""
-    gc_pause._mind_forks.cache_clear()
+def unregistered():
+    """No fork handler is registered yet."""
+    gc_pause._register_fork_handler.cache_clear()
     yield
-    gc_pause._mind_forks.cache_clear()
+    gc_pause._register_fork_handler.cache_clear()
 
 
-@pytest.mark.usefixtures("unminded")
-def test_forks_are_minded_once_from_the_first_block_on(monkeypatch):
-    asked = []
-    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: asked.append(hooks))
-    for _ in range(2):
-        with use_paused_collector():
-            pass
-    assert asked == [{"after_in_child": gc_pause._pauses.leave_alone}]
+@pytest.mark.usefixtures("unregistered")
+def test_first_block_registers_the_fork_handler(monkeypatch):
+    registered = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: registered.append(hooks))
+    with pause_gc():
+        pass
+    assert registered == [{"after_in_child": gc_pause._pauses.reset_after_fork}]
 
 
-@pytest.mark.usefixtures("unminded")
-def test_where_there_are_no_forks_none_is_minded(monkeypatch):
+@pytest.mark.usefixtures("unregistered")
+def test_blocks_work_on_a_system_without_forks(monkeypatch):
     monkeypatch.delattr(os, "register_at_fork")
-    with use_paused_collector():
+    with pause_gc():
         assert not gc.isenabled()

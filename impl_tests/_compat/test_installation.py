@@ -1,4 +1,4 @@
-"""impl._compat.installation: torch.nn.parallel's names are impl's, for as long as asked for."""
+"""impl._compat.installation: replacement and restoration of torch.nn.parallel's names."""
 
 import contextlib
 import importlib
@@ -19,16 +19,16 @@ from torch import nn
 import impl
 from impl._compat import installation
 
-#: The reference's own objects, and where they were found before any test.
-SHELF = "torch.nn.parallel"
-PARALLEL = importlib.import_module(SHELF)
+#: The package of the reference, and its objects before any test.
+PACKAGE = "torch.nn.parallel"
+PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
 SUBMODULES = [name for name in installation._MODULES if name != "torch.cuda.comm"]
 OLD = {name: sys.modules[name] for name in SUBMODULES}
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: How programs name what is replaced, and what it is then.
+#: Import statements of programs, and the object that each one finds during an installation.
 NAMED = [
     ("from torch.nn import DataParallel as it", "impl.DataParallel"),
     ("import torch; it = torch.nn.DataParallel", "impl.DataParallel"),
@@ -76,7 +76,7 @@ NAMED = [
 
 
 def state():
-    """What install may change: modules of the reference, and the names in their packages."""
+    """Return the modules and names that an installation may change, with their identities."""
     modules = {name: each for name, each in sys.modules.items() if name.startswith(REPLACED)}
     others = {"DataParallel": nn.DataParallel, "comm": getattr(torch.cuda, "comm", None)}
     found = (modules, vars(PARALLEL), others)
@@ -84,8 +84,8 @@ def state():
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left(recwarn):
-    """Tests of the suite have taken names of the reference, of which install warns."""
+def _state_is_restored(recwarn):
+    """Ignore the warning of names that the suite has imported, and check the final state."""
     warnings.simplefilter("ignore", UserWarning)
     before = state()
     yield
@@ -95,17 +95,22 @@ def _nothing_is_left(recwarn):
 
 @pytest.fixture
 def early(monkeypatch):
-    """A module that took names before."""
-    module = types.ModuleType("very_early_bird")
-    module.DP, module.comm, module.none, module.fine = REFERENCE, OLD[f"{SHELF}.comm"], None, impl
-    module.kwargs = OLD[f"{SHELF}.scatter_gather"].scatter_kwargs
-    module.Scatter = OLD[f"{SHELF}._functions"].Scatter
+    """A module that imports names before the installation."""
+    module = types.ModuleType("early_module")
+    module.DP, module.comm, module.none, module.fine = (
+        REFERENCE,
+        OLD[f"{PACKAGE}.comm"],
+        None,
+        impl,
+    )
+    module.kwargs = OLD[f"{PACKAGE}.scatter_gather"].scatter_kwargs
+    module.Scatter = OLD[f"{PACKAGE}._functions"].Scatter
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module
 
 
 def warned(action, statement="action(**kwargs)", **kwargs):
-    """The text of the one warning that a statement gives to the file it stands in, or none."""
+    """Return the text of the warning that a statement raises in its own file, or an empty text."""
     code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -115,16 +120,16 @@ def warned(action, statement="action(**kwargs)", **kwargs):
     return str(caught[0].message) if caught else ""
 
 
-@pytest.mark.parametrize(("statement", "meant"), NAMED, ids=[each[0] for each in NAMED])
-def test_a_name_of_the_reference_gives_impls(statement, meant):
+@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
+def test_installed_name_is_impls(statement, expected_source):
     scope, expected = {}, {"impl": impl, "sys": sys}
     with impl.installed():
         exec(statement, scope)
-    assert scope["it"] is eval(meant, expected)
+    assert scope["it"] is eval(expected_source, expected)
 
 
-@pytest.mark.parametrize(("statement", "meant"), NAMED, ids=[each[0] for each in NAMED])
-def test_a_name_of_the_reference_gives_the_references_afterwards(statement, meant):
+@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
+def test_uninstalled_name_is_the_references(statement, expected_source):
     impl.install()
     impl.uninstall()
     scope, expected = {}, {"impl": impl, "sys": sys}
@@ -133,10 +138,10 @@ def test_a_name_of_the_reference_gives_the_references_afterwards(statement, mean
     for name in set(sys.modules) - loaded:  # torch.cuda.comm, which nothing loads by itself
         del sys.modules[name]
         vars(torch.cuda).pop("comm", None)
-    assert scope["it"] is not eval(meant, expected)
+    assert scope["it"] is not eval(expected_source, expected)
 
 
-def test_every_public_function_that_both_have_is_in_place():
+def test_every_public_name_is_replaced():
     with impl.installed():
         for name, old in OLD.items():
             new = sys.modules[name]
@@ -148,7 +153,7 @@ def test_every_public_function_that_both_have_is_in_place():
     assert theirs == [DISTRIBUTED.DistributedDataParallel]
 
 
-def test_distributed_data_parallel_stays_with_all_that_it_took():
+def test_distributed_data_parallel_is_not_replaced():
     before = dict(vars(DISTRIBUTED))
     with impl.installed(rebind=True):
         assert sys.modules["torch.nn.parallel.distributed"] is PARALLEL.distributed is DISTRIBUTED
@@ -157,7 +162,7 @@ def test_distributed_data_parallel_stays_with_all_that_it_took():
         assert DISTRIBUTED.scatter_kwargs is OLD["torch.nn.parallel.scatter_gather"].scatter_kwargs
 
 
-def test_uninstall_restores_every_entry_in_its_order():
+def test_uninstall_restores_every_entry_in_order():
     before = state()
     impl.install()
     assert state() != before
@@ -165,7 +170,7 @@ def test_uninstall_restores_every_entry_in_its_order():
     assert state() == before
 
 
-def test_calls_are_not_counted():
+def test_one_uninstall_undoes_all_installs():
     before = state()
     for _ in range(3):
         impl.install()
@@ -175,12 +180,12 @@ def test_calls_are_not_counted():
     assert state() == before
 
 
-def test_a_second_call_warns_of_nothing(early):
+def test_second_install_does_not_warn(early):
     assert early.__name__ in warned(impl.install)
     assert warned(impl.install) == ""
 
 
-def test_a_block_ends_what_it_began():
+def test_block_restores_the_state_after_an_error():
     before = state()
     with contextlib.suppress(KeyError), impl.installed():
         assert nn.DataParallel is impl.DataParallel
@@ -198,7 +203,7 @@ def test_nested_blocks_end_with_the_outermost():
     assert state() == before
 
 
-def test_a_block_leaves_what_was_installed_before_it():
+def test_block_keeps_an_earlier_installation():
     impl.install()
     before = state()
     with impl.installed():
@@ -206,7 +211,7 @@ def test_a_block_leaves_what_was_installed_before_it():
     assert state() == before
 
 
-def test_a_block_returns_to_what_was_uninstalled_within_it(early):
+def test_block_restores_an_installation_that_it_uninstalls(early):
     impl.install(rebind=True)
     before = state()
     with impl.installed():
@@ -216,7 +221,7 @@ def test_a_block_returns_to_what_was_uninstalled_within_it(early):
     assert early.DP is impl.DataParallel
 
 
-def test_a_block_undoes_what_was_rebound_in_place_of_what_was_before(early):
+def test_block_restores_rebound_names(early):
     old = REFERENCE  # This module's own name is rebound, too.
     impl.install(rebind=True)
     with impl.installed():
@@ -227,7 +232,7 @@ def test_a_block_undoes_what_was_rebound_in_place_of_what_was_before(early):
     assert (early.DP, early.another) == (impl.DataParallel, old)
 
 
-def test_a_block_ends_what_was_installed_within_it():
+def test_block_ends_an_inner_installation():
     before = state()
     with impl.installed():
         impl.uninstall()
@@ -235,7 +240,7 @@ def test_a_block_ends_what_was_installed_within_it():
     assert state() == before
 
 
-def test_a_block_that_rebinds_undoes_that_alone(early):
+def test_rebinding_block_undoes_only_the_rebinding(early):
     impl.install()
     with impl.installed(rebind=True):
         assert early.DP is impl.DataParallel
@@ -243,7 +248,7 @@ def test_a_block_that_rebinds_undoes_that_alone(early):
     assert nn.DataParallel is impl.DataParallel
 
 
-def test_what_somebody_else_put_there_meanwhile_stays(monkeypatch):
+def test_uninstall_keeps_entries_that_other_code_changed(monkeypatch):
     impl.install()
     monkeypatch.setattr(nn, "DataParallel", nn.Identity)
     impl.uninstall()
@@ -253,7 +258,7 @@ def test_what_somebody_else_put_there_meanwhile_stays(monkeypatch):
     nn.DataParallel = REFERENCE
 
 
-def test_a_second_call_takes_the_place_of_what_somebody_else_put_there():
+def test_second_install_replaces_entries_that_other_code_changed():
     impl.install()
     nn.DataParallel = nn.Identity
     impl.install()
@@ -263,28 +268,28 @@ def test_a_second_call_takes_the_place_of_what_somebody_else_put_there():
     nn.DataParallel = REFERENCE
 
 
-def test_the_warning_names_modules_and_names(early):
+def test_warning_lists_modules_and_names(early):
     text = warned(impl.install)
-    assert "very_early_bird: DP, Scatter, comm, kwargs" in text
-    assert "they stay; rebind=True replaces them" in text
+    assert "early_module: DP, Scatter, comm, kwargs" in text
+    assert "not replaced without rebind=True" in text
     assert not re.search(r"[:;] torch\.(nn|nn\.parallel|cuda): ", text)
     assert early.DP is REFERENCE
 
 
-def test_a_block_rebinds_on_request_only(early):
+def test_block_does_not_rebind_by_default(early):
     old = REFERENCE  # This module's own name would be rebound, too.
     with impl.installed():
         assert early.DP is old
 
 
-def test_a_block_warns_where_it_begins(early):
+def test_block_warns_at_its_first_line(early):
     assert early.__name__ in warned(impl.installed, "with action(): pass")
 
 
-def test_modules_are_rebound_on_request_and_restored(early):
+def test_rebound_modules_are_restored(early):
     before = list(vars(early).items())
     text = warned(impl.install, rebind=True)
-    assert "they are rebound" in text
+    assert "rebound: " in text
     assert (early.DP, early.comm) == (impl.DataParallel, impl.comm)
     assert early.kwargs is impl.scatter_gather.scatter_kwargs
     assert early.Scatter is impl.functions.Scatter
@@ -293,37 +298,37 @@ def test_modules_are_rebound_on_request_and_restored(early):
     assert list(vars(early).items()) == before
 
 
-def test_names_that_the_reference_has_from_elsewhere_are_not_rebound(early):
+def test_names_that_the_reference_imports_are_not_rebound(early):
     elsewhere = torch._utils._get_device_index
-    early.index = OLD[f"{SHELF}.comm"]._get_device_index
+    early.index = OLD[f"{PACKAGE}.comm"]._get_device_index
     impl.install(rebind=True)
     assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not elsewhere
     assert early.index is torch._utils._get_device_index is elsewhere
 
 
-def test_modules_may_be_rebound_later(early):
+def test_later_install_can_rebind(early):
     impl.install()
-    assert "they are rebound" in warned(impl.install, rebind=True)
+    assert "rebound: " in warned(impl.install, rebind=True)
     assert early.DP is impl.DataParallel
     impl.uninstall()
     assert early.DP is REFERENCE
 
 
-def test_a_rebound_name_that_its_module_has_changed_stays(early):
+def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early):
     impl.install(rebind=True)
     early.DP = nn.Identity
     impl.uninstall()
     assert early.DP is nn.Identity
 
 
-def test_a_missing_module_of_the_reference_means_nothing_elsewhere(early, monkeypatch):
+def test_missing_module_of_the_reference_rebinds_no_none(early, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
     assert early.none is None
     assert importlib.import_module("torch.nn.parallel.comm") is impl.comm
 
 
-def test_without_the_reference_nothing_changes(monkeypatch):
+def test_install_without_the_reference_changes_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel", None)
     before = list(sys.modules.items())
     with pytest.raises(ImportError):
@@ -332,7 +337,7 @@ def test_without_the_reference_nothing_changes(monkeypatch):
     assert nn.DataParallel is REFERENCE
 
 
-def test_where_warnings_are_errors_nothing_changes(early):
+def test_install_changes_nothing_if_warnings_are_errors(early):
     before = state()
     warnings.simplefilter("error")
     with pytest.raises(UserWarning, match=early.__name__):
@@ -340,7 +345,7 @@ def test_where_warnings_are_errors_nothing_changes(early):
     assert state() == before
 
 
-def test_the_warning_names_classes_that_were_derived_before():
+def test_warning_lists_derived_classes():
     class Derived(REFERENCE):
         pass
 
@@ -357,21 +362,21 @@ def test_the_warning_names_classes_that_were_derived_before():
 
 @pytest.mark.parametrize("modules", [[], ["one", "other"]], ids="modules={}".format)
 @pytest.mark.parametrize("classes", [[], ["one.A", "other.B"]], ids="classes={}".format)
-def test_the_warning_names_what_there_is(modules, classes):
+def test_warning_has_a_line_for_modules_and_one_for_classes(modules, classes):
     taken = [(each, installation._Change({}, "DP", REFERENCE, impl)) for each in modules]
-    told = warned(installation._warn, found=taken, derived=classes, rebind=False, level=2)
+    text = warned(installation._warn, found=taken, derived=classes, rebind=False, level=2)
     expected = []
     if modules:
         expected.append(
-            "taken from torch.nn.parallel before it was replaced, they stay; rebind=True replaces "
-            "them: one: DP; other: DP"
+            "imported from torch.nn.parallel before the installation, not replaced without "
+            "rebind=True: one: DP; other: DP"
         )
     if classes:
-        expected.append("derived from what was replaced, and stay so: one.A, other.B")
-    assert told.splitlines() == expected
+        expected.append("still derived from replaced classes: one.A, other.B")
+    assert text.splitlines() == expected
 
 
-def test_what_was_wrapped_before_stays_the_references():
+def test_wrapped_model_stays_the_references():
     wrapped = REFERENCE(nn.Linear(2, 1))
     with impl.installed():
         assert not isinstance(wrapped, nn.DataParallel)
@@ -380,7 +385,7 @@ def test_what_was_wrapped_before_stays_the_references():
     assert isinstance(wrapped, nn.DataParallel)
 
 
-def test_what_was_wrapped_before_computes_with_the_references_functions(topology, monkeypatch):
+def test_wrapped_model_calls_the_references_functions(topology, monkeypatch):
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
@@ -393,7 +398,7 @@ def refuse(*args, **kwargs):
     raise AssertionError
 
 
-def test_nothing_of_the_reference_is_called(topology, monkeypatch):
+def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     for module in OLD.values():
         for name, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
@@ -406,14 +411,14 @@ def test_nothing_of_the_reference_is_called(topology, monkeypatch):
 
 
 def unwrapped(model):
-    """Take wrappers off, as training libraries do."""
+    """Return the wrapped module, as training libraries do."""
     kinds = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     while isinstance(model, kinds):
         model = model.module
     return model
 
 
-def test_wrapped_models_are_recognised_and_unwrapped():
+def test_isinstance_recognises_wrapped_models():
     net = nn.Linear(2, 1)
     wrapped = impl.DataParallel(impl.DataParallel(net, ["cpu", "cpu"]))
     assert unwrapped(wrapped) is wrapped
@@ -422,7 +427,7 @@ def test_wrapped_models_are_recognised_and_unwrapped():
         assert unwrapped(wrapped) is net
 
 
-def test_functional_call_takes_the_module_and_not_its_wrapper(topology):
+def test_functional_call_rejects_the_wrapper(topology):
     devices = topology.take(2)
     net = nn.Linear(2, 1).to(devices[0])
     values = {
@@ -431,23 +436,23 @@ def test_functional_call_takes_the_module_and_not_its_wrapper(topology):
     }
     named = {f"module.{name}": value for name, value in values.items()}
     x = torch.ones(4, 2, device=devices[0])
-    refusals = []
+    errors = []
     for block in (impl.installed(), impl.installed(rebind=True), threading.Lock()):
         with block:
             wrapped = nn.DataParallel(net, devices)
             with pytest.raises(RuntimeError) as caught:
                 torch.func.functional_call(wrapped, named, x)
-            refusals.append(str(caught.value))
+            errors.append(str(caught.value))
             found = torch.func.functional_call(wrapped.module, values, x)
             assert found.tolist() == [[3.0]] * 4
     # The last is the reference itself.
-    assert len(set(refusals)) == 1
-    # Nobody takes an impl that is not installed for the DataParallel that is refused.
+    assert len(set(errors)) == 1
+    # Without an installation impl.DataParallel is not rejected.
     found = torch.func.functional_call(impl.DataParallel(net, devices), named, x)
     assert found.tolist() == [[3.0]] * 4
 
 
-def test_models_pickled_by_the_reference_are_impls_meanwhile(topology):
+def test_model_pickled_by_the_reference_loads_as_impls(topology):
     devices = topology.take(2)
     old = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     stored = io.BytesIO()
@@ -460,14 +465,14 @@ def test_models_pickled_by_the_reference_are_impls_meanwhile(topology):
     assert torch.equal(new(x), old(x))
 
 
-def test_models_pickled_meanwhile_name_impl():
+def test_model_pickled_during_an_installation_names_impl():
     with impl.installed():
         stored = pickle.dumps(nn.DataParallel(nn.Linear(2, 1), ["cpu", "cpu"]))
     assert type(pickle.loads(stored)) is impl.DataParallel
 
 
 def losses(devices):
-    """Train through whatever ``torch.nn.DataParallel`` is; give its home, too."""
+    """Train with ``torch.nn.DataParallel``; return the losses and the module of its class."""
     torch.manual_seed(3)
     net = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Tanh(), nn.Linear(7, 2))
     wrapped = torch.nn.DataParallel(net.to(devices[0]), devices)
@@ -485,7 +490,7 @@ def losses(devices):
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 @pytest.mark.filterwarnings("ignore:PyTorch is not compiled with NCCL support")
-def test_training_gives_the_references_losses(topology, slots):
+def test_training_has_the_references_losses(topology, slots):
     devices = topology.take(slots)
     reference, home = losses(devices)
     with impl.installed():
@@ -495,8 +500,8 @@ def test_training_gives_the_references_losses(topology, slots):
     assert ours == reference
 
 
-def in_a_thread(action):
-    """What ``action`` returns in a thread of its own."""
+def run_in_thread(action):
+    """Return the result of ``action`` in a new thread."""
     found = []
     thread = threading.Thread(target=lambda: found.append(action()))
     thread.start()
@@ -504,18 +509,18 @@ def in_a_thread(action):
     return found[0]
 
 
-def test_other_threads_see_it():
-    assert in_a_thread(lambda: nn.DataParallel) is REFERENCE
-    in_a_thread(impl.install)
-    assert nn.DataParallel is in_a_thread(lambda: nn.DataParallel) is impl.DataParallel
+def test_installation_is_visible_in_other_threads():
+    assert run_in_thread(lambda: nn.DataParallel) is REFERENCE
+    run_in_thread(impl.install)
+    assert nn.DataParallel is run_in_thread(lambda: nn.DataParallel) is impl.DataParallel
 
 
-@pytest.mark.parametrize("step", ["make", "undo"])
-def test_one_thread_at_a_time_changes_names(monkeypatch, step):
+@pytest.mark.parametrize("step", ["apply", "undo"])
+def test_names_are_changed_under_the_lock(monkeypatch, step):
     free = []
 
     def change(self):
-        free.append(in_a_thread(lambda: installation._lock.acquire(blocking=False)))
+        free.append(run_in_thread(lambda: installation._lock.acquire(blocking=False)))
         real(self)
 
     real = getattr(installation._Change, step)
@@ -525,7 +530,7 @@ def test_one_thread_at_a_time_changes_names(monkeypatch, step):
     assert set(free) == {False}
 
 
-EARLY = """
+EARLY_IMPORTS = """
 from torch.nn import DataParallel as DP
 from torch.nn.parallel import scatter_gather, parallel_apply
 import impl, sys, torch
@@ -542,12 +547,12 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
 
 
 @pytest.mark.parametrize(
-    ("rebind", "what"),
-    [(False, "they stay; rebind=True replaces them"), (True, "they are rebound")],
+    ("rebind", "state"),
+    [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
-def test_a_script_that_named_things_early(rebind, what):
+def test_script_with_early_imports(rebind, state):
     done = subprocess.run(
-        [sys.executable, "-c", EARLY.format(rebind=rebind)],
+        [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
@@ -555,5 +560,5 @@ def test_a_script_that_named_things_early(rebind, what):
     )
     assert done.stdout == f"{rebind} {rebind} True\nTrue True\n"
     taken = "__main__: DP, parallel_apply, scatter_gather"
-    text = f"taken from torch.nn.parallel before it was replaced, {what}: {taken}"
+    text = f"imported from torch.nn.parallel before the installation, {state}: {taken}"
     assert done.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]

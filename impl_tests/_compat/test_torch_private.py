@@ -1,4 +1,4 @@
-"""impl._compat.torch_private: the one way to private names of PyTorch, each of them documented."""
+"""impl._compat.torch_private: it alone uses private names of PyTorch, and documents each."""
 
 import ast
 import importlib
@@ -16,27 +16,27 @@ TREES = {
 }
 OTHERS = sorted(TREES.keys() - {"_compat/torch_private.py"})
 ENTRIES = [getattr(torch_private, name) for name in torch_private.__all__]
-#: Of nn.Module's instances, of named tuples, of asyncio for those who write event loops.
+#: Attributes of nn.Module instances and of named tuples, and a documented name of asyncio.
 ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
-    "_has_compiled_code",  # impl's own mark.
+    "_has_compiled_code",  # An attribute that impl itself sets.
     *("_fields", "_make", "_asdict", "_get_running_loop"),
 }
 PRIVATE = re.compile(r"([A-Za-z]\w*\.)*_[a-z]\w*(\.\w+)*|torch(\.\w+)*\._\w+(\.\w+)*")
-REACHING = {
+USES = {
     "an attribute": "torch._C.x",
     "an attribute of an object": "tensor.grad_fn._set_sequence_nr(1)",
     "an import": "import torch._dynamo.eval_frame",
-    "a name that is imported": "from torch.autograd.graph import _engine_run_backward",
+    "an imported name": "from torch.autograd.graph import _engine_run_backward",
     "a private module": "from torch.utils._device import DeviceContext",
-    "a text": 'sys.modules.get("torch._dynamo.eval_frame")',
-    "an attribute's name": 'getattr(tensor, "_values")',
+    "a string": 'sys.modules.get("torch._dynamo.eval_frame")',
+    "an attribute name": 'getattr(tensor, "_values")',
 }
 
 
-def own(tree):
-    """Give the private names that a module makes, in itself and in its objects."""
+def defined_names(tree):
+    """Yield the names that a module defines, and the attributes that its classes set."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -49,11 +49,11 @@ def own(tree):
                 yield name
 
 
-OWN = {name for tree in TREES.values() for name in own(tree)}
+OWN = {name for tree in TREES.values() for name in defined_names(tree)}
 
 
-def reached(tree):
-    """Give the private names that a module takes from somewhere else."""
+def used_names(tree):
+    """Yield the private names that a module uses."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name):
@@ -70,29 +70,29 @@ def reached(tree):
 
 
 @pytest.mark.parametrize("module", OTHERS)
-def test_private_names_of_pytorch_are_reached_through_it(module):
-    assert set(reached(TREES[module])) <= OWN | ALLOWED
+def test_no_other_module_uses_private_names_of_pytorch(module):
+    assert set(used_names(TREES[module])) <= OWN | ALLOWED
 
 
-@pytest.mark.parametrize("way", REACHING)
-def test_every_way_to_a_private_name_is_seen(way):
-    assert set(reached(ast.parse(REACHING[way]))) - OWN - ALLOWED
+@pytest.mark.parametrize("use", USES)
+def test_every_use_of_a_private_name_is_detected(use):
+    assert set(used_names(ast.parse(USES[use]))) - OWN - ALLOWED
 
 
-def test_nothing_of_pytorch_is_called_like_a_name_of_impl():
-    # Such a name would pass for impl's own wherever it is reached.
-    assert not set(reached(TREES["_compat/torch_private.py"])) & (
-        OWN - set(own(TREES["_compat/torch_private.py"]))
+def test_private_names_of_pytorch_differ_from_names_of_impl():
+    # Otherwise the scan would take the name for impl's own.
+    assert not set(used_names(TREES["_compat/torch_private.py"])) & (
+        OWN - set(defined_names(TREES["_compat/torch_private.py"]))
     )
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=torch_private.__all__)
-def test_an_entry_says_what_it_stands_for_and_what_would_be_lost(entry):
+def test_docstring_has_the_name_and_the_loss_without_it(entry):
     assert re.search(r"Name: .*since <= 2\.\d+\.\n *Without it: ", entry.__doc__, re.DOTALL)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=torch_private.__all__)
-def test_what_an_entry_stands_for_is_there(entry):
+def test_documented_name_exists(entry):
     for name in re.findall(r"``(torch\.[\w.]+)``", entry.__doc__.partition("Name:")[2]):
         found = importlib.import_module("torch")
         for part in name.split(".")[1:]:
@@ -104,8 +104,8 @@ def test_what_an_entry_stands_for_is_there(entry):
 FROM = ("_compat", "torch_private")
 
 
-def test_every_entry_is_used():
+def test_every_function_is_used():
     users = sorted(set(OTHERS) - {"_compat/__init__.py"})
     imports = [node for name in users for node in ast.walk(TREES[name])]
-    taken = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module in FROM]
-    assert {alias.name for node in taken for alias in node.names} >= set(torch_private.__all__)
+    found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module in FROM]
+    assert {alias.name for node in found for alias in node.names} >= set(torch_private.__all__)

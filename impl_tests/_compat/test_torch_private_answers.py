@@ -1,4 +1,4 @@
-"""impl._compat.torch_private: the state of threads, modules and leaves."""
+"""impl._compat.torch_private: results of its functions."""
 
 import sys
 
@@ -14,10 +14,10 @@ from impl_tests.samples import FunctionMode
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode that is only there."""
+    """A dispatch mode with the default behaviour."""
 
 
-def test_modes_are_counted_and_told_apart():
+def test_function_and_dispatch_modes_are_distinguished():
     with FunctionMode():
         assert torch_private.function_mode_count() == 1
         assert not torch_private.has_dispatch_modes()
@@ -27,13 +27,13 @@ def test_modes_are_counted_and_told_apart():
     assert not torch_private.has_dispatch_modes()
 
 
-def test_hooks_on_saved_tensors_are_seen():
+def test_saved_tensor_hooks_are_detected():
     assert not torch_private.has_saved_tensor_hooks()
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         assert torch_private.has_saved_tensor_hooks()
 
 
-def test_hooks_on_saved_tensors_are_seen_while_something_is_traced():
+def test_saved_tensor_hooks_are_detected_during_tracing():
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         torch._C._autograd._saved_tensors_hooks_set_tracing(True)
         try:
@@ -42,22 +42,22 @@ def test_hooks_on_saved_tensors_are_seen_while_something_is_traced():
             torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
-def test_transforms_are_seen():
+def test_transforms_are_detected():
     seen = []
     torch.func.vmap(lambda x: seen.append(torch_private.has_transforms()) or x)(torch.ones(2))
     assert [*seen, torch_private.has_transforms()] == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
-def test_who_watches_registrations_is_seen(kind):
-    watch = getattr(registration, f"register_module_{kind}_registration_hook")
-    handle = watch(lambda *_: None)
-    assert torch_private.is_registration_watched()
+def test_registration_hooks_are_detected(kind):
+    register = getattr(registration, f"register_module_{kind}_registration_hook")
+    handle = register(lambda *_: None)
+    assert torch_private.has_registration_hooks()
     handle.remove()
-    assert not torch_private.is_registration_watched()
+    assert not torch_private.has_registration_hooks()
 
 
-def test_a_module_that_is_not_compiled_is_told_from_one_that_is(monkeypatch):
+def test_only_optimized_modules_are_compiled(monkeypatch):
     class Compiled(nn.Module):
         pass
 
@@ -71,7 +71,7 @@ def test_a_module_that_is_not_compiled_is_told_from_one_that_is(monkeypatch):
     assert not torch_private.is_compiled(Compiled)
 
 
-def test_the_compiled_module_is_given():
+def test_compiled_module_returns_the_wrapped_module():
     plain, wrapper = nn.Linear(1, 1), nn.Module()
     assert torch_private.compiled_module(plain) is None
     wrapper._orig_mod = plain
@@ -81,30 +81,30 @@ def test_the_compiled_module_is_given():
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_torchscript_is_on_or_off(monkeypatch, enabled):
+def test_torchscript_switch_is_read(monkeypatch, enabled):
     monkeypatch.setattr(torch.jit._state, "_enabled", enabled)
-    assert torch_private.is_torchscript_on() is enabled
+    assert torch_private.is_torchscript_enabled() is enabled
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
-def test_hooks_of_a_leaf_are_seen(register):
+def test_hooks_of_a_leaf_are_detected(register):
     leaf = torch.ones(1, requires_grad=True)
     assert not torch_private.has_hooks(leaf)
     getattr(leaf, register)(lambda _: None)
     assert torch_private.has_hooks(leaf)
 
 
-def asked_in_backward(leaf, run):
-    """What is said of ``leaf`` while ``run`` goes back through it and through another."""
+def answers_in_backward(leaf, run):
+    """Return the answers for ``leaf`` during ``run``, a backward through it and another leaf."""
     used, found = torch.ones(1, requires_grad=True), []
     product = leaf * used
-    product.register_hook(lambda _: found.append(torch_private.is_wanted_in_backward(leaf)))
+    product.register_hook(lambda _: found.append(torch_private.is_needed_in_backward(leaf)))
     run(product, leaf, used)
     return found
 
 
 @pytest.mark.parametrize(
-    ("run", "wanted"),
+    ("run", "needed"),
     [
         (lambda product, leaf, used: product.backward(), True),
         (lambda product, leaf, used: product.backward(inputs=[leaf]), True),
@@ -114,48 +114,48 @@ def asked_in_backward(leaf, run):
     ],
     ids=["backward", "backward to it", "backward elsewhere", "grad", "grad elsewhere"],
 )
-def test_a_leaf_is_wanted_where_its_gradient_is_asked_for(run, wanted):
-    assert asked_in_backward(torch.ones(1, requires_grad=True), run) == [wanted]
+def test_leaf_is_needed_if_its_gradient_is_computed(run, needed):
+    assert answers_in_backward(torch.ones(1, requires_grad=True), run) == [needed]
 
 
-def test_nodes_are_told_from_older_ones():
+def test_sequence_number_separates_old_and_new_nodes():
     x = torch.ones(1, requires_grad=True)
     old = (2 * x).grad_fn
-    number = torch_private.next_node_number()
+    number = torch_private.next_sequence_nr()
     new = (2 * x).grad_fn
-    assert [torch_private.was_made_since(number, each) for each in (old, new)] == [False, True]
+    assert [torch_private.was_created_since(number, each) for each in (old, new)] == [False, True]
 
 
-def test_what_backward_runs_first_is_not_told_from_older_nodes():
+def test_nodes_that_run_first_count_as_older():
     x = torch.ones(1, requires_grad=True)
-    number = torch_private.next_node_number()
+    number = torch_private.next_sequence_nr()
     first = (2 * x).grad_fn
     torch_private.run_first_in_backward(first)
     accumulation = first.next_functions[0][0]
     for each in (first, accumulation):
-        assert not torch_private.was_made_since(number, each)
+        assert not torch_private.was_created_since(number, each)
 
 
 @pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
-def test_another_call_in_place_of_the_modules_does_not_say_how_to_compile(call):
+def test_unknown_compiled_call_has_no_compiler(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
     assert torch_private.compilation_in_place(module) is None
 
 
-def test_outside_of_backward_there_is_no_context_to_copy():
+def test_copy_of_the_context_outside_backward_does_nothing():
     assert not torch._C._is_key_in_tls("context")
     torch_private.copy_context_of_backward()
     assert not torch._C._is_key_in_tls("context")
 
 
-def test_changes_in_place_are_counted_for_each_tensor():
+def test_version_counters_count_in_place_changes():
     tensor = torch.ones(1)
     with torch.inference_mode():
-        uncounted = torch.ones(1)
+        inference_tensor = torch.ones(1)
     before = torch_private.version_counters([tensor, None])
     assert torch_private.version_counters([tensor]) == before[:1]
     tensor.add_(1)
     assert torch_private.version_counters([tensor, None]) == [before[0] + 1, None]
-    first, last = (torch_private.version_counters([uncounted, None]) for _ in range(2))
+    first, last = (torch_private.version_counters([inference_tensor, None]) for _ in range(2))
     assert (first[0] == last[0], first[1], last[1]) == (False, None, None)

@@ -1,4 +1,4 @@
-"""impl._device.placement: the devices that the arguments of a data-parallel call mean."""
+"""impl._device.placement: devices for the arguments of a data-parallel call."""
 
 import importlib
 import inspect
@@ -17,19 +17,19 @@ from impl._replica import check_source
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
-POOR = SimpleNamespace(total_memory=1, multi_processor_count=1)
+SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
 
 @pytest.fixture
 def sized(monkeypatch, topology):
-    """Let the accelerator's devices have the given sizes; return their ordinals."""
+    """A function that sets the properties of the accelerator's devices and returns ordinals."""
 
-    def pretend(*properties):
+    def set_properties(*properties):
         module = torch.get_device_module(topology.accelerator)
         monkeypatch.setattr(module, "get_device_properties", lambda at: properties[at])
         return list(range(len(properties)))
 
-    return pretend
+    return set_properties
 
 
 def warned(device_ids):
@@ -39,44 +39,44 @@ def warned(device_ids):
     return [str(warning.message) for warning in caught]
 
 
-def test_all_devices_are_meant_by_default(topology):
+def test_default_is_all_devices(topology):
     placed = placement.choose_devices(None, None)
     assert placed.device_ids == list(range(torch.accelerator.device_count()))
     assert (placed.output_device, placed.source) == (0, torch.device(topology.accelerator, 0))
 
 
-def test_devices_become_ordinals_in_the_order_given(topology):
+def test_devices_become_ordinals_in_the_given_order(topology):
     last, first = topology.devices[-1], topology.devices[0]
     placed = placement.choose_devices([last, str(first)], last.index)
     assert placed == ([last.index, first.index], last.index, last)
 
 
 @pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
-def test_the_cpu_is_meant_by_every_spelling(topology, spelling):
+def test_every_spelling_of_the_cpu_is_accepted(topology, spelling):
     assert placement.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
     assert placement.choose_devices([0], spelling).output_device == CPU
 
 
-def test_the_cpu_beside_other_devices_is_refused(topology):
+def test_cpu_beside_other_devices_raises(topology):
     with pytest.raises(ValueError) as caught:
         placement.choose_devices([0, "cpu"], None)
     assert str(caught.value) == "Expected a non cpu device, but got: cpu"
 
 
-def test_no_devices_are_refused(topology):
+def test_empty_list_of_devices_raises(topology):
     with pytest.raises(IndexError):
         placement.choose_devices([], None)
 
 
 @pytest.mark.parametrize("kind", [None, "mps"])
-def test_without_an_accelerator_that_numbers_its_devices_there_is_no_placement(monkeypatch, kind):
+def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
     monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
     assert placement.choose_devices([0, 1], 0) is None
     assert placement.choose_devices(None, None) is None
     assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
 
 
-def test_a_buffer_elsewhere_is_refused():
+def test_buffer_on_another_device_raises():
     module = nn.BatchNorm1d(2)
     module.running_mean = torch.zeros(2, device="meta")
     check_source(nn.BatchNorm1d(2), CPU)
@@ -91,45 +91,45 @@ def test_a_buffer_elsewhere_is_refused():
 @pytest.mark.parametrize(
     "small", [{"total_memory": 74}, {"multi_processor_count": 74}], ids="{0}".format
 )
-def test_a_much_smaller_gpu_is_warned_of_once(sized, small):
+def test_much_smaller_gpu_warns_once(sized, small):
     other = SimpleNamespace(**{**vars(LARGE), **small})
     (text,) = warned(sized(LARGE, other, LARGE))
     assert "exclude GPU 1 which\n    has less than 75% of the memory or cores of GPU 0" in text
 
 
-def test_a_gpu_that_is_worse_in_all_respects_is_warned_of_once(sized):
-    assert len(warned(sized(POOR, LARGE))) == 1
+def test_gpu_with_less_memory_and_fewer_cores_warns_once(sized):
+    assert len(warned(sized(SMALL, LARGE))) == 1
 
 
-def test_a_somewhat_smaller_gpu_is_not_warned_of(sized):
+def test_slightly_smaller_gpu_does_not_warn(sized):
     assert warned(sized(LARGE, SimpleNamespace(total_memory=75, multi_processor_count=75))) == []
 
 
-def test_gpus_that_report_no_memory_are_not_warned_of(sized):
-    # Drivers of virtual GPUs do; torch.nn.parallel divides by it.
+def test_gpus_without_reported_memory_do_not_warn(sized):
+    # Drivers of virtual GPUs report 0; torch.nn.parallel divides by it.
     assert warned(sized(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)) == []
 
 
-def test_a_device_without_index_is_the_current_one(sized, topology):
-    sized(POOR, LARGE)
+def test_device_without_index_is_the_current_one(sized, topology):
+    sized(SMALL, LARGE)
     with torch.accelerator.device_index(topology.device(1).index):
         (text,) = warned([0, topology.accelerator])
     assert "exclude GPU 0 which" in text
     assert "of GPU 1." in text
 
 
-def test_other_accelerators_are_not_compared(sized):
-    ordinals = sized(POOR, LARGE)
+def test_devices_of_other_accelerators_do_not_warn(sized):
+    ordinals = sized(SMALL, LARGE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DataParallel(nn.Tanh(), ordinals)
 
 
-def test_the_warning_points_at_the_caller_of_what_warns(sized):
+def test_warning_points_at_the_caller(sized):
     def construct():
         legacy_names._check_balance(ordinals)
 
-    ordinals = sized(LARGE, POOR)
+    ordinals = sized(LARGE, SMALL)
     with pytest.warns(UserWarning, match="imbalance") as caught:
         construct()
     here = inspect.currentframe().f_lineno - 1
@@ -138,8 +138,8 @@ def test_the_warning_points_at_the_caller_of_what_warns(sized):
 
 @pytest.fixture
 def wrapped(sized, monkeypatch):
-    """The module data_parallel, where the devices are two GPUs of unequal size."""
-    placed = placement.Placement(sized(LARGE, POOR), 0, torch.device("cuda", 0))
+    """The module data_parallel with two GPUs of unequal size."""
+    placed = placement.Placement(sized(LARGE, SMALL), 0, torch.device("cuda", 0))
     # The package's attribute of this name is the function.
     module = importlib.import_module("impl.data_parallel")
     monkeypatch.setattr(module, "choose_devices", lambda *_: placed)
@@ -147,14 +147,14 @@ def wrapped(sized, monkeypatch):
 
 
 @pytest.mark.usefixtures("wrapped")
-def test_a_wrapper_of_unequal_gpus_warns_when_it_is_made():
+def test_constructor_warns_of_unequal_gpus():
     with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
         DataParallel(nn.Tanh())
     here = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
 
 
-def test_a_wrapper_calls_the_check_that_replaces_the_module_s_own(wrapped, monkeypatch):
+def test_constructor_calls_a_patched_check_balance(wrapped, monkeypatch):
     checked = []
     monkeypatch.setattr(wrapped, "_check_balance", checked.append)
     DataParallel(nn.Tanh())

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl._compat.torch_private import next_node_number
+from impl._compat.torch_private import next_sequence_nr
 from impl._replica import compiled
 from impl._replica.compiled import has_compiled_code
 from spec_tests.divergences.compile_backends import CountingBackend
@@ -21,7 +21,7 @@ def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_f
         assert not has_compiled_code(replica[1][1])
 
 
-def test_a_module_in_many_places_is_looked_at_once():
+def test_module_in_many_places_is_visited_once():
     net = torch.compile(nn.Linear(1, 1), backend="eager")
     for _ in range(40):
         net = nn.Sequential(net, net)
@@ -40,7 +40,7 @@ class Own(nn.Linear):
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
 @pytest.mark.parametrize("kind", [nn.Linear, Own])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_where_pytorch_does_not_say_how_replicas_run_uncompiled(monkeypatch, depth, kind, how):
+def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, how):
     for name in ("compilation_in_place", "compilation_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = CountingBackend()
@@ -72,7 +72,7 @@ def test_compiled_replicas_take_keyword_arguments(how):
 
 
 @pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
-def test_a_larger_module_is_compiled_with_its_compiled_parts_as_one(how):
+def test_module_with_compiled_children_is_compiled_as_one(how):
     (part,) = impl.replicate(COMPILATIONS[how](Scaled(), "eager"), ["cpu"])
     backend = CountingBackend()
     larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
@@ -102,7 +102,7 @@ def parted(monkeypatch):
 
 def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
     x = torch.ones(1, requires_grad=True)
-    first = next_node_number()
+    first = next_sequence_nr()
     shared = Doubled.apply(x)
     out = [Doubled.apply(shared), Doubled.apply(shared), torch.ones(1)]
     compiled._part_contexts(out, first)
@@ -112,7 +112,7 @@ def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
 
 def test_nodes_that_were_there_before_the_call_are_left_alone(parted):
     before = Doubled.apply(torch.ones(1, requires_grad=True))
-    first = next_node_number()
+    first = next_sequence_nr()
     out = Doubled.apply(before.exp())
     compiled._part_contexts(out, first)
     out.backward()

@@ -1,11 +1,11 @@
-"""impl._replica.module_tree: what a module is made of."""
+"""impl._replica.module_tree: collection of modules, parameters and buffers."""
 
 from torch import nn
 
 from impl._replica.module_tree import collect_tree
 
 
-def test_what_comes_after_a_shared_module_is_found():
+def test_module_after_a_shared_module_is_collected():
     shared, last = nn.Linear(1, 1), nn.BatchNorm1d(1)
     tree = collect_tree(nn.Sequential(shared, shared, last))
     assert tree.modules[1:] == [shared, last]

@@ -176,18 +176,18 @@ def carried(error):
     return caught.value
 
 
-def test_a_result_passes_unchanged():
+def test_result_is_returned_unchanged():
     result = object()
     assert attempt(lambda value: value, result) is result
 
 
-def test_the_traceback_begins_in_what_was_attempted():
+def test_traceback_begins_in_the_called_function():
     trace = failing(ValueError("bad")).__traceback__
     assert trace.tb_frame.f_code is fail_with.__code__
     assert trace.tb_next is None
 
 
-def test_an_exception_is_given_away_once():
+def test_exception_can_be_taken_once():
     failure = attempt(fail_with, ValueError("bad"))
     assert isinstance(failure, Failure)
     failure.take()
@@ -196,7 +196,7 @@ def test_an_exception_is_given_away_once():
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, OwnKeyError])
-def test_the_type_is_kept_and_the_text_says_where_and_why(kind):
+def test_reraised_error_has_the_type_replica_and_traceback(kind):
     caught = carried(kind("bad"))
     assert type(caught) is kind
     assert str(caught).startswith(REPORT.format(kind.__name__))
@@ -204,25 +204,25 @@ def test_the_type_is_kept_and_the_text_says_where_and_why(kind):
 
 
 @pytest.mark.parametrize("kind", [ClassMessageError, DeafError, torch.OutOfMemoryError])
-def test_a_class_that_takes_one_text_is_kept(kind):
+def test_class_with_one_text_argument_is_kept(kind):
     caught = carried(kind("bad"))
     assert type(caught) is kind
     assert str(caught).startswith(REPORT.format(kind.__name__))
 
 
-def test_the_text_is_shown_as_any_other():
+def test_value_error_has_the_usual_repr():
     caught = carried(ValueError("bad"))
     assert repr(caught) == f"ValueError({str(caught)!r})"
     assert "\\n" in repr(caught)
 
 
-def test_a_class_that_takes_a_message_by_name_is_kept():
+def test_class_with_a_message_keyword_is_kept():
     caught = carried(KeywordMessageError(message="bad"))
     assert type(caught) is KeywordMessageError
     assert str(caught).startswith(REPORT.format("KeywordMessageError"))
 
 
-def test_a_group_keeps_its_members():
+def test_exception_group_keeps_its_members():
     group = ExceptionGroup("several", [ValueError("bad"), KeyError("worse")])
     caught = carried(group)
     assert type(caught) is ExceptionGroup
@@ -242,7 +242,7 @@ def test_a_group_keeps_its_members():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_cannot_be_rebuilt_becomes_a_runtime_error(error):
+def test_error_that_cannot_be_rebuilt_becomes_a_runtime_error(error):
     caught = carried(error)
     assert type(caught) is RuntimeError
     assert str(caught).startswith(REPORT.format(type(error).__name__))
@@ -285,20 +285,20 @@ def test_the_text_of_a_class_without_message_is_its_argument():
     assert caught.args == tuple(caught.__notes__)
 
 
-def test_a_frozen_exception_is_carried_too():
+def test_frozen_exception_is_reraised():
     caught = carried(FrozenError("bad"))
     assert type(caught) is FrozenError
     assert caught.text.startswith(REPORT.format("FrozenError"))
 
 
-def test_the_cause_is_the_original_with_its_attributes():
+def test_cause_is_the_original_with_its_attributes():
     error = OSError(2, "no such thing", "name")
     caught = carried(error)
     assert caught.__cause__ is error
     assert (caught.__cause__.errno, caught.__cause__.filename) == (2, "name")
 
 
-def test_the_cause_is_told_by_the_text_and_has_no_traceback():
+def test_text_describes_the_cause_which_has_no_traceback():
     caught = carried(ValueError("bad"))
     assert "in fail_with" in str(caught)
     assert caught.__cause__.__traceback__ is None
@@ -318,7 +318,7 @@ def test_causes_are_part_of_the_text():
     )
 
 
-def test_what_was_being_handled_is_part_of_the_text():
+def test_text_describes_the_context():
     def stumble():
         try:
             fail_with(KeyError("inner"))
@@ -329,14 +329,14 @@ def test_what_was_being_handled_is_part_of_the_text():
     assert re.search("KeyError: 'inner'(.|\n)*another exception(.|\n)*ValueError: outer", text)
 
 
-def test_an_exception_that_cannot_be_printed_may_have_a_cause():
+def test_unprintable_exception_can_have_a_cause():
     error = MuteError("bad")
     error.__cause__ = ValueError("worse")
     (note,) = carried(error).__notes__
     assert "ValueError: worse" in note
 
 
-def test_an_attempt_ends_though_its_exception_cannot_be_searched():
+def test_capture_survives_an_exception_with_failing_attributes():
     # Not even pytest could report it if it came out.
     error, found = WatchedError("bad"), []
     with suppress(RuntimeError):
@@ -344,7 +344,7 @@ def test_an_attempt_ends_though_its_exception_cannot_be_searched():
     assert found == [error]
 
 
-def test_what_takes_no_note_is_raised_itself():
+def test_interrupt_without_notes_is_raised_itself():
     error = NotedInterrupt("stop")
     assert carried(error) is error
 
@@ -364,14 +364,14 @@ def test_each_level_of_nested_calls_tells_the_cause_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-def test_a_cycle_of_causes_is_no_trap():
+def test_cycle_of_causes_terminates():
     error = ValueError("bad")
     error.__cause__ = KeyError("worse")
     error.__cause__.__cause__ = error
     assert "ValueError: bad" in str(carried(error))
 
 
-def test_an_exception_that_cannot_be_looked_at_is_carried_too():
+def test_exception_with_failing_attributes_is_reraised():
     class ShyError(SyntaxError):
         @property
         def lineno(self):
@@ -381,7 +381,7 @@ def test_an_exception_that_cannot_be_looked_at_is_carried_too():
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_is_no_exception_is_raised_itself_with_a_note(kind):
+def test_base_exception_is_raised_itself_with_a_note(kind):
     error = kind("stop")
     caught = carried(error)
     assert caught is error
@@ -389,7 +389,7 @@ def test_what_is_no_exception_is_raised_itself_with_a_note(kind):
     assert caught.__notes__ == [f"Raised {WHERE}."]
 
 
-def test_an_exception_of_the_caller_is_no_part_of_the_cause():
+def test_callers_exception_is_not_part_of_the_cause():
     error = failing(ValueError("bad"))
     try:
         raise KeyError("of the caller")
@@ -400,11 +400,11 @@ def test_an_exception_of_the_caller_is_no_part_of_the_cause():
     assert error.__context__ is None
 
 
-def test_a_class_without_a_message_is_given_its_text_by_position():
+def test_class_without_a_message_receives_its_text_by_position():
     caught = carried(OptionalMessageError("bad"))
     assert (caught.args, caught.message) == ((str(caught),), None)
 
 
-def test_a_message_that_cannot_be_looked_at_is_none():
+def test_failing_message_attribute_counts_as_missing():
     caught = carried(SecretError("bad"))
     assert (caught.args, caught.received) == ((str(caught),), None)

@@ -94,7 +94,7 @@ def test_no_frame_of_the_replica_keeps_its_variables(raising):
     assert isinstance(failure, Failure)
 
 
-def test_a_failure_keeps_no_argument_alive():
+def test_failure_keeps_no_argument_alive():
     with no_garbage_collection():
         argument = Witness()
         witness = weakref.ref(argument)
@@ -105,7 +105,7 @@ def test_a_failure_keeps_no_argument_alive():
 
 
 @pytest.mark.parametrize("kind", [BadError, StopError])
-def test_a_handled_exception_is_gone_without_the_collector(kind):
+def test_handled_exception_is_freed_without_garbage_collection(kind):
     def handle():
         try:
             reraise(attempt(lambda: fail_with(kind("bad"))).take(), WHERE)
@@ -116,7 +116,7 @@ def test_a_handled_exception_is_gone_without_the_collector(kind):
         assert handle()() is None
 
 
-def test_an_exception_that_someone_holds_is_gone_with_its_holder():
+def test_referenced_exception_is_freed_with_its_owner():
     def handle():
         held = BadError("bad")
         try:
@@ -128,7 +128,7 @@ def test_an_exception_that_someone_holds_is_gone_with_its_holder():
         assert handle()() is None
 
 
-def test_a_suspended_generator_is_not_closed():
+def test_suspended_generator_is_not_closed():
     def numbers():
         try:
             fail_with(KeyError("inside"))

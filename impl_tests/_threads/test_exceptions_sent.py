@@ -21,14 +21,14 @@ def sent(error):
     return raised, account(raised, WHERE)
 
 
-def test_the_text_tells_what_was_raised_where():
+def test_text_has_the_error_its_place_and_traceback():
     _, text = sent(ValueError("bad"))
     assert text.startswith(f"Caught ValueError {WHERE}.\nOriginal Traceback")
     assert "in fail_with" in text
     assert text.endswith("ValueError: bad\n")
 
 
-def test_what_could_be_sent_is_raised_with_the_text():
+def test_sent_error_is_raised_with_the_text():
     error, text = sent(KeyError("bad"))
     with pytest.raises(KeyError) as caught:
         raise_rebuilt(error, text)
@@ -45,7 +45,7 @@ def test_a_class_that_cannot_be_printed_is_kept_and_notes_the_text():
     assert text.startswith(f"Caught MuteError {WHERE}.")
 
 
-def test_what_could_not_be_sent_is_a_runtime_error_with_the_text():
+def test_unsent_error_is_a_runtime_error_with_the_text():
     with pytest.raises(RuntimeError) as caught:
         raise_rebuilt(None, "what was raised")
     assert type(caught.value) is RuntimeError

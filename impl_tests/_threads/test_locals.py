@@ -1,4 +1,4 @@
-"""impl._threads.locals: what is hidden and dropped, and where nothing can be."""
+"""impl._threads.locals: isolation of thread-local values, and interpreters without it."""
 
 import ctypes
 import importlib
@@ -16,38 +16,38 @@ from spec_tests.harness.environment.topology import not_run
 
 #: The module, not the function that the package names alike.
 parallel_apply = importlib.import_module("impl.parallel_apply")
-#: Objects that are made in the hope that one stands where another one stood.
+#: Enough objects for a new one to reuse the address of a freed one.
 MANY = 200
 
 
-class Witness:
-    """Something whose end can be watched."""
+class Value:
+    """An object that weak references can refer to."""
 
 
 @pytest.fixture
 def local():
-    """One that holds a witness in this thread."""
+    """A ``threading.local`` with a value in this thread."""
     local = threading.local()
-    local.held = Witness()
+    local.value = Value()
     return local
 
 
 @pytest.fixture
-def shown():
-    """An interpreter that shows what a thread holds; what others can do is tried by `counting`."""
-    if not thread_locals.can_be_fresh():
-        not_run("since CPython 3.13 nobody can hide what a thread has put into threading.local")
+def isolating():
+    """An interpreter that can isolate locals. The fixture `counting` covers the others."""
+    if not thread_locals.can_isolate_locals():
+        not_run("since CPython 3.13 thread-local values cannot be isolated")
 
 
 @pytest.fixture
 def counting(monkeypatch):
-    """An interpreter that can only count, as CPython 3.13, and a pool of threads in it."""
+    """An interpreter that can only count locals, as CPython 3.13, and a new worker pool."""
     kind = thread_locals._Entry
 
     def count():
-        return sum(type(entry) is kind for entry in thread_locals._entries().values())
+        return sum(type(entry) is kind for entry in thread_locals._thread_dict().values())
 
-    if kind is not None:  # Else this one is such an interpreter.
+    if kind is not None:  # Otherwise this interpreter can only count.
         monkeypatch.setattr(thread_locals, "_Entry", None)
         monkeypatch.setattr(thread_locals, "_count", count)
     pool = thread_pool._Pool()
@@ -58,217 +58,217 @@ def counting(monkeypatch):
 
 @pytest.fixture
 def blind(counting, monkeypatch):
-    """An interpreter that tells nothing of any ``threading.local``."""
-    monkeypatch.setattr(thread_locals, "_count", thread_locals._not_told)
+    """An interpreter that cannot even count locals."""
+    monkeypatch.setattr(thread_locals, "_count", thread_locals._unknown_count)
 
 
-def test_cpython_shows_what_a_thread_holds_before_3_13():
+def test_cpython_before_3_13_can_isolate_locals():
     expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
-    assert thread_locals.can_be_fresh() == expected
-    kind = thread_locals._type_of_entries()
+    assert thread_locals.can_isolate_locals() == expected
+    kind = thread_locals._find_entry_type()
     assert kind is thread_locals._Entry
     assert (kind is not None) == expected
 
 
-def test_entries_of_others_are_none_of_threading_local():
+def test_foreign_entries_are_not_taken_for_thread_locals():
     found = []
 
-    def ask():
-        thread_locals._entries()["of an extension"] = 1
-        found.append(thread_locals._type_of_entries())
+    def find():
+        thread_locals._thread_dict()["of an extension"] = 1
+        found.append(thread_locals._find_entry_type())
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=find)
     thread.start()
     thread.join()
     assert found == [thread_locals._Entry]
 
 
-@pytest.mark.usefixtures("shown")
-def test_all_that_a_thread_holds_is_dropped(local):
+@pytest.mark.usefixtures("isolating")
+def test_clear_locals_releases_the_values_of_its_thread_only(local):
     found = []
 
-    def hold_and_drop():
-        local.held = Witness()
-        thread_locals.drop_locals()
-        found.append(hasattr(local, "held"))
+    def set_and_clear():
+        local.value = Value()
+        thread_locals.clear_locals()
+        found.append(hasattr(local, "value"))
 
-    thread = threading.Thread(target=hold_and_drop)
+    thread = threading.Thread(target=set_and_clear)
     thread.start()
     thread.join()
     assert found == [False]
-    assert hasattr(local, "held")
+    assert hasattr(local, "value")
 
 
 @pytest.mark.parametrize("dead", [[], ["one"], ["one", "other"]], ids=str)
-def test_entries_whose_objects_have_ended_are_forgotten(dead):
-    kept = {name: Witness() for name in ("one", "other")}
+def test_entries_of_freed_objects_are_removed(dead):
+    kept = {name: Value() for name in ("one", "other")}
     alive = [weakref.ref(entry) for name, entry in kept.items() if name not in dead]
-    entries = {**kept, "new": Witness()}
-    thread_locals._forget_the_dead(entries, kept)
+    entries = {**kept, "new": Value()}
+    thread_locals._remove_dead_entries(entries, kept)
     assert [*entries] == [name for name in ("one", "other", "new") if name not in dead]
     assert all(each() for each in alive)
 
 
-@pytest.mark.usefixtures("shown")
-def test_a_block_hides_what_was_there_and_brings_it_back(local):
-    before = local.held
-    with thread_locals.use_fresh_locals():
-        assert not hasattr(local, "held")
-    assert local.held is before
+@pytest.mark.usefixtures("isolating")
+def test_block_hides_earlier_values_and_restores_them(local):
+    before = local.value
+    with thread_locals.isolate_locals():
+        assert not hasattr(local, "value")
+    assert local.value is before
 
 
-@pytest.mark.usefixtures("shown")
-def test_what_a_block_leaves_goes_with_it(local):
-    with thread_locals.use_fresh_locals():
-        local.held = Witness()
-        witness = weakref.ref(local.held)
-    assert witness() is None
+@pytest.mark.usefixtures("isolating")
+def test_values_set_in_a_block_are_released_at_its_end(local):
+    with thread_locals.isolate_locals():
+        local.value = Value()
+        reference = weakref.ref(local.value)
+    assert reference() is None
 
 
-def test_a_block_that_fails_brings_all_back(local):
-    before = local.held
-    with pytest.raises(KeyboardInterrupt), thread_locals.use_fresh_locals():
+def test_failing_block_restores_earlier_values(local):
+    before = local.value
+    with pytest.raises(KeyboardInterrupt), thread_locals.isolate_locals():
         raise KeyboardInterrupt
-    assert local.held is before
+    assert local.value is before
 
 
-def test_all_is_brought_back_where_dropping_is_interrupted(local, monkeypatch):
+def test_earlier_values_are_restored_if_clearing_is_interrupted(local, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
 
-    before = local.held
-    monkeypatch.setattr(thread_locals, "_drop", interrupt)
-    with pytest.raises(KeyboardInterrupt), thread_locals.use_fresh_locals():
+    before = local.value
+    monkeypatch.setattr(thread_locals, "_clear", interrupt)
+    with pytest.raises(KeyboardInterrupt), thread_locals.isolate_locals():
         pass
-    assert local.held is before
+    assert local.value is before
 
 
-@pytest.mark.usefixtures("shown")
-def test_the_value_of_a_block_drops_what_is_there_by_then(local):
-    with thread_locals.use_fresh_locals() as drop_locals:
-        local.held = Witness()
-        drop_locals()
-        assert not hasattr(local, "held")
-    assert hasattr(local, "held")
+@pytest.mark.usefixtures("isolating")
+def test_context_value_clears_the_values_of_the_block(local):
+    with thread_locals.isolate_locals() as clear_locals:
+        local.value = Value()
+        clear_locals()
+        assert not hasattr(local, "value")
+    assert hasattr(local, "value")
 
 
-@pytest.mark.usefixtures("shown")
-def test_what_ends_inside_a_block_is_not_found_by_what_comes_after_it():
+@pytest.mark.usefixtures("isolating")
+def test_objects_freed_in_a_block_leave_no_entries():
     objects = [threading.local() for _ in range(MANY)]
     for each in objects:
-        each.held = Witness()
-    witnesses = [weakref.ref(each.held) for each in objects]
-    count = len(thread_locals._entries())
-    with thread_locals.use_fresh_locals():
+        each.value = Value()
+    references = [weakref.ref(each.value) for each in objects]
+    count = len(thread_locals._thread_dict())
+    with thread_locals.isolate_locals():
         del each, objects
-        assert not any(witness() for witness in witnesses)
-    assert len(thread_locals._entries()) == count - MANY
-    assert not any(hasattr(threading.local(), "held") for _ in range(MANY))
+        assert not any(reference() for reference in references)
+    assert len(thread_locals._thread_dict()) == count - MANY
+    assert not any(hasattr(threading.local(), "value") for _ in range(MANY))
 
 
-def test_entries_of_others_are_left_alone():
-    entries = thread_locals._entries()
+def test_foreign_entries_are_unchanged():
+    entries = thread_locals._thread_dict()
     entries["of an extension"] = 1
     try:
-        with thread_locals.use_fresh_locals():
+        with thread_locals.isolate_locals():
             assert entries["of an extension"] == 1
             entries["of an extension"] = 2
-            thread_locals.drop_locals()
+            thread_locals.clear_locals()
         assert entries["of an extension"] == 2
     finally:
         del entries["of an extension"]
 
 
-def test_asking_leaves_the_count_of_references_as_it_was():
-    entries = thread_locals._entries()
+def test_reading_the_thread_dictionary_leaks_no_reference():
+    entries = thread_locals._thread_dict()
     before = sys.getrefcount(entries)
     for _ in range(100):
-        assert thread_locals._entries() is entries
+        assert thread_locals._thread_dict() is entries
     assert sys.getrefcount(entries) == before
 
 
-def test_other_interpreters_have_no_such_functions(monkeypatch):
+def test_missing_c_api_function_returns_none(monkeypatch):
     monkeypatch.delattr(ctypes, "pythonapi")
-    assert thread_locals._function("PyThreadState_GetDict", ctypes.c_void_p)() is None
+    assert thread_locals._load_c_function("PyThreadState_GetDict", ctypes.c_void_p)() is None
 
 
-def test_there_is_nothing_where_a_thread_has_no_dictionary(monkeypatch):
-    monkeypatch.setattr(thread_locals, "_address", lambda: None)
-    assert thread_locals._entries() == {}
-    assert thread_locals._type_of_entries() is None
+def test_thread_without_a_dictionary_has_no_entries(monkeypatch):
+    monkeypatch.setattr(thread_locals, "_dict_address", lambda: None)
+    assert thread_locals._thread_dict() == {}
+    assert thread_locals._find_entry_type() is None
 
 
 @pytest.mark.usefixtures("blind")
-def test_threads_end_with_their_work_where_nothing_can_be_dropped():
+def test_worker_ends_after_its_function_if_locals_cannot_be_counted():
     thread = thread_pool.start(threading.current_thread).wait()
     thread.join(20)
     assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_thread_that_holds_something_ends_where_that_cannot_be_dropped():
+def test_worker_with_new_locals_ends_if_they_cannot_be_cleared():
     local = threading.local()
 
-    def put():
-        local.held = True
+    def set_value():
+        local.value = True
         return threading.current_thread()
 
-    thread = thread_pool.start(put).wait()
+    thread = thread_pool.start(set_value).wait()
     thread.join(20)
     assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_thread_that_holds_nothing_is_kept_where_that_can_be_told():
+def test_worker_without_new_locals_is_reused_if_locals_can_be_counted():
     first = thread_pool.start(threading.get_ident).wait()
     assert [thread_pool.start(threading.get_ident).wait() for _ in range(5)] == [first] * 5
 
 
-def test_the_count_grows_with_each_object_that_holds_something():
-    if thread_locals._count is thread_locals._not_told:
-        not_run("a free-threaded Python does not tell what a thread holds without stopping all")
+def test_count_grows_with_each_object_that_has_a_value():
+    if thread_locals._count is thread_locals._unknown_count:
+        not_run("a free-threaded Python cannot count locals without stopping all threads")
     before, local = thread_locals.count_locals(), threading.local()
-    local.held = True
+    local.value = True
     assert thread_locals.count_locals() > before
     del local
     assert thread_locals.count_locals() == before
 
 
-def test_cpython_with_its_lock_tells_what_a_thread_holds():
+def test_cpython_with_the_gil_can_count_locals():
     cannot = sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED")
-    assert (thread_locals._count is thread_locals._not_told) == bool(cannot)
-    assert thread_locals._counts(thread_locals._count) == (not cannot)
+    assert (thread_locals._count is thread_locals._unknown_count) == bool(cannot)
+    assert thread_locals._detects_new_local(thread_locals._count) == (not cannot)
     assert thread_locals._count_references() > 0
 
 
-def test_a_way_to_count_that_does_not_work_is_noticed():
-    assert not thread_locals._counts(lambda: 1)
-    assert not thread_locals._counts(thread_locals._not_told)
+def test_counter_that_does_not_grow_is_rejected():
+    assert not thread_locals._detects_new_local(lambda: 1)
+    assert not thread_locals._detects_new_local(thread_locals._unknown_count)
 
 
-def test_the_probe_knows_the_key_of_its_own_thread():
+def test_thread_key_is_the_key_in_every_object():
     local = threading.local()
-    local.held = True
-    key = thread_locals._key_of(local)
+    local.value = True
+    key = thread_locals._find_key(local)
     assert key is not None
-    # Since CPython 3.13 it is the thread's in every object; before, nobody asks for it.
-    assert (thread_locals._Probe().key is key) == (not thread_locals.can_be_fresh())
+    # Before CPython 3.13 each object has a key of its own, and the thread key is not used.
+    assert (thread_locals._ThreadKey().key is key) == (not thread_locals.can_isolate_locals())
 
 
 @pytest.mark.usefixtures("counting")
-def test_the_caller_runs_none_of_several_where_nothing_can_be_hidden():
-    assert not thread_state.travels_whole()
+def test_caller_runs_no_module_if_locals_cannot_be_isolated():
+    assert not thread_state.is_fully_transferable()
     found = parallel_apply._outcomes([threading.get_ident] * 3)
     assert threading.get_ident() not in found
 
 
 @pytest.mark.parametrize("interpreter", ["counting", "blind"])
-def test_several_find_nothing_where_nothing_can_be_hidden(local, request, interpreter):
+def test_modules_find_no_values_if_locals_cannot_be_isolated(local, request, interpreter):
     request.getfixturevalue(interpreter)
 
-    def put():
-        found = getattr(local, "held", None)
-        local.held = found
+    def set_value():
+        found = getattr(local, "value", None)
+        local.value = found
         return found
 
-    assert [parallel_apply._outcomes([put] * 3) for _ in range(3)] == [[None] * 3] * 3
+    assert [parallel_apply._outcomes([set_value] * 3) for _ in range(3)] == [[None] * 3] * 3

@@ -1,4 +1,4 @@
-"""impl._threads.pool where the process forks or ends."""
+"""impl._threads.pool: forks and the end of the process."""
 
 import signal
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which a script that should end at once is taken to hang.
+#: Seconds until a script that should end immediately counts as a hang.
 PATIENCE = 60
 
 NESTED = """
@@ -18,10 +18,10 @@ def nested(depth):
 
 
 def run_script(script, *, patience=PATIENCE):
-    """Run ``script`` in an interpreter of its own."""
+    """Run ``script`` in a new interpreter."""
     prologue = (
         "import os, signal, sys, threading, time\nfrom impl._threads import pool as thread_pool\n"
-        # A job in the background ignores it.
+        # A background job ignores SIGINT by default.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     )
     return subprocess.run(
@@ -33,7 +33,7 @@ def run_script(script, *, patience=PATIENCE):
     )
 
 
-def test_threads_are_started_anew_after_a_fork():
+def test_forked_child_starts_new_threads():
     done = run_script(
         NESTED
         + """
@@ -47,7 +47,7 @@ print(os.waitpid(child, 0)[1], nested(5))
     assert (done.stdout, done.stderr) == ("0 5\n", "")
 
 
-def test_a_fork_while_functions_run_is_no_trap():
+def test_fork_while_functions_run_does_not_deadlock():
     done = run_script(
         NESTED
         + """
@@ -64,7 +64,7 @@ print([each.wait() for each in busy])
     assert (done.stdout, done.stderr) == ("0\n[True, True, True]\n", "")
 
 
-def test_a_function_may_fork():
+def test_function_can_fork():
     done = run_script(
         NESTED
         + """
@@ -81,14 +81,14 @@ print(thread_pool.start(fork).wait(), nested(5))
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os.kill(os.getpid(), signal.SIGINT)"])
-def test_the_program_ends_with_threads_waiting(ending):
+def test_program_ends_while_threads_are_idle(ending):
     done = run_script("[thread_pool.start(int).wait() for _ in range(3)]\n" + ending)
     assert done.stdout == ""
     assert done.stderr == "" or "KeyboardInterrupt" in done.stderr.splitlines()[-1]
     assert done.returncode == (-signal.SIGINT if "SIGINT" in ending else 0)
 
 
-def test_the_program_ends_after_what_still_runs():
+def test_program_ends_after_running_functions():
     done = run_script(
         """
 thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
@@ -97,7 +97,7 @@ thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
     assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
 
 
-def test_functions_may_be_started_while_the_program_ends():
+def test_functions_can_be_started_at_exit():
     done = run_script(
         """
 import atexit
@@ -114,31 +114,31 @@ def test_importing_starts_no_thread():
 
 
 HOLD = """
-held, over = threading.Event(), threading.Event()
+held, forked = threading.Event(), threading.Event()
 
 def hold():
     with thread_pool._pool._lock:
         held.set()
-        over.wait()
+        forked.wait()
 """
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids="held={}".format)
-def test_a_thread_that_forked_ends_in_the_child_whoever_held_the_lock(is_held):
+@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
+def test_worker_that_forked_ends_in_the_child(lock_held):
     done = run_script(
         HOLD
         + f"""
 def watch(worker):
     pending.wait()
     worker.join()
-    os._exit(7)  # The end of a thread that forked may crash PyTorch where it is the last.
+    os._exit(7)  # PyTorch may crash if the forking thread is the last one to end.
 
 def fork():
-    if {is_held}:
+    if {lock_held}:
         threading.Thread(target=hold).start()
         held.wait()
     child = os.fork()
-    over.set()
+    forked.set()
     if child == 0:
         threading.Thread(target=watch, args=[threading.current_thread()]).start()
     return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -154,7 +154,7 @@ print(pending.wait())
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
 def test_replicas_on_the_cpu_leave_no_openmp_threads():
-    # Idle pools slow down every later operator of the calling thread.
+    # Idle OpenMP pools slow down every later operator of the calling thread.
     done = run_script(
         """
 import torch, impl
@@ -164,7 +164,7 @@ def count_native_threads():
 
 torch.set_num_threads(2)
 module, x = torch.nn.Softmax(dim=1), torch.rand(2048, 2048)
-module(x)  # The calling thread keeps a pool, too.
+module(x)  # Creates the OpenMP pool of the calling thread.
 before = count_native_threads()
 module.register_forward_hook(lambda *_: peaks.append(count_native_threads()))
 peaks = []

@@ -1,4 +1,4 @@
-"""impl._threads.state: what a replica's thread takes over, and what it leaves behind."""
+"""impl._threads.state: transfer of the caller's state, and its restoration."""
 
 import contextvars
 import gc
@@ -23,7 +23,7 @@ from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import sight, sights, thread_states
 
 CPU = torch.device("cpu")
-WORD = contextvars.ContextVar("WORD", default="unset")
+VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
 
 
 class DispatchMode(TorchDispatchMode):
@@ -31,7 +31,7 @@ class DispatchMode(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-STAY_BEHIND = {
+NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
     "dispatch mode": DispatchMode,
     "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
@@ -40,19 +40,19 @@ STAY_BEHIND = {
 
 @pytest.fixture
 def tracing():
-    """Hooks on saved tensors are not applied, as while a graph is traced."""
+    """Tracing of a graph, which disables hooks on saved tensors."""
     torch._C._autograd._saved_tensors_hooks_set_tracing(True)
     yield
     torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
 @pytest.fixture
-def hidable(monkeypatch):
-    """An interpreter that hides what a thread holds; since CPython 3.13 that is taken to be so.
+def isolating(monkeypatch):
+    """An interpreter that can isolate locals, without the per-thread hooks of coverage.
 
-    Nor does it trace threads each in its own way, as it does when coverage is measured.
+    CPython 3.13 and later are patched to claim so.
     """
-    monkeypatch.setattr(thread_state, "can_be_fresh", lambda: True)
+    monkeypatch.setattr(thread_state, "can_isolate_locals", lambda: True)
     monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)
 
 
@@ -72,20 +72,20 @@ def state_for(device=CPU):
     return thread_state.thread_states([device])[0]
 
 
-def meddle(device):
-    """Change everything that travels, and mend none of it."""
+def change_state(device):
+    """Change all state that is transferred, without restoring it."""
     torch.set_grad_enabled(not torch.is_grad_enabled())
     for kind in ("cpu", device.type):
         torch.set_autocast_enabled(kind, not torch.is_autocast_enabled(kind))
         torch.set_autocast_dtype(kind, torch.float16)
     torch.set_autocast_cache_enabled(not torch.is_autocast_cache_enabled())
     torch.set_default_device("meta")
-    WORD.set("meddled with")
+    VARIABLE.set("changed")
     torch.accelerator.set_stream(torch.Stream(device))
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_another_thread_sees_what_the_caller_sees(topology, state, slot):
+def test_worker_inherits_the_callers_state(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
         expected = sights([device])[0]
@@ -93,12 +93,12 @@ def test_another_thread_sees_what_the_caller_sees(topology, state, slot):
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_what_is_changed_in_a_replica_is_undone_in_its_thread(topology, state, slot):
+def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
     device = topology.device(slot)
 
-    def before_and_after(taken):
+    def before_and_after(state):
         before = sights(topology.devices)
-        run_in(taken, meddle, device)
+        run_in(state, change_state, device)
         return before, sights(topology.devices), thread_state.is_pristine()
 
     with state.entered(topology):
@@ -108,15 +108,15 @@ def test_what_is_changed_in_a_replica_is_undone_in_its_thread(topology, state, s
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_what_is_changed_in_a_replica_is_undone_in_the_callers_thread(topology, state, slot):
+def test_changes_of_a_replica_are_undone_in_the_calling_thread(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
-        before = sights(topology.devices), WORD.get()
-        run_in(state_for(device), meddle, device)
-        assert (sights(topology.devices), WORD.get()) == before
+        before = sights(topology.devices), VARIABLE.get()
+        run_in(state_for(device), change_state, device)
+        assert (sights(topology.devices), VARIABLE.get()) == before
 
 
-def test_a_replica_on_the_cpu_keeps_the_callers_current_device(topology):
+def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
     last = topology.devices[-1].index
     with torch.accelerator.device_index(last):
         state = state_for(CPU)
@@ -124,25 +124,25 @@ def test_a_replica_on_the_cpu_keeps_the_callers_current_device(topology):
 
 
 def test_each_replica_has_its_own_context_variables():
-    WORD.set("of the caller")
+    VARIABLE.set("of the caller")
     first, second = thread_state.thread_states([CPU, CPU])
-    run_in(first, WORD.set, "of the first")
-    assert run_in(second, WORD.get) == "of the caller"
+    run_in(first, VARIABLE.set, "of the first")
+    assert run_in(second, VARIABLE.get) == "of the caller"
 
 
-def test_a_thread_follows_the_callers_number_of_threads():
+def test_worker_inherits_the_number_of_intra_op_threads():
     count = torch.get_num_threads()
-    born, go, seen = threading.Event(), threading.Event(), []
+    started, go, seen = threading.Event(), threading.Event(), []
 
     def worker():
         seen.append(torch.get_num_threads())
-        born.set()
+        started.set()
         go.wait()
         seen.append(run_in(state, torch.get_num_threads))
 
     thread = threading.Thread(target=worker)
     thread.start()
-    born.wait()
+    started.wait()
     try:
         torch.set_num_threads(count + 1)
         state = state_for()
@@ -153,17 +153,17 @@ def test_a_thread_follows_the_callers_number_of_threads():
     assert seen == [count, count + 1]
 
 
-def test_casts_cached_in_a_thread_are_dropped_with_its_replica():
+def test_cached_casts_are_released_when_the_replica_ends():
     weight = nn.Parameter(torch.ones(2, 2))
-    witness = weakref.ref(weight)
+    reference = weakref.ref(weight)
     gc.collect()
     with torch.autocast("cpu", torch.bfloat16):
         in_new_thread(run_in, state_for(), nn.functional.linear, torch.ones(1, 2), weight)
         del weight
-        assert witness() is None
+        assert reference() is None
 
 
-def test_a_replica_that_switches_autocast_off_leaves_no_region_open():
+def test_replica_that_disables_autocast_leaves_no_region_open():
     dtype = torch.get_autocast_dtype("cpu")
 
     def switch_off():
@@ -180,48 +180,50 @@ def test_a_replica_that_switches_autocast_off_leaves_no_region_open():
     assert in_new_thread(regions) == 0
 
 
-@pytest.mark.usefixtures("hidable")
-def test_a_plain_thread_and_a_default_device_travel_whole():
-    assert thread_state.travels_whole()
+@pytest.mark.usefixtures("isolating")
+def test_default_device_is_transferable():
+    assert thread_state.is_fully_transferable()
     with torch.device("meta"):
-        assert thread_state.travels_whole()
+        assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("hidable")
-@pytest.mark.parametrize("make", STAY_BEHIND.values(), ids=STAY_BEHIND)
-def test_what_stays_behind_is_noticed(make):
+@pytest.mark.usefixtures("isolating")
+@pytest.mark.parametrize("make", NOT_TRANSFERABLE.values(), ids=NOT_TRANSFERABLE)
+def test_modes_and_hooks_are_not_transferable(make):
     with make():
-        assert not thread_state.travels_whole()
-    assert thread_state.travels_whole()
+        assert not thread_state.is_fully_transferable()
+    assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("hidable")
-def test_a_transform_stays_behind():
+@pytest.mark.usefixtures("isolating")
+def test_functorch_transform_is_not_transferable():
     seen = []
-    torch.func.vmap(lambda x: seen.append(thread_state.travels_whole()) or x)(torch.ones(1))
+    torch.func.vmap(lambda x: seen.append(thread_state.is_fully_transferable()) or x)(
+        torch.ones(1)
+    )
     assert seen == [False]
 
 
-def test_an_exception_being_handled_stays_behind():
+def test_exception_being_handled_is_not_transferable():
     try:
         raise ValueError("of the caller")
     except ValueError:
-        assert not thread_state.travels_whole()
+        assert not thread_state.is_fully_transferable()
 
 
 @pytest.mark.parametrize(
     "enter",
-    [*STAY_BEHIND.values(), torch.inference_mode, lambda: torch.device("meta")],
-    ids=[*STAY_BEHIND, "inference mode", "default device"],
+    [*NOT_TRANSFERABLE.values(), torch.inference_mode, lambda: torch.device("meta")],
+    ids=[*NOT_TRANSFERABLE, "inference mode", "default device"],
 )
-def test_a_thread_in_which_something_is_left_is_not_pristine(enter):
-    def look():
+def test_thread_with_an_active_mode_is_not_pristine(enter):
+    def check():
         with ExitStack() as stack:
             before = thread_state.is_pristine()
             stack.enter_context(enter())
             return before, thread_state.is_pristine()
 
-    assert in_new_thread(look) == (True, False)
+    assert in_new_thread(check) == (True, False)
 
 
 class SettingDevice(nn.Module):
@@ -231,7 +233,7 @@ class SettingDevice(nn.Module):
 
 @pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
 @pytest.mark.usefixtures("sim")
-def test_a_single_module_leaves_the_default_device_that_the_caller_has_set(own):
+def test_single_module_does_not_change_the_callers_default_device(own):
     torch.set_default_device(own)
     try:
         before = torch.get_default_device()
@@ -241,59 +243,59 @@ def test_a_single_module_leaves_the_default_device_that_the_caller_has_set(own):
         torch.set_default_device(None)
 
 
-def test_without_an_accelerator_the_cpu_is_all_there_is(monkeypatch):
+def test_scope_without_an_accelerator_is_the_cpu(monkeypatch):
     monkeypatch.setattr(thread_state, "accelerator_type", lambda: None)
     assert thread_state._scope([torch.device("sim:0")]) == (("cpu",), range(0))
 
 
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
-def test_every_device_of_an_accelerator_in_use_is_looked_at(topology, kind):
+def test_scope_has_every_device_of_an_accelerator_in_use(topology, kind):
     ordinals = range(torch.accelerator.device_count())
     scope = thread_state._scope([torch.device(kind)])
     assert scope == (("cpu", topology.accelerator), ordinals)
 
 
-def test_an_accelerator_that_is_not_in_use_is_not_asked_for_the_cpu(monkeypatch):
+def test_scope_of_the_cpu_excludes_an_unused_accelerator(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
     cpu, other = torch.device("cpu"), torch.device("sim", 0)
     assert thread_state._scope([cpu, cpu]) == (("cpu",), range(0))
     assert thread_state._scope([cpu, other]).ordinals
 
 
-def test_an_accelerator_that_is_not_in_use_has_no_current_device_for_the_cpu(monkeypatch):
+def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
-    monkeypatch.setattr(thread_state, "current_device", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(thread_state, "current_device", lambda: pytest.fail("read"))
     (state,) = thread_state.thread_states([CPU])
     assert state.device == CPU
 
 
-def test_an_accelerator_may_have_no_autocast(topology, monkeypatch):
+def test_scope_of_an_accelerator_without_autocast(topology, monkeypatch):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
     assert thread_state._scope([topology.device(0)]).autocast_types == ("cpu",)
 
 
-def test_an_accelerator_that_cannot_tell_is_not_in_use(monkeypatch):
+def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     monkeypatch.delattr(torch.sim, "is_initialized")
     assert device_module.accelerator_in_use() is None
 
 
-def test_no_accelerator_is_not_in_use(monkeypatch):
+def test_missing_accelerator_is_not_in_use(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     assert device_module.accelerator_in_use() is None
 
 
-def test_a_default_device_that_is_not_wanted_is_not_entered():
+def test_default_device_of_the_worker_is_not_entered():
     wanted = thread_state._read_flags(thread_state._scope([torch.device("cpu")]))
     before = wanted._replace(default_device=torch.device("meta"))
     with thread_state._enter_contexts(before, wanted):
         assert torch.ones(1).device.type == "cpu"
 
 
-@pytest.mark.usefixtures("hidable", "tracing")
-def test_hooks_on_saved_tensors_stay_behind_while_a_graph_is_traced():
+@pytest.mark.usefixtures("isolating", "tracing")
+def test_hooks_on_saved_tensors_are_not_transferable_during_tracing():
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        assert not thread_state.travels_whole()
-    assert thread_state.travels_whole()
+        assert not thread_state.is_fully_transferable()
+    assert thread_state.is_fully_transferable()
 
 
 def hook(*_):
@@ -301,8 +303,8 @@ def hook(*_):
 
 
 @pytest.mark.parametrize("kind", ["trace", "profile"])
-def test_hooks_of_this_thread_alone_stay_behind(kind):
-    def ask():
+def test_hooks_of_one_thread_are_private(kind):
+    def install_and_check():
         found = [thread_state._has_private_hooks()]
         for each in (hook, None):
             getattr(sys, f"set{kind}")(each)
@@ -311,47 +313,47 @@ def test_hooks_of_this_thread_alone_stay_behind(kind):
 
     if threading.gettrace() or threading.getprofile():
         not_run("all threads are traced, for coverage")
-    assert in_new_thread(ask) == [False, True, False]
+    assert in_new_thread(install_and_check) == [False, True, False]
 
 
-def test_the_running_thread_takes_up_a_profiler():
+def test_running_thread_installs_the_profile_hook():
     before = threading.getprofile()
     try:
         threading.setprofile(hook)
-        thread_state.take_up_hooks()
+        thread_state.install_thread_hooks()
         found = sys.getprofile()
     finally:
         threading.setprofile(before)
-        thread_state.take_up_hooks()
+        thread_state.install_thread_hooks()
     assert found is hook
     assert sys.getprofile() is before
 
 
 @pytest.mark.parametrize("kind", ["trace", "profile"])
-def test_a_thread_takes_up_the_hooks_of_threads_that_begin_now(kind):
+def test_worker_installs_and_removes_the_hooks_of_new_threads(kind):
     getter, setter = getattr(sys, f"get{kind}"), getattr(threading, f"set{kind}")
     before = getattr(threading, f"get{kind}")()
 
-    def take_up():
+    def install():
         seen = []
         for each in (hook, before):
             setter(each)
-            thread_state.take_up_hooks()
+            thread_state.install_thread_hooks()
             seen.append(getter())
         return seen
 
     try:
-        assert in_new_thread(take_up) == [hook, before]
+        assert in_new_thread(install) == [hook, before]
     finally:
         setter(before)
 
 
-def test_what_is_at_rest_is_read_again_where_there_is_more_to_look_at(topology):
-    little = thread_state._Scope(("cpu",), range(0))
-    much = thread_state._scope([topology.device(0)])
+def test_baseline_flags_are_read_again_if_the_scope_changes(topology):
+    small = thread_state._Scope(("cpu",), range(0))
+    large = thread_state._scope([topology.device(0)])
 
     def read():
-        return [len(thread_state._flags_at_rest(scope).streams) for scope in (little, much)]
+        return [len(thread_state._baseline_flags(scope).streams) for scope in (small, large)]
 
-    assert in_new_thread(read) == [0, len(much.ordinals)]
-    assert len(much.ordinals) > 0
+    assert in_new_thread(read) == [0, len(large.ordinals)]
+    assert len(large.ordinals) > 0

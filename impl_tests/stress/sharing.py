@@ -79,8 +79,8 @@ class Shared:
 
     def check_nothing_is_left(self) -> None:
         """Fail if something of impl still knows of a call."""
-        holds = self.part("_replica.cache")._holds
-        assert not holds, f"{len(holds)} wrappers are still held, and no block lasts"
+        caches = self.part("_replica.cache")._caches
+        assert not caches, f"{len(caches)} wrappers are still held, and no block lasts"
 
 
 def _counting(parallel: Any, shared: Shared) -> Any:

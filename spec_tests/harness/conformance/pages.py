@@ -18,13 +18,15 @@ REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
-`impl` does what torch.nn.parallel does, error texts included, except for the divergences on this page. An id keeps its
-meaning for good. Its letters name the part that differs: **CO** comm, **FN** functions, **SG** scatter and gather of nested
-values, **RE** replicate, **PA** parallel_apply, **DP** DataParallel and data_parallel.
+`impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
+page. An id keeps its meaning for good. Its letters name the part that differs: **CO** comm,
+**FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
+parallel_apply, **DP** DataParallel and data_parallel.
 
-A divergence is a **fix** (torch.nn.parallel is wrong), an **extension** (torch.nn.parallel refuses what impl supports) or a
-**definition** (torch.nn.parallel's behaviour is undefined). The suite tests both sides. Threads are public issues and pull
-requests, of pytorch/pytorch unless they name another repository.
+A divergence is a **fix** (torch.nn.parallel is wrong), an **extension** (torch.nn.parallel refuses
+a call that impl supports) or a **definition** (torch.nn.parallel's behaviour is undefined). The
+suite tests both sides. Threads are public issues and pull requests, of pytorch/pytorch unless they
+name another repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
