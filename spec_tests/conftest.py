@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import clause_filter, clauses, failure_report, register
+from spec_tests.harness.conformance import (
+    clause_filter,
+    clauses,
+    failure_report,
+    not_offered,
+    register,
+)
 from spec_tests.harness.conformance.verdicts import AGREEMENT, BY, judged_alone, read
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
@@ -15,6 +21,7 @@ from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # a hook
 )
+from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 HERE = Path(__file__).parent
 
@@ -24,6 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     clause_filter.keep(config, clauses.load())
+    path = _register(config)
+    verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
+    if path is not None and verdicts is not None and _is_whole(config):
+        verdicts.lacks = register.lacks(path, clauses.load())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -51,8 +62,10 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     if whole:
         _refuse("without a test", set(known) - named)
         _refuse("judged by agreement alone", named - selection.judged(conformance))
-    records = register.for_target(target_of(config), config.getoption("--divergences"))
-    register.mark(conformance, records, HERE, whole=whole)
+    path = _register(config)
+    if path is not None:
+        not_offered.mark(conformance, register.lacks(path, known))
+        register.mark(conformance, register.load(path), HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong one is refused before the first test
     wanted = clause_filter.clauses(config)
     if wanted:
@@ -77,11 +90,17 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Take no crash for a known difference; say in words what failed."""
     report = yield
+    if not_offered.judge(item, call, report):
+        return report
     failure_report.of_skip(item, call, report)
     register.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure_report.describe(item, call))
     return report
+
+
+def _register(config: pytest.Config) -> Path | None:
+    return register.path_of(target_of(config), config.getoption("--divergences"))
 
 
 def _refuse(what: str, found: set[str]) -> None:

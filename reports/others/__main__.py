@@ -33,7 +33,7 @@ def _judge(wanted: catalogue.Implementation, options: argparse.Namespace) -> lis
     python = python_of(wanted, home)
     verdicts = home / f"{wanted.name}.jsonl"
     status = judging.run(wanted, python, verdicts, workers=options.workers)
-    wrong = list(judging.surprises(wanted, verdicts, status))
+    wrong = list(judging.surprises(verdicts, status))
     if options.publish and not wrong:
         print(publishing.publish(wanted, verdicts))
     return wrong

@@ -22,7 +22,6 @@ class Implementation:
         target: What the suite imports.
         differs: What differs, in a sentence.
         torch: The release of PyTorch that it is judged with.
-        lacks: The parts, and the names in parts, that it does not offer: these and no others.
         install: What pip installs, beside PyTorch and the suite's own needs.
         build: What ``install`` is built with, where a build of its own would not do.
         settings: Variables for the time of the installation.
@@ -35,7 +34,6 @@ class Implementation:
     target: str
     differs: str
     torch: str
-    lacks: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,6 @@
 """One run of the suite on one implementation, and what was not expected of it."""
 
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,6 @@ from reports.others.catalogue import HERE, ROOT, Implementation
 from spec_tests.harness.conformance import verdicts
 
 __all__ = ["run", "surprises"]
-
-#: Exit statuses of a run in which nothing failed: all is offered, or not all.
-FINE = (0, 6)
-#: How the suite says what a target does not offer.
-_LACKING = re.compile(r"the target (?:has no submodule|does not define) ([\w.]+)")
 
 
 def run(wanted: Implementation, python: Path, saved: Path, *, workers: int) -> int:
@@ -43,20 +37,15 @@ def run(wanted: Implementation, python: Path, saved: Path, *, workers: int) -> i
     return done.returncode
 
 
-def surprises(wanted: Implementation, saved: Path, status: int) -> Iterator[str]:
+def surprises(saved: Path, status: int) -> Iterator[str]:
     """What is otherwise than recorded, in words."""
     tests = verdicts.read(saved)
     found = verdicts.by_clause(tests)
     if not found:
         yield "no verdict of any clause"
-    yield from (f"fail {name}" for name, verdict in found.items() if verdict == "fail")
-    lacking = {name for test in tests for name in _lacking(test)}
-    yield from (f"{name} is not offered" for name in sorted(lacking - set(wanted.lacks)))
-    yield from (f"{name} is offered after all" for name in sorted(set(wanted.lacks) - lacking))
-    if status not in FINE:
+    declared = verdicts.declared_by_clause(tests)
+    for name, verdict in found.items():
+        if verdict in verdicts.RED and name not in declared:
+            yield f"{verdict} {name}"
+    if status != 0:
         yield f"exit status {status}"
-
-
-def _lacking(test: dict[str, str]) -> list[str]:
-    reason = test.get("reason", "") if test["verdict"] == "not-offered" else ""
-    return _LACKING.findall(reason)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spec_tests.distributed.training import Training, agree, trainings
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.example_count import part
+from spec_tests.harness.environment.example_count import divided_by
 from spec_tests.strategies.modules import Layer, ModuleSpec
 
 
@@ -19,14 +19,14 @@ def test_every_rank_has_the_numbers_of_one_process(ranks, target, topology, trai
 
 
 @clause("distributed.idle-ranks")
-@part(2)
+@divided_by(2)
 @given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
 def test_ranks_without_rows_take_part(ranks, target, topology, training, size):
     agree(ranks, target, topology, replace(training, ranks=size, chunk_sizes=None))
 
 
 @clause("distributed.accumulates")
-@part(2)
+@divided_by(2)
 @given(training=trainings(), calls=st.sampled_from([2, 1]), penalty=st.sampled_from([0.5, 0.0]))
 def test_gradients_add_up_as_in_one_process(ranks, target, topology, training, calls, penalty):
     more = replace(training, calls=calls, penalty=penalty, accumulates=True)
@@ -34,7 +34,7 @@ def test_gradients_add_up_as_in_one_process(ranks, target, topology, training, c
 
 
 @clause("distributed.buffers")
-@part(3)
+@divided_by(3)
 @given(
     training=trainings(kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])),
     calls=st.sampled_from([1, 2]),

@@ -1,7 +1,6 @@
 """What the suite refuses at collection, and what it prints, seen from outside."""
 
 import json
-import os
 import tomllib
 from pathlib import Path
 
@@ -9,68 +8,12 @@ import pytest
 import torch
 
 from spec_tests.harness.conformance.verdicts import read
+from spec_tests.meta_tests.small_suite import BOTH, RECORD
 
 ROOT = Path(__file__).resolve().parents[2]
-HOME = Path.home()
 SUITE = ROOT / "spec_tests"
 REGISTERS = sorted((SUITE / "registers").glob("*.toml"))
 pytest_plugins = ["pytester"]
-
-CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
-CONFTEST = """
-from pathlib import Path
-from spec_tests.harness.conformance import clauses, register
-from spec_tests import conftest as suite
-from spec_tests.conftest import *
-pytest_plugins = [
-    "spec_tests.harness.pytest_plugin.options",
-    "spec_tests.harness.pytest_plugin.hooks",
-]
-HERE = Path(__file__).parent
-suite.HERE = HERE
-clauses.load.__defaults__ = (HERE / "clauses.toml",)
-register.FOLDER = HERE
-"""
-
-
-@pytest.fixture
-def suite(pytester, monkeypatch, fork_server):
-    """A suite of two clauses; calling it with a body of tests runs them."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # pytester moves the home; the simulator is built once, in the real one's cache.
-    monkeypatch.setenv("HOME", str(HOME))
-    pytester.makeconftest(CONFTEST)
-    pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
-
-    def run(body, *options, target="impl"):
-        header = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
-        pytester.path.joinpath("test_it.py").write_text(header + body)
-        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
-        arguments += ["-p", "no:cacheprovider", *options]
-        return fork_server.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
-
-    return run
-
-
-BOTH = """
-@clause("a.one")
-def test_one(target): assert {one}
-@clause("a.two")
-def test_two(target): {two}
-"""
-RECORD = """
-[[divergence]]
-id = "X-1"
-kind = "target-bug"
-clause = "a.one"
-tests = ["test_it.py::{test}"]
-failures = ["{failure}"]
-specified = "s"
-observed = "o"
-threads = []
-versions = "1"
-review_by = 2030-01-01
-"""
 
 
 def test_a_test_without_a_clause_is_refused(suite):

@@ -6,6 +6,9 @@ all the same fails the run, so that a repair is noticed and the record removed.
 The register of a package that is built on another begins with the other's name,
 ``inherits = "torch.nn.parallel"``: the records hold here, too, but for the tests that it lists as
 ``repaired``.
+
+``lacks = ["distributed"]`` declares clauses, by id or by the beginning of their ids, that the
+target does not offer; see `not_offered`. It is not inherited.
 """
 
 import tomllib
@@ -16,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.target import lacking
 
 FOLDER = Path(__file__).parents[2] / "registers"
@@ -112,14 +116,36 @@ def _record(table: dict[str, Any], path: Path) -> Divergence:
         raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
 
 
-def for_target(name: str, option: str | None) -> list[Divergence]:
-    """The records of ``--divergences FILE``, else of the register that the suite keeps."""
-    path = Path(option) if option else FOLDER / f"{name}.toml"
-    if not path.exists():
-        if option:
-            raise pytest.UsageError(f"--divergences {option}: no such file")
-        return []
-    return load(path)
+def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
+    """Return, for each clause that a register declares as lacking, the entry that does so.
+
+    Raises:
+        pytest.UsageError: an entry names no clause, or only clauses that another one declares.
+    """
+    found: dict[str, str] = {}
+    for entry in _read(path).get("lacks", []):
+        below = [each.id for each in known.values() if each.is_below(entry)]
+        if not below:
+            raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
+        if below[0] in found:
+            other = found[below[0]]
+            raise pytest.UsageError(f'{path}: lacks "{entry}": "{other}" declares it already')
+        found |= dict.fromkeys(below, entry)
+    return found
+
+
+def path_of(target: str, option: str | None) -> Path | None:
+    """Return the file of ``--divergences``, else the register that the suite keeps, if any.
+
+    Raises:
+        pytest.UsageError: the option names no file.
+    """
+    path = Path(option) if option else FOLDER / f"{target}.toml"
+    if path.exists():
+        return path
+    if option:
+        raise pytest.UsageError(f"--divergences {option}: no such file")
+    return None
 
 
 def mark(

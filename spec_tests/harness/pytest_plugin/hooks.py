@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness.concurrency import delayed_inputs
-from spec_tests.harness.conformance.verdicts import Verdicts
 from spec_tests.harness.environment import faults, interpreter, machine_check
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology, make_topology, not_run
@@ -19,6 +18,7 @@ from spec_tests.harness.pytest_plugin.options import (
     target_of,
 )
 from spec_tests.harness.pytest_plugin.run_metadata import about
+from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _WAS_OFF = not interpreter.has_lock()
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
     delayed_inputs.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
-        verdicts = Verdicts(
+        verdicts = VerdictLog(
             config.getoption("--verdicts"),
             resume=config.getoption("--resume"),
             about=lambda: about(config, topology_of(config)),
