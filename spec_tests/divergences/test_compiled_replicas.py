@@ -11,7 +11,7 @@ from torch import nn
 from spec_tests.divergences.compile_backends import SETTING, Broken, Counting, Meeting
 from spec_tests.divergences.compiled import HOW
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 
 ONCE = clause("divergences.RE-1.compiled-once-a-device")
@@ -213,7 +213,7 @@ def test_replicas_go_with_their_call(target, topology, how):
         references = [weakref.ref(replica) for replica in replicas]
         target.parallel_apply.parallel_apply(replicas, rows, devices=placed)
         del replicas
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @BACKWARD

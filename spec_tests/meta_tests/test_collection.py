@@ -79,7 +79,7 @@ def test_what_asks_the_reference_is_not_run_without(suite, pytester):
     result.assert_outcomes(passed=2, skipped=1)
     result.stdout.fnmatch_lines("reference: none")
     assert [each.get("by") for each in read(path)] == [None, "agreement", None]
-    assert read(path)[1]["reason"] == "asks torch.nn.parallel, and --reference is none"
+    assert read(path)[1]["reason"] == "compares with torch.nn.parallel, and --reference is none"
 
 
 def test_verdicts_are_counted_by_clause(suite):
@@ -204,7 +204,7 @@ def test_a_known_difference_that_shows_otherwise_fails(suite, pytester, failure)
     record.write_text(RECORD.format(test="test_one", failure=failure))
     result = suite(BOTH.format(one="False", two="pass"), "--divergences", str(record))
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(f"*known: X-1, but recorded as *{failure}*")
+    result.stdout.fnmatch_lines(f"*known: X-1, but the records expect *{failure}*")
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_what_is_repaired_is_not_inherited(suite, heir):
 
 def test_a_repair_of_what_is_not_inherited_is_refused(suite, heir):
     result = suite(BOTH.format(one="True", two="pass"), *heir('repaired = ["test_it.py::test_x"]'))
-    result.stderr.fnmatch_lines("*own.toml: nothing inherited names test_it.py::test_x*")
+    result.stderr.fnmatch_lines("*own.toml: no inherited record names test_it.py::test_x*")
 
 
 def test_an_inherited_test_may_fail_in_a_way_of_its_own(suite, heir):

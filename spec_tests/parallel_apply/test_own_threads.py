@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
@@ -177,7 +177,7 @@ def test_what_modules_put_into_a_thread_local_goes_with_the_call(
         with suppress(ValueError):
             run(target, topology, modules)
         assert len(made) == count
-        assert is_all_gone(made)
+        assert all_freed(made)
 
 
 @clause("parallel_apply.state.thread-hooks")

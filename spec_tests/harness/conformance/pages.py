@@ -1,7 +1,7 @@
-"""The pages that are generated: the specification, and where impl differs from the reference.
+"""The generated pages: SPECIFICATION.md and DIVERGENCES.md.
 
-``python -m spec_tests.harness.conformance.pages`` names those that are not current, and exits with
-1 if there are any; ``--write`` writes them.
+``python -m spec_tests.harness.conformance.pages`` prints the stale ones and exits with 1 if there
+are any; ``--write`` writes them.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 
 
 def divergences() -> str:
-    """DIVERGENCES.md: one row a divergence."""
+    """Return the text of DIVERGENCES.md: a row for each divergence."""
     lines = [
         _LEGEND,
         "| id | about | kind | torch.nn.parallel | impl | threads |",
@@ -79,11 +79,11 @@ def _link(thread: str) -> str:
 
 
 def specification() -> str:
-    """SPECIFICATION.md: one row a clause."""
+    """Return the text of SPECIFICATION.md: a row for each clause."""
     return clauses.as_markdown(clauses.load())
 
 
-#: Every generated page, and what makes its text.
+#: Every generated page, and the function that returns its text.
 PAGES: Mapping[Path, Callable[[], str]] = {
     ROOT / "DIVERGENCES.md": divergences,
     ROOT / "spec_tests" / "SPECIFICATION.md": specification,
@@ -91,7 +91,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 
 
 def stale() -> dict[Path, str]:
-    """The pages that are not current, and what they should be."""
+    """Return the stale pages with their current text."""
     texts = {path: page() for path, page in PAGES.items()}
     return {path: text for path, text in texts.items() if _read(path) != text}
 
@@ -101,7 +101,7 @@ def _read(path: Path) -> str:
 
 
 def main() -> int:
-    """Name the generated pages that are not current, or write them."""
+    """Print the names of stale pages, or write the pages."""
     parser = argparse.ArgumentParser(prog="python -m spec_tests.harness.conformance.pages")
     parser.description = main.__doc__
     parser.add_argument("--write", action="store_true", help="write them")

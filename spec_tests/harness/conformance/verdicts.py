@@ -1,8 +1,7 @@
-"""What a run says, clause by clause: pass, fail, not-offered, known or not-run.
+"""Verdicts of tests and clauses: fail, not-offered, known, pass or not-run.
 
-A clause fails if one of its tests fails; else it is not offered if one of them uses a name that
-the target lacks; else it is known if one is a known divergence; else it
-passes if one passes; else it was not run.
+The verdict of a clause is the first of these that one of its tests has: *not-offered* if the
+target lacks a name that the test uses, *known* if the failure is a recorded divergence.
 
 A file of verdicts has one JSON object a line. The first holds ``run``: the metadata of the run.
 Each other line holds
@@ -29,19 +28,19 @@ import pytest
 from spec_tests.harness.conformance import not_offered
 
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
-#: Those of a test that failed.
+#: The verdicts of tests that fail the run.
 RED = ("fail", "not-offered")
-#: How a test knows what is right, if it asks torch.nn.parallel and nothing else.
+#: Key and value of a test that compares with torch.nn.parallel alone.
 BY, AGREEMENT = "by", "agreement"
 #: The entry of a register that declares the clause of a test as lacking.
 DECLARED = not_offered.PROPERTY
 _NONE: Mapping[str, str] = MappingProxyType({})
-#: How many characters of a failure are kept.
+#: The number of characters of a failure that are kept.
 _LONGEST = 1500
 
 
 def of_report(report: pytest.TestReport) -> str | None:
-    """The verdict of one test, or None for a phase that decides nothing."""
+    """Return the verdict of a test; None for a phase that decides nothing."""
     if hasattr(report, "wasxfail"):
         return "known" if report.skipped else "fail"
     if report.failed:
@@ -53,7 +52,7 @@ def of_report(report: pytest.TestReport) -> str | None:
 
 
 def clauses_of(report: pytest.TestReport) -> list[str]:
-    """The clauses that the test named; they travel with the report between processes."""
+    """Return the clauses of the test; pytest-xdist sends them with the report."""
     return [str(value) for key, value in report.user_properties if key == "clause"]
 
 
@@ -63,7 +62,7 @@ def declaration_of(report: pytest.TestReport) -> str:
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    """Why a test did not pass: what pytest marks with E, or why it was skipped."""
+    """Return why a test did not pass: the lines that pytest marks with E, or the skip's reason."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("not-run: ")
     lines = report.longreprtext.splitlines()
@@ -72,7 +71,7 @@ def reason_of(report: pytest.TestReport) -> str:
 
 
 def shown_by(report: pytest.TestReport) -> dict[str, str]:
-    """Difference, failure and the smallest call of a test that failed, as `failure` tells."""
+    """Return difference, failure and smallest call of a failed test; see `failure_report`."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
         if key in ("difference", "failure", "call"):
@@ -85,7 +84,7 @@ def _cut(text: str) -> str:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """The tests that a run has written to ``path`` so far; none where there is no such file."""
+    """Return the tests in the file ``path``; none if there is no such file."""
     if not path.exists():
         return []
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -93,7 +92,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
-    """One verdict a clause: the gravest of its tests', in the order of `VERDICTS`."""
+    """Return the verdict of each clause: the first in `VERDICTS` that one of its tests has."""
     found: dict[str, str] = {}
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
@@ -116,7 +115,7 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def by_agreement_alone(tests: Iterable[dict[str, str]]) -> list[str]:
-    """The clauses of which no test knows what is right without torch.nn.parallel."""
+    """Return the clauses all of whose tests compare with torch.nn.parallel alone."""
     known: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")
@@ -126,14 +125,14 @@ def by_agreement_alone(tests: Iterable[dict[str, str]]) -> list[str]:
 
 
 def judged_alone(names: list[str]) -> str:
-    """How many clauses those are, and which."""
+    """Return a sentence with the number and the ids of these clauses."""
     which = f": {', '.join(names)}" if names else ""
     count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
     return f"{count} judged by agreement alone{which}"
 
 
 def graver(one: str | None, other: str) -> str:
-    """The one that comes first in `VERDICTS`."""
+    """Return the verdict that comes first in `VERDICTS`."""
     return min(one or other, other, key=VERDICTS.index)
 
 

@@ -18,10 +18,10 @@ class VerdictLog:
     Args:
         jsonl: The file to write; None for none.
         resume: Whether to go on with a file that a run has left.
-        about: What says in the file's first line what was run.
+        metadata: Returns the metadata of the run, the file's first line.
 
     Attributes:
-        former: What the run that this one resumes has found, test by test.
+        former: The tests of the run that this one resumes.
         lacks: The entry of the register for each clause that it declares as lacking, if all tests
             of the clauses that run are in the run.
         stale: Those of ``lacks`` that are offered, once the session has ended.
@@ -32,18 +32,18 @@ class VerdictLog:
         jsonl: str | None,
         *,
         resume: bool = False,
-        about: Callable[[], dict[str, Any]] = dict,
+        metadata: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
         self.former = verdicts.read(self._path) if resume and self._path is not None else []
         self._tests = [*self.former]
-        self._about = about
+        self._metadata = metadata
         self.lacks: Mapping[str, str] = {}
         self.stale: Mapping[str, str] = {}
         self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the verdict of one phase of one test."""
+        """Record the verdict of a phase of a test."""
         verdict = verdicts.of_report(report)
         if verdict is None:
             return
@@ -54,8 +54,8 @@ class VerdictLog:
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
             found |= {"reason": verdicts.reason_of(report), **verdicts.shown_by(report)}
-        for about in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
-            self._note({**about, **found})
+        for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
+            self._note({**named, **found})
 
     def _note(self, test: dict[str, str]) -> None:
         if self._path is not None:
@@ -67,10 +67,10 @@ class VerdictLog:
 
     def _opened(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Without a test to go on from, what another run has left is written over.
+        # A file of a run that is not resumed is overwritten.
         file = path.open("a" if self._tests else "w", encoding="utf-8")
-        if not self._tests:  # it leaves the buffer with the first test
-            file.write(json.dumps({"run": self._about()}) + "\n")
+        if not self._tests:  # written to disk with the first test
+            file.write(json.dumps({"run": self._metadata()}) + "\n")
         return file
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
