@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from impl._slices import cut
 from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole, scatter
+from impl._comm.split_cat import cut
 from impl.functions import Scatter
 from impl.scatter_gather import scatter_kwargs
 from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, total

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import clause_filter, clauses, failure_report, register
+from spec_tests.harness.conformance import (
+    clause_filter,
+    clauses,
+    failure_report,
+    not_offered,
+    register,
+)
 from spec_tests.harness.conformance.verdicts import AGREEMENT, BY, judged_alone, read
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
@@ -15,29 +21,34 @@ from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # a hook
 )
+from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the rest of the suite, which nobody else has where no target is named."""
+    """Load the rest of the suite, which the options load only for a target."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
-    clause_filter.keep(config, clauses.load())
+    clause_filter.configure(config, clauses.load())
+    path = _register(config)
+    verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
+    if path is not None and verdicts is not None and _is_whole(config):
+        verdicts.lacks = register.lacks(path, clauses.load())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file that holds no test of the clauses asked for."""
-    wanted = clause_filter.clauses(config)
+    """Ignore files without a test of the selected clauses."""
+    wanted = clause_filter.selected(config)
     if not wanted or collection_path.suffix != ".py" or HERE not in collection_path.parents:
         return None
-    judges = _is_conformance(collection_path) and clause_filter.written(collection_path, wanted)
-    return None if judges else True
+    spelled_out = clause_filter.spelled_out_in(collection_path, wanted)
+    return None if spelled_out and _is_conformance(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests and clauses that do not name each other; mark the known divergences."""
-    with worker_errors.handed_on(config, items):
+    """Refuse tests without clauses and clauses without tests; mark the known divergences."""
+    with worker_errors.sent_to_controller(config, items):
         _choose(config, items)
 
 
@@ -47,14 +58,16 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     named: set[str] = set()
     for item in conformance:
         named |= _clauses_of(item, known)
-    whole = _is_whole(config) and not clause_filter.clauses(config)
+    whole = _is_whole(config) and not clause_filter.selected(config)
     if whole:
         _refuse("without a test", set(known) - named)
         _refuse("judged by agreement alone", named - selection.judged(conformance))
-    records = register.for_target(target_of(config), config.getoption("--divergences"))
-    register.mark(conformance, records, HERE, whole=whole)
-    target_map.load(mapping_of(config), PARTS)  # a wrong one is refused before the first test
-    wanted = clause_filter.clauses(config)
+    path = _register(config)
+    if path is not None:
+        not_offered.mark(conformance, register.lacks(path, known))
+        register.mark(conformance, register.load(path), HERE, whole=whole)
+    target_map.load(mapping_of(config), PARTS)  # refuse a wrong map before the first test
+    wanted = clause_filter.selected(config)
     if wanted:
         selection.leave_out(
             config, items, [each for each in items if not wanted & set(clauses.of(each))]
@@ -65,7 +78,7 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Say how many of the chosen clauses torch.nn.parallel alone can judge."""
+    """Return the number of clauses that are judged by agreement alone."""
     conformance = [item for item in items if _is_conformance(item.path)]
     named = {name for item in conformance for name in clauses.of(item)}
     return judged_alone(sorted(named - selection.judged(conformance))) if named else ""
@@ -75,8 +88,10 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Take no crash for a known difference; say in words what failed."""
+    """Judge a failure by the register, and describe it."""
     report = yield
+    if not_offered.judge(item, call, report):
+        return report
     failure_report.of_skip(item, call, report)
     register.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
@@ -84,13 +99,17 @@ def pytest_runtest_makereport(
     return report
 
 
-def _refuse(what: str, found: set[str]) -> None:
+def _register(config: pytest.Config) -> Path | None:
+    return register.path_of(target_of(config), config.getoption("--divergences"))
+
+
+def _refuse(problem: str, found: set[str]) -> None:
     if found:
-        raise pytest.UsageError(f"clauses {what}: {', '.join(sorted(found))}")
+        raise pytest.UsageError(f"clauses {problem}: {', '.join(sorted(found))}")
 
 
 def _is_conformance(path: Path) -> bool:
-    """Tell whether the tests of a file judge a target: those of the suite itself do not."""
+    """Whether the tests of a file judge a target; the meta tests do not."""
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 
@@ -101,7 +120,7 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
-    hidden = set(names) - clause_filter.written(item.path, frozenset(names))
+    hidden = set(names) - clause_filter.spelled_out_in(item.path, frozenset(names))
     if hidden:
         raise pytest.UsageError(f"{item.nodeid}: its file does not write out {min(hidden)}")
     item.user_properties.extend(("clause", name) for name in names)
@@ -111,7 +130,7 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
 
 
 def _is_whole(config: pytest.Config) -> bool:
-    # A selection by path, keyword or marker cannot tell whether a clause lacks a test.
+    # With a selection by path, keyword or marker, tests of a clause may be missing.
     selections = ("keyword", "markexpr", "lf", "deselect")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}

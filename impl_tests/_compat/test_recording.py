@@ -6,12 +6,12 @@ from collections import namedtuple
 
 import pytest
 import torch
-from impl._markers import Whole
 from torch import nn
 
 import impl
 from impl._compat import torch_private
 from impl._compat.recording import is_movable, moved
+from impl._pytree.markers import Whole
 
 Pair = namedtuple("Pair", ("left", "right"))
 

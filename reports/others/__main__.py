@@ -33,7 +33,7 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
     python = python_of(implementation, home)
     verdicts = home / f"{implementation.name}.jsonl"
     status = validation.run(implementation, python, verdicts, workers=options.workers)
-    unexpected = list(validation.unexpected(implementation, verdicts, status))
+    unexpected = list(validation.unexpected(verdicts, status))
     if options.publish and not unexpected:
         print(publishing.publish(implementation, verdicts))
     return unexpected

@@ -23,7 +23,6 @@ class Implementation:
         target: The module that the suite imports.
         differs: One sentence about the differences.
         torch: The release of PyTorch for the run.
-        lacks: The submodules and names that it does not define.
         install: Requirements for pip, beside PyTorch and those of the suite.
         build: Requirements for building ``install`` without build isolation.
         settings: Environment variables of the installation.
@@ -36,7 +35,6 @@ class Implementation:
     target: str
     differs: str
     torch: str
-    lacks: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ exit status of run:
   3  the machine garbles copies, or the suite itself is broken: nothing can be judged
   4  wrong options, no such target, no such accelerator; or the simulator cannot be built
   5  no test was selected
-  6  no clause fails, but the target does not offer all
+  6  no clause fails, but the target lacks names that its register does not declare
 doctor: 1 if something is missing; clauses: 1 if none has that name; draft: 4 without file;
 report: 1 if something is missing, 4 if a file is broken or no file of verdicts
 """

@@ -33,6 +33,12 @@ class Tally:
         kept = session.config.pluginmanager.get_plugin("verdicts")
         self._found |= verdicts.by_clause(kept.former if kept else [])
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Remember the clauses that a register declares as lacking, and that are offered."""
+        kept = session.config.pluginmanager.get_plugin("verdicts")
+        self._found |= dict.fromkeys(kept.stale if kept else (), "fail")
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what could not be collected."""
         if report.failed:
@@ -92,8 +98,9 @@ class Progress(Tally):
             self._terminal.write_line(line)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print every failure; the table comes after."""
+        super().pytest_sessionfinish(session)
         self._terminal.ensure_newline()
         for text in self._errors:
             self._terminal.write_line(text)

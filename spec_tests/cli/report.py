@@ -26,7 +26,8 @@ def report(options: argparse.Namespace) -> int:
     try:
         for path in options.file:
             _, tests = checked.verdicts(path)
-            print("\n".join(verdicts.table(verdicts.by_clause(tests))))
+            declared = verdicts.declared_by_clause(tests)
+            print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
         print(_made(options))
     except checked.RefusedError as error:
         print(error, file=sys.stderr)

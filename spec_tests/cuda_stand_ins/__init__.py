@@ -1,4 +1,4 @@
-"""The reference: the installed torch.nn.parallel, made to run without CUDA.
+"""Stand-ins for the primitives of CUDA builds, with which torch.nn.parallel runs elsewhere.
 
 torch.nn.parallel's Python layer runs on any accelerator but for one device check, and for seven
 primitives that only a CUDA build of PyTorch has. ``enable`` sees to both. The stand-ins for the

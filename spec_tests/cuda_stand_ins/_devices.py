@@ -1,4 +1,4 @@
-"""What the primitives ask of devices, dimensions and shapes."""
+"""Checks of devices, dimensions and shapes for the primitives."""
 
 import functools
 from collections.abc import Callable, Iterable

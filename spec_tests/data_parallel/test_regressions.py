@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks, gradient_penalty
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
@@ -59,7 +59,7 @@ def test_a_call_keeps_nothing_alive(target, topology):
     """PyTorch 0.3 (#4865): scatter and gather recursed through closures; cycles kept the batch."""
     with no_garbage_collection():
         references = forward_and_backward(target, topology)
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @clause("data_parallel.no-arguments")

@@ -16,7 +16,7 @@ from spec_tests.divergences.compile_backends import (
 )
 from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 
 ONCE = clause("divergences.RE-1.compiled-once-a-device")
@@ -221,7 +221,7 @@ def test_replicas_are_freed_after_the_call(target, topology, how):
         references = [weakref.ref(replica) for replica in replicas]
         target.parallel_apply.parallel_apply(replicas, rows, devices=placed)
         del replicas
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @BACKWARD

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from spec_tests.divergences.compile_backends import (
-    Counting,
+    CountingBackend,
     compiled_files,
     frame_count,
     reset_frame_count,
@@ -89,7 +89,7 @@ def tensors(nested):
 def check_around(function, arguments, topology):
     """Fail unless torch.compile compiles what is before and after one call, and nothing else."""
     placed, x = topology.take(2), rows(topology, 4)
-    module, backend = Scaled().to(placed[0]), Counting()
+    module, backend = Scaled().to(placed[0]), CountingBackend()
 
     def call(x):
         result = function(*arguments(x + 1, placed, module))
@@ -124,7 +124,7 @@ def test_a_compiled_wrapper_computes_as_it_does_uncompiled(target, topology, way
 @pytest.mark.parametrize("way", ["torch.compile(w)", "w.compile()"])
 def test_nothing_of_a_wrapper_is_compiled(target, topology, way):
     wrapper = wrapped(target, topology, 2)
-    compiled = WAYS[way](wrapper, backend=Counting())
+    compiled = WAYS[way](wrapper, backend=CountingBackend())
     for count in (4, 4, 6, 7, 1):
         step(compiled, wrapper, rows(topology, count))
         # It may tell torch.compile why nothing is compiled.
@@ -134,7 +134,7 @@ def test_nothing_of_a_wrapper_is_compiled(target, topology, way):
 @SEVERAL
 @ways
 def test_replicas_run_compiled_where_the_module_is(target, topology, way):
-    inner, outer = Counting(), Counting()
+    inner, outer = CountingBackend(), CountingBackend()
     wrapper = wrapped(target, topology, 2)
     wrapper.module.compile(backend=inner)
     compiled = WAYS[way](wrapper, backend=outer)
@@ -147,7 +147,7 @@ def test_replicas_run_compiled_where_the_module_is(target, topology, way):
 @AROUND
 def test_all_around_a_wrapper_is_compiled(target, topology):
     wrapper = wrapped(target, topology, 2)
-    backend = Counting()
+    backend = CountingBackend()
     compiled = torch.compile(lambda x: wrapper(x + 1).sin().sum(), backend=backend)
     x = rows(topology, 4)
     checks.same(compiled(x), wrapper(x + 1).sin().sum(), tolerance=checks.LAYER)
@@ -172,7 +172,7 @@ def test_all_around_a_sum_is_compiled(target, topology):
 def test_nothing_of_backward_is_compiled(target, topology):
     # On the CPU backward runs in the thread that calls it.
     wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
-    backend = Counting()
+    backend = CountingBackend()
 
     def iterate(x):
         return step(wrapper, wrapper, x + 1)
@@ -192,7 +192,7 @@ def test_with_one_device_a_wrapper_is_one_graph(target, topology, way, slot):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4, device=topology.device(slot))
     expected = step(wrapper.forward, wrapper, x)
-    backend = Counting()
+    backend = CountingBackend()
     compiled = WAYS[way](wrapper, backend=backend, fullgraph=True)
     checks.same(step(compiled, wrapper, x), expected, way, tolerance=checks.LAYER)
     checks.same(len(backend.devices), 1, way)
@@ -228,7 +228,7 @@ def test_without_accelerator_a_wrapper_is_one_graph(target):
 @ONE
 def test_with_one_device_the_function_compiles_the_module(target, topology):
     module, x = Scaled().to(topology.device(0)), rows(topology, 4)
-    backend = Counting()
+    backend = CountingBackend()
 
     def call(x):
         return target.data_parallel.data_parallel(module, x + 1, topology.take(1)) * 2
@@ -270,7 +270,7 @@ def test_a_forward_that_a_subclass_extends_is_compiled(target, topology):
             return super().forward(x + 1) * 2
 
     wrapper = Shifted(Scaled().to(topology.device(0)), topology.take(2))
-    backend, x = Counting(), rows(topology, 4)
+    backend, x = CountingBackend(), rows(topology, 4)
     expected = wrapper.module(x + 1) * 2
     found = torch.compile(wrapper, backend=backend)(x)
     checks.same(found, expected, tolerance=checks.LAYER)
@@ -281,7 +281,7 @@ def test_a_forward_that_a_subclass_extends_is_compiled(target, topology):
 def test_named_tuples_reach_the_one_device(target, topology):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4)
-    backend = Counting()
+    backend = CountingBackend()
     compiled = torch.compile(lambda x: wrapper(x, Pair(x, 2.0)) + 1, backend=backend)
     checks.same(compiled(x), wrapper(x, Pair(x, 2.0)) + 1, tolerance=checks.LAYER)
     checks.same(len(backend.devices), 2)
@@ -320,7 +320,7 @@ def test_a_full_graph_of_several_devices_is_refused(target, topology, way):
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_reference_is_compiled_itself(reference, topology):
     wrapper = wrapped(reference, topology, 2)
-    step(torch.compile(wrapper, backend=Counting()), wrapper, rows(topology, 4))
+    step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
     assert frame_count() > 10
 
 

@@ -21,7 +21,7 @@ from spec_tests.divergences.held import (
 )
 from spec_tests.divergences.held_changes import CHANGES
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.probe_modules import Placed, Remembering
@@ -270,7 +270,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
         except KeyError:
             pass
         assert alive == [True] * 3
-        assert is_all_gone(created[0][1])
+        assert all_freed(created[0][1])
 
 
 @FREED

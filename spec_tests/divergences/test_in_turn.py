@@ -15,7 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 
 ORDER = clause("divergences.PA-9.one-after-the-other")
@@ -145,7 +145,7 @@ def test_outputs_of_modules_in_turn_are_freed(target, topology):
         outputs = in_turn(target, topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
         references = [weakref.ref(each) for each in outputs]
         del outputs
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 def network(target, topology, **options):

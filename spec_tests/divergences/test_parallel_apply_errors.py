@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.concurrency.leaks import (
-    is_all_gone,
+    all_freed,
     no_garbage_collection,
     no_thread_reports,
 )
@@ -190,7 +190,7 @@ def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
     with no_garbage_collection():
         references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @clause("divergences.PA-6.nothing-outlives-the-handler")

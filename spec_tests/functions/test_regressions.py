@@ -96,7 +96,7 @@ def test_a_chunk_whose_copy_begins_late_may_be_read_at_once(target, topology):
     streams = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):
         with streams._get_stream(device):
-            delayed_inputs.hold(device, 20)
+            delayed_inputs.queue_sleep(device, 20)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
     assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
 
@@ -108,7 +108,7 @@ def test_a_chunk_may_be_freed_before_it_has_been_read(target, topology):
         rows = _pinned(topology, number)
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
-            delayed_inputs.hold(device, 20)
+            delayed_inputs.queue_sleep(device, 20)
         # Their readers wait; where nobody says so, the next chunks get the memory and fill it.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([part.double().sum() for part in rows.chunk(3)])

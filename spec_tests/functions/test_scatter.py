@@ -117,13 +117,14 @@ def test_device_and_streams_are_the_callers_afterwards(target, topology):
 def test_they_are_where_two_threads_scatter_at_one_time(target, topology):
     # One comes to its copy, then the other; the first one ends, then the other.
     at_copy, ended = [threading.Event(), threading.Event()], threading.Event()
+    scatter_function = target.functions.Scatter  # a missing name would be raised in a thread
     places = []
 
     def scatter(slot, pause):
         torch.accelerator.set_device_index(topology.device(slot).index)
         before = current_places(topology)
         with Pause(pause):
-            target.functions.Scatter.apply(topology.take(2), None, 0, counting((6, 2)))
+            scatter_function.apply(topology.take(2), None, 0, counting((6, 2)))
         places.append((before, current_places(topology)))
 
     def first():

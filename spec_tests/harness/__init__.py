@@ -1,4 +1,4 @@
-"""What all chapters share, in packages; each may import those before it.
+"""The machinery that all chapters share, in packages; each may import those before it.
 
 ``environment``, ``concurrency``, ``compare``, ``conformance``, ``pytest_plugin``; all may import
 the module ``traverse``.

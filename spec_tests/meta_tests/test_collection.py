@@ -1,7 +1,6 @@
 """What the suite refuses at collection, and what it prints, seen from outside."""
 
 import json
-import os
 import tomllib
 from pathlib import Path
 
@@ -10,68 +9,12 @@ import torch
 
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import read
+from spec_tests.meta_tests.small_suite import BOTH, RECORD
 
 ROOT = Path(__file__).resolve().parents[2]
-HOME = Path.home()
 SUITE = ROOT / "spec_tests"
 REGISTERS = sorted((SUITE / "registers").glob("*.toml"))
 pytest_plugins = ["pytester"]
-
-CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
-CONFTEST = """
-from pathlib import Path
-from spec_tests.harness.conformance import clauses, register
-from spec_tests import conftest as suite
-from spec_tests.conftest import *
-pytest_plugins = [
-    "spec_tests.harness.pytest_plugin.options",
-    "spec_tests.harness.pytest_plugin.hooks",
-]
-HERE = Path(__file__).parent
-suite.HERE = HERE
-clauses.load.__defaults__ = (HERE / "clauses.toml",)
-register.FOLDER = HERE
-"""
-
-
-@pytest.fixture
-def suite(pytester, monkeypatch, fork_server):
-    """A suite of two clauses; calling it with a body of tests runs them."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # pytester moves the home; the simulator is built once, in the real one's cache.
-    monkeypatch.setenv("HOME", str(HOME))
-    pytester.makeconftest(CONFTEST)
-    pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
-
-    def run(body, *options, target="impl"):
-        header = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
-        pytester.path.joinpath("test_it.py").write_text(header + body)
-        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
-        arguments += ["-p", "no:cacheprovider", *options]
-        return fork_server.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
-
-    return run
-
-
-BOTH = """
-@clause("a.one")
-def test_one(target): assert {one}
-@clause("a.two")
-def test_two(target): {two}
-"""
-RECORD = """
-[[divergence]]
-id = "X-1"
-kind = "target-bug"
-clause = "a.one"
-tests = ["test_it.py::{test}"]
-failures = ["{failure}"]
-specified = "s"
-observed = "o"
-threads = []
-versions = "1"
-review_by = 2030-01-01
-"""
 
 
 def test_a_test_without_a_clause_is_refused(suite):
@@ -137,7 +80,7 @@ def test_what_asks_the_reference_is_not_run_without(suite, pytester):
     result.assert_outcomes(passed=2, skipped=1)
     result.stdout.fnmatch_lines("reference: none")
     assert [each.get("by") for each in read(path)] == [None, "agreement", None]
-    assert read(path)[1]["reason"] == "asks torch.nn.parallel, and --reference is none"
+    assert read(path)[1]["reason"] == "compares with torch.nn.parallel, and --reference is none"
 
 
 def test_verdicts_are_counted_by_clause(suite):
@@ -263,7 +206,7 @@ def test_a_known_difference_that_shows_otherwise_fails(suite, pytester, failure)
     record.write_text(RECORD.format(test="test_one", failure=failure))
     result = suite(BOTH.format(one="False", two="pass"), "--divergences", str(record))
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(f"*known: X-1, but recorded as *{failure}*")
+    result.stdout.fnmatch_lines(f"*known: X-1, but the records expect *{failure}*")
 
 
 @pytest.fixture
@@ -293,7 +236,7 @@ def test_what_is_repaired_is_not_inherited(suite, heir):
 
 def test_a_repair_of_what_is_not_inherited_is_refused(suite, heir):
     result = suite(BOTH.format(one="True", two="pass"), *heir('repaired = ["test_it.py::test_x"]'))
-    result.stderr.fnmatch_lines("*own.toml: nothing inherited names test_it.py::test_x*")
+    result.stderr.fnmatch_lines("*own.toml: no inherited record names test_it.py::test_x*")
 
 
 def test_an_inherited_test_may_fail_in_a_way_of_its_own(suite, heir):

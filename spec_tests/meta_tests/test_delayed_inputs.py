@@ -34,14 +34,14 @@ def held(monkeypatch):
     def hold(device, milliseconds):
         found.append((device, milliseconds, found.look()))
 
-    monkeypatch.setattr(delayed_inputs, "hold", hold)
+    monkeypatch.setattr(delayed_inputs, "queue_sleep", hold)
     return found
 
 
 def test_while_a_device_is_held_the_values_are_not_there(delayed, held, topology):
     inputs = {"one": dense().build(topology) + 1, "other": [dense(slot=1).build(topology) + 1]}
     held.look = lambda: (inputs["one"].any().item(), inputs["other"][0].any().item())
-    with delayed_inputs.arrival(inputs, topology):
+    with delayed_inputs.delayed(inputs, topology):
         assert [inputs["one"].sum().item(), inputs["other"][0].sum().item()] == [78, 78]
     devices = list(dict.fromkeys(topology.devices))
     assert held == [(device, 1, (False, False)) for device in devices]
@@ -51,7 +51,7 @@ def test_while_a_device_is_held_the_values_are_not_there(delayed, held, topology
 def test_the_inputs_come_back_as_they_were(delayed, held, topology, layout):
     tensor = TensorSpec((2, 3, 4, 2), layout=layout, requires_grad=True).build(topology)
     before = tensor.detach().clone(), tensor._version, tensor.stride(), tensor.data_ptr()
-    with delayed_inputs.arrival({"tensor": tensor}, topology):
+    with delayed_inputs.delayed({"tensor": tensor}, topology):
         torch.testing.assert_close(tensor.detach(), before[0], rtol=0, atol=0)
     assert (tensor._version, tensor.stride(), tensor.data_ptr()) == before[1:]
     assert held
@@ -60,7 +60,7 @@ def test_the_inputs_come_back_as_they_were(delayed, held, topology, layout):
 def test_what_is_not_on_a_device_is_left_alone(delayed, held, topology):
     on_cpu, sparse = dense(slot=None).build(topology), SparseSpec().build(topology)
     values = sparse.to_dense().cpu()
-    with delayed_inputs.arrival({"on_cpu": on_cpu, "sparse": sparse}, topology):
+    with delayed_inputs.delayed({"on_cpu": on_cpu, "sparse": sparse}, topology):
         assert on_cpu.sum() == 66
         assert torch.equal(sparse.to_dense().cpu(), values)
 
@@ -68,7 +68,7 @@ def test_what_is_not_on_a_device_is_left_alone(delayed, held, topology):
 def test_other_streams_are_current_inside_only(delayed, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         before = current_places(topology)
-        with delayed_inputs.arrival({}, topology):
+        with delayed_inputs.delayed({}, topology):
             index, streams = current_places(topology)
             assert index == before[0] == topology.device(1).index
             assert all(one != other for one, other in zip(streams, before[1], strict=True))
@@ -77,7 +77,7 @@ def test_other_streams_are_current_inside_only(delayed, topology):
 
 def test_an_error_leaves_device_and_streams_as_they_were(delayed, topology):
     before = current_places(topology)
-    with pytest.raises(ZeroDivisionError), delayed_inputs.arrival({}, topology):
+    with pytest.raises(ZeroDivisionError), delayed_inputs.delayed({}, topology):
         raise ZeroDivisionError
     assert current_places(topology) == before
 
@@ -97,6 +97,6 @@ def test_a_call_comes_to_the_same_with_late_inputs(held, topology):
 
 def test_without_a_delay_nothing_is_held(held, topology):
     before = current_places(topology)
-    with delayed_inputs.arrival({"one": dense().build(topology)}, topology):
+    with delayed_inputs.delayed({"one": dense().build(topology)}, topology):
         assert current_places(topology) == before
     assert not held

@@ -49,9 +49,10 @@ def vendor(tmp_path, monkeypatch):
 def judge(fork_server):
     """Run the command on a package in ``folder``, by the map there."""
 
-    def run(folder, *clauses, target="vendor"):
+    def run(folder, *clauses, target="vendor", options=()):
         names = [f"--clause={name}" for name in clauses]
-        command = ["run", target, "--accelerator=sim", "--target-map=map.toml", *names]
+        command = ["run", target, "--accelerator=sim", "--target-map=map.toml"]
+        command += [*options, *names]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return fork_server.run("spec_tests.cli.main", *command, cwd=folder, env=env)
 
@@ -81,6 +82,22 @@ def test_verdicts_are_those_of_what_the_map_names(judge, vendor):
 def test_a_target_that_lacks_something_but_errs_nowhere_ends_with_six(judge, vendor):
     done = judge(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
+
+
+def test_a_target_that_declares_what_it_lacks_ends_with_zero(judge, vendor):
+    (vendor / "own.toml").write_text('lacks = ["comm.reduce-add.sum"]')
+    names = "comm.broadcast.copies", "comm.reduce-add.sum"
+    done = judge(vendor, *names, options=["--divergences=own.toml"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "as the register declares: 1 clause (comm.reduce-add.sum)" in done.stdout
+
+
+def test_a_declaration_of_what_is_offered_ends_with_one(judge, vendor):
+    (vendor / "own.toml").write_text('lacks = ["comm.broadcast.copies", "comm.reduce-add.sum"]')
+    names = "comm.broadcast.copies", "comm.reduce-add.sum"
+    done = judge(vendor, *names, options=["--divergences=own.toml"])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert '"comm.broadcast.copies" as lacking, but it is offered' in done.stdout
 
 
 def test_what_a_package_warns_of_while_it_is_imported_is_its_own_affair(judge, vendor):

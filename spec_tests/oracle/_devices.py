@@ -1,10 +1,10 @@
-"""The device that a caller names."""
+"""Devices from their spellings."""
 
 import torch
 
 
 def as_device(named: torch.device | int | str | None) -> torch.device:
-    """The device of an ordinal, a text or a device; -1 is the CPU, None the current device."""
+    """Return the device of an ordinal, a text or a device; -1 is the CPU, None the current one."""
     if named is None:
         named = torch.accelerator.current_device_index()
     if isinstance(named, int):
@@ -16,7 +16,7 @@ def as_device(named: torch.device | int | str | None) -> torch.device:
 
 
 def all_devices() -> list[torch.device]:
-    """Every device of the accelerator."""
+    """Return every device of the accelerator."""
     return [torch.device(_kind(), ordinal) for ordinal in range(torch.accelerator.device_count())]
 
 

@@ -1,10 +1,10 @@
-"""How many rows each device gets where nothing else is asked for."""
+"""The default sizes of chunks."""
 
 
 def even_chunks(rows: int, devices: int) -> list[int]:
-    """The rows of each chunk: equal but for the last, and no more chunks than devices.
+    """Return the rows of each chunk: equal except for the last, at most one chunk a device.
 
-    No rows at all are ``devices`` chunks of none.
+    A tensor without rows has ``devices`` empty chunks.
     """
     most = max(-(-rows // devices), 1)
     found = [min(most, rows - start) for start in range(0, rows, most)]

@@ -109,7 +109,7 @@ def gather(
 
 
 def destination_of(named: Place) -> torch.device:
-    """Where to join; -1 is deprecated."""
+    """Return the device of the result; -1 is deprecated."""
     if named == -1:
         warnings.warn(OF_THE_CPU, FutureWarning, stacklevel=2)
     return as_device(named)

@@ -74,7 +74,7 @@ class DataParallel(nn.Module):
         return replicate(module, devices, not torch.is_grad_enabled())
 
     def parallel_apply(self, replicas: Sequence[nn.Module], args: Any, named: Any) -> list[Any]:
-        """What each replica returns."""
+        """Return the output of each replica."""
         return parallel_apply(replicas, args, named, self.device_ids[: len(replicas)])
 
     def gather(self, outputs: Any, output: Place) -> Any:

@@ -1,4 +1,4 @@
-"""Gradients worked out by hand."""
+"""Gradients computed without autograd."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from spec_tests.harness.compare.snapshot import snapshot
 
 
 def facts(tensors: Sequence[Tensor]) -> Any:
-    """What gradients are compared by: values, dtype, shape and device."""
+    """Return the properties by which gradients are compared: values, dtype, shape, device."""
     return snapshot(list(tensors), {}, strides=False)
 
 
 def gathered_gradient(slope: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
-    """The parts of ``slope`` that ``chunks`` were joined to, on their devices, in their dtypes."""
+    """Split ``slope`` as ``chunks`` were joined, on their devices and in their dtypes."""
     parts = torch.split(slope.cpu(), [chunk.size(dim) for chunk in chunks], dim)
     return [
         part.to(chunk.dtype).to(chunk.device) for part, chunk in zip(parts, chunks, strict=True)
@@ -24,5 +24,5 @@ def gathered_gradient(slope: Tensor, chunks: Sequence[Tensor], dim: int) -> list
 
 
 def repeated_gradient(leaves: Sequence[Tensor], count: int) -> list[Tensor]:
-    """The cotangents of ``leaves``, added ``count`` times: small whole numbers, exact."""
+    """Return the cotangents of ``leaves`` times ``count``: small whole numbers, exact."""
     return [cotangent(leaf.detach()) * count for leaf in leaves]

@@ -28,7 +28,7 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[Place] | None = None,
 ) -> list[Any]:
-    """What each module returns; the error of the first that fails."""
+    """Return the output of each module; raise the error of the first that fails."""
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
     named = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     places = [_place_of(x) for x in inputs] if devices is None else [as_device(x) for x in devices]

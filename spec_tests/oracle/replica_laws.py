@@ -1,4 +1,4 @@
-"""What a replica must have in common with its module, worked out on the module alone."""
+"""Laws of replicas: what a replica shares with its module."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ class ReplicateCall(Call, Protocol):
 
 
 def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """What every replica computes of its rows, and what the module computes of the same."""
+    """Return the outputs of all replicas, and the outputs of the module for the same rows."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
     expected = [module(rows[0])] * len(rows)
@@ -30,7 +30,7 @@ def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[An
 
 
 def gradients(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """What arrives at the module's leaves from all replicas, and from as many of its own calls."""
+    """Return the gradients of the module from all replicas, and from as many of its own calls."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
     replicas = target.replicate.replicate(module, inputs["devices"])
@@ -52,13 +52,13 @@ def _values(found: Sequence[Tensor]) -> Any:
 
 
 def state(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, a shared one under every name."""
+    """Return parameters and buffers by name, a shared one under every name."""
     named = module.named_parameters, module.named_buffers
     return {name: found for each in named for name, found in each(remove_duplicate=False)}
 
 
 def walk(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
-    """Every module below ``module`` by its path, a shared one under every path."""
+    """Yield every module below ``module`` with its path, a shared one with every path."""
     yield path, module
     for name, child in module._modules.items():
         if child is not None:
@@ -66,13 +66,13 @@ def walk(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Modu
 
 
 def sharing(found: Mapping[str, object]) -> dict[str, str]:
-    """For every name the first that stands for the same object."""
+    """Return for each name the first name of the same object."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(value), name) for name, value in found.items()}
 
 
 def copies(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
-    """The replica's copies of the source's parameters and buffers, by the source's names."""
+    """Return the replica's copies of the source's parameters and buffers by name."""
     return {name: _reach(replica, name) for name in state(source)}
 
 
@@ -86,7 +86,7 @@ def _reach(module: nn.Module, name: str) -> Tensor:
 
 
 def identities(module: nn.Module) -> dict[str, int]:
-    """Which object every entry of every module is, hooks included."""
+    """Return the id of every entry of every module, hooks included."""
     found: dict[str, int] = {}
     for path, each in walk(module):
         for name, value in vars(each).items():
@@ -97,7 +97,7 @@ def identities(module: nn.Module) -> dict[str, int]:
 
 
 def former(replica: nn.Module, source: nn.Module) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Whether each former parameter is the replica's copy, and what that must come to."""
+    """Return whether each former parameter is the replica's copy, and the expected values."""
     pairs = list(zip(walk(replica), walk(source), strict=True))
     found = {
         f"{path}.{name}": getattr(each, name) is copy
@@ -110,7 +110,7 @@ def former(replica: nn.Module, source: nn.Module) -> tuple[dict[str, bool], dict
 
 
 def flat_weights(module: nn.Module) -> list[bool]:
-    """Whether each flattened weight of the recurrent layer is its weight of that name."""
+    """Return whether each flattened weight of the recurrent layer is its weight of that name."""
     layer: Any = module.layer
     pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)
     return [getattr(layer, name) is weight for name, weight in pairs]

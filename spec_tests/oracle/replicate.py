@@ -127,7 +127,7 @@ class Scripted(nn.Module):
             setattr(self, name, copy.of(child))
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the module computes of the same rows."""
+        """Return the output of the module for the same rows."""
         source, copy = self.__dict__["_source"], self.__dict__["_copy"]
         home = next((each.device for each in source.parameters()), x.device)
         history = torch.is_grad_enabled() and not (copy.detach and x.device != home)

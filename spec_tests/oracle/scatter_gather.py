@@ -11,7 +11,7 @@ from spec_tests.oracle.functions import Gather, Scatter
 
 
 def scatter(inputs: Any, target_gpus: Sequence[comm.Place], dim: int = 0) -> Any:
-    """What each device gets: its chunk of every tensor, all else as it is.
+    """Return the value for each device: its chunk of every tensor, and all other leaves unchanged.
 
     Where a batch makes fewer chunks than there are devices, the devices left over get nothing.
     """
@@ -21,7 +21,7 @@ def scatter(inputs: Any, target_gpus: Sequence[comm.Place], dim: int = 0) -> Any
 
 
 def _counts(value: Any, devices: int, dim: int) -> list[int]:
-    """How many chunks every tensor makes."""
+    """Return the number of chunks of every tensor."""
     if isinstance(value, Tensor):
         return [len(even_chunks(value.size(dim), devices))]
     return [count for each in _members(value) for count in _counts(each, devices, dim)]
@@ -63,7 +63,7 @@ def scatter_kwargs(
 
 
 def gather(outputs: Sequence[Any], target_device: comm.Place, dim: int = 0) -> Any:
-    """What all replicas returned, joined into one value of the class of the first."""
+    """Join the outputs of all replicas into one value of the class of the first."""
     first = outputs[0]
     if isinstance(first, Tensor):
         return _joined(outputs, target_device, dim)

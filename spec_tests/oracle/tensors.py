@@ -1,4 +1,4 @@
-"""Right answers that owe nothing to any implementation."""
+"""Values, memory and version counters of tensors, computed without any implementation."""
 
 from collections.abc import Sequence
 from itertools import pairwise, permutations
@@ -11,29 +11,29 @@ from spec_tests.harness.traverse import tensors
 
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:
-    """The sum of tensors of any device and layout, as float64."""
+    """Return the sum of tensors of any device and layout, as float64."""
     return np.asarray(sum(dense(addend) for addend in addends))
 
 
 def dense(tensor: Tensor) -> np.ndarray:
-    """A tensor of any device and layout, as float64."""
+    """Return a tensor of any device and layout as float64."""
     return np.asarray(tensor.detach().to_dense().cpu().double())
 
 
 def spans(value: object) -> list[tuple[int, int]]:
-    """First and last address of the memory that each non-empty dense tensor in ``value`` uses."""
+    """Return the first and last address of each non-empty dense tensor in ``value``."""
     found = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
     return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in found]
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of neighbours, by address, that share bytes."""
+    """Return the pairs of neighbouring spans that share bytes."""
     pairs = pairwise(sorted(spans))
     return [(first, second) for first, second in pairs if first[1] > second[0]]
 
 
 def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
-    """By how much each version counter (columns) has risen after each tensor's write (rows)."""
+    """Return the increase of each version counter (columns) after each tensor's write (rows)."""
     before = [tensor._version for tensor in tensors]
     table = np.zeros((len(tensors), len(tensors)))
     for row, written in zip(table, tensors, strict=True):
@@ -43,17 +43,17 @@ def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
 
 
 def rejoined(chunks: Sequence[Tensor], dim: int) -> Tensor:
-    """The chunks put together on the CPU."""
+    """Concatenate the chunks on the CPU."""
     return torch.cat([chunk.detach().cpu() for chunk in chunks], dim)
 
 
 def stacked(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors on the CPU, one above the other."""
+    """Stack the tensors on the CPU."""
     return torch.stack([tensor.detach().cpu() for tensor in tensors])
 
 
 def order_tellers(count: int) -> list[Tensor]:
-    """Addends whose sum differs in some element if they are added in another order.
+    """Return addends whose sum differs in some element if they are added in another order.
 
     Small numbers are lost beside large ones in float32; every arrangement of them has a column.
     """

@@ -1,4 +1,4 @@
-"""What a wrapped module must come to, worked out on the module alone."""
+"""The law of DataParallel: outputs and gradients are those of the module alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
-    """Output and gradients of the wrapped network, and of the network itself."""
+    """Return output and gradients of the wrapped module, and those of the module itself."""
     inputs = call.inputs(topology)
     module, (x,) = inputs["module"], inputs["args"]
     leaves = [leaf for leaf in (x, *module.parameters(), *module.buffers()) if leaf.requires_grad]

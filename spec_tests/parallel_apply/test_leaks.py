@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.concurrency.leaks import (
+    all_freed,
     has_no_more_threads_than,
-    is_all_gone,
     no_garbage_collection,
     no_thread_reports,
 )
@@ -65,7 +65,7 @@ def references_after_failure(target, topology, count):
 def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
     with no_garbage_collection():
         references = apply(target, topology, [Doubling() for _ in range(count)])
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @clause("parallel_apply.leftovers.tensors-of-a-failure")
@@ -74,7 +74,7 @@ def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, c
     with no_garbage_collection():
         references = references_after_failure(target, topology, count)
         assert len(references) == count
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @clause("parallel_apply.leftovers.threads")

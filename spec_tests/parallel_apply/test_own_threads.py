@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import is_all_gone, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
@@ -180,7 +180,7 @@ def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, wai
         with suppress(ValueError):
             run(target, topology, modules)
         assert len(references) == count
-        assert is_all_gone(references)
+        assert all_freed(references)
 
 
 @clause("parallel_apply.state.thread-hooks")

@@ -14,8 +14,8 @@ from spec_tests.harness.environment.topology import Topology
 
 #: Data movement changes no bit, and sums of small whole numbers are exact.
 EXACT = 0.0
-#: One float32 layer on equal inputs, rows cut differently: matrix products of a few dozen terms
-#: may be summed in another order, each rounding by at most 2**-24 of the partial sum.
+#: One float32 layer on equal inputs in chunks of other sizes: matrix products of a few dozen terms
+#: may be summed in another order, and each rounding is at most 2**-24 of the partial sum.
 LAYER = 1e-4
 
 
@@ -29,15 +29,15 @@ def agree(
     gradients: bool = True,
     strides: bool = True,
 ) -> None:
-    """Fail unless ``call`` comes to the same on all sides: results, errors, warnings, gradients.
+    """Fail unless ``call`` has the same outcome everywhere: result, error, warnings, gradients.
 
     Args:
-        call: What to call; made once on each side, with fresh inputs.
+        call: The call, made once on each implementation with fresh inputs.
         target: The implementation under test.
-        answers: What to compare with: the oracle, torch.nn.parallel, or both.
+        answers: The oracle, torch.nn.parallel, or both.
         topology: The devices.
-        tolerance: Largest difference of values, relative and absolute.
-        gradients: Whether to differentiate the result, too.
+        tolerance: The largest difference of values, relative and absolute.
+        gradients: Whether to differentiate the result.
         strides: Whether the results' strides must agree.
     """
     __tracebackhide__ = True
@@ -78,15 +78,15 @@ def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> s
 
 
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
-    """The first place where two snapshots differ, in words; None where they are equal."""
+    """Describe the first difference of two snapshots; return None if they are equal."""
     if type(actual) is not type(expected):
-        return f"{path} is {_words(actual)}, expected {_words(expected)}"
+        return f"{path} is {_described(actual)}, expected {_described(expected)}"
     if isinstance(expected, TensorSnapshot):
         return _tensor_difference(actual, expected, path, tolerance)
     if isinstance(expected, Structure):
         return _structure_difference(actual, expected, path, tolerance)
     if actual != expected:
-        return f"{path} is {_words(actual)}, expected {_words(expected)}"
+        return f"{path} is {_described(actual)}, expected {_described(expected)}"
     return None
 
 
@@ -123,14 +123,14 @@ def _structure_difference(
     return None
 
 
-def _words(value: Any) -> str:
+def _described(value: Any) -> str:
     match value:
         case Failure(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
             return f"a tensor {dict(facts)} {values.tolist()}"
         case Structure(kind, members):
-            inside = ", ".join(f"{key!r}: {_words(member)}" for key, member in members.items())
+            inside = ", ".join(f"{key!r}: {_described(member)}" for key, member in members.items())
             return f"{kind} of {{{inside}}}"
         case Leaf(kind, text, identity):
             return f"{kind} {text or identity}"

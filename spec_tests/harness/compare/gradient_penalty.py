@@ -13,14 +13,14 @@ Model = Callable[[Tensor], Tensor]
 
 
 def network(dtype: torch.dtype) -> nn.Sequential:
-    """A small network whose second derivatives do not vanish."""
+    """Return a small network whose second derivatives are not zero."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
 
 
 def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], way: str) -> Model:
-    """``module`` on several devices, by the class or by the function."""
+    """Return ``module`` on several devices: by DataParallel if ``way`` is "class"."""
     if way == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
         return wrapped
@@ -28,14 +28,14 @@ def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], w
 
 
 def in_line(model: Model, x: Tensor) -> Tensor:
-    """The penalty where the model's output is alive when it is differentiated."""
+    """Return the penalty; the output of the model is alive during the differentiation."""
     output = model(x)
     (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return slope.square().sum() + 0 * output.sum()
 
 
 def in_helper(model: Model, x: Tensor) -> Tensor:
-    """The penalty where the model's output is gone when it is differentiated."""
+    """Return the penalty; the output of the model is freed before the second differentiation."""
     return _slope(model, x).square().sum()
 
 
@@ -45,7 +45,7 @@ def _slope(model: Model, x: Tensor) -> Tensor:
 
 
 def among_losses(model: Model, x: Tensor) -> Tensor:
-    """The penalty added to a loss of another call, as adversarial training does."""
+    """Return the penalty plus the loss of another call, as adversarial training does."""
     return model(x).sum() + in_helper(model, x)
 
 
@@ -55,10 +55,10 @@ PENALTIES = (in_line, in_helper, among_losses)
 def gradients(
     penalty: Callable[[Model, Tensor], Tensor], model: Model, module: nn.Module, x: Tensor
 ) -> Any:
-    """The penalty and its gradients for the input and the module's parameters.
+    """Return the penalty and its gradients for the input and the parameters of the module.
 
-    A parameter that the penalty does not depend on counts as one with a gradient of zero: which
-    of the two it is, divergence FN-1 is about.
+    A parameter that the penalty does not depend on has the gradient zero here. Divergence FN-1 is
+    about the difference between zero and no gradient.
     """
     loss = penalty(model, x)
     leaves = (x, *module.parameters())

@@ -1,4 +1,4 @@
-"""What a call keeps alive, seen with the garbage collector off: a reference cycle shows."""
+"""Objects that a call keeps alive. The garbage collector is off, so that cycles show."""
 
 import weakref
 from typing import Any
@@ -16,17 +16,17 @@ _References = dict[str, weakref.ref[Any]]
 
 
 def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
-    """The paths of arguments and results that outlive the call and all its values.
+    """Return the paths of arguments and results that outlive the call and all its values.
 
     Raises:
-        Exception: What the call raised: a target that only fails keeps nothing either.
+        Exception: the call raised it. A target that only fails keeps nothing alive either.
     """
     with no_garbage_collection():
         return _alive(_references_of_call(call, target, topology))
 
 
 def left_over_of_refusal(call: Call, target: Target, topology: Topology) -> list[str]:
-    """The paths of arguments that outlive a call that raises, and its error."""
+    """Return the paths of arguments that outlive a call that raises, and its error."""
     with no_garbage_collection():
         return _alive(_references_of_refusal(call, target, topology))
 
@@ -51,7 +51,7 @@ def _alive(watched: _References) -> list[str]:
 
 
 def references(value: object, path: str) -> _References:
-    """Weak references to every tensor, module and object in nested containers."""
+    """Return weak references to every tensor, module and object in nested containers."""
     found = {where: leaf for where, leaf in leaves(value, path) if _is_watched(leaf)}
     return {
         where: weakref.ref(leaf) for where, leaf in {**found, **dict(tensors(value, path))}.items()

@@ -1,4 +1,4 @@
-"""What came of one call: result or error, warnings, gradients, and the inputs afterwards."""
+"""The outcome of a call: result or error, warnings, gradients, and the inputs afterwards."""
 
 import re
 import warnings
@@ -16,15 +16,15 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Texts by which the reference speaks of the build and not of the call.
-_ABOUT_THE_BUILD = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
+#: Texts of warnings of the reference that concern the build and not the call.
+_BUILD_WARNINGS = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
 
 
 class Call(Protocol):
-    """One call that the specification speaks of; its repr can be pasted into an interpreter."""
+    """A call; its ``repr`` can be pasted into an interpreter."""
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Fresh arguments, the same at every call."""
+        """Return fresh arguments; their values are the same each time."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Make the call on ``target``."""
@@ -32,7 +32,7 @@ class Call(Protocol):
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception: its class and its text without what differs from run to run."""
+    """An exception: its class, and its text without the parts that differ from run to run."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything that two runs of one call are compared by."""
+    """The facts by which two runs of a call are compared."""
 
     result: Any
     warnings: tuple[str, ...]
@@ -51,23 +51,23 @@ class Outcome:
 def observe(
     call: Call, target: Target, topology: Topology, *, gradients: bool = True, strides: bool = True
 ) -> Outcome:
-    """Make ``call`` on ``target`` with fresh inputs and record what came of it."""
+    """Make ``call`` on ``target`` with fresh inputs and return the outcome."""
     inputs = call.inputs(topology)
     _seed()
-    with delayed_inputs.arrival(inputs, topology), warnings.catch_warnings(record=True) as caught:
+    with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             value = call.run(target, inputs)
             result = snapshot(value, inputs, strides=strides)
         except Exception as error:
             value, result = None, failure(error)
-        slopes = _gradients(value, inputs) if gradients else None
+        found = _gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
-    return Outcome(result, _texts(caught), after, slopes)
+    return Outcome(result, _texts(caught), after, found)
 
 
 def _seed() -> None:
-    """Do what ``torch.manual_seed(0)`` does, which without CUDA formats a traceback each time."""
+    """Seed as ``torch.manual_seed(0)`` does; that formats a traceback each time without CUDA."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
@@ -76,22 +76,22 @@ def _seed() -> None:
 
 
 def failure(error: BaseException) -> Failure:
-    """The exception as data."""
+    """Return the exception as data."""
     kind = type(error)
     return Failure(f"{kind.__module__}.{kind.__qualname__}", normalised(str(error)))
 
 
 def normalised(text: str) -> str:
-    """``text`` without traceback frames, C++ backtraces and addresses."""
+    """Return ``text`` without traceback frames, C++ backtraces and addresses."""
     text = text.split("\nException raised from", 1)[0]
-    # A frame is indented; what was raised is not.
+    # Frames are indented; the text of the exception is not.
     lines = [line for line in text.splitlines() if not line.startswith("  ")]
     return re.sub(r"0x[0-9a-f]+", "0x", "\n".join(lines))
 
 
 def _texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     texts = (f"{each.category.__name__}: {each.message}" for each in caught)
-    return tuple(text for text in texts if not any(about in text for about in _ABOUT_THE_BUILD))
+    return tuple(text for text in texts if not any(part in text for part in _BUILD_WARNINGS))
 
 
 def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
@@ -99,10 +99,10 @@ def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
     outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
     if not wanted or not outputs:
         return None
-    # Each output is fed numbers of its own: one that is mistaken for another shows.
-    fed = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
+    # Each output gets a cotangent of its own, so that swapped outputs show.
+    cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
-        found = torch.autograd.grad(outputs, list(wanted.values()), fed, allow_unused=True)
+        found = torch.autograd.grad(outputs, list(wanted.values()), cotangents, allow_unused=True)
     except RuntimeError as error:
         return failure(error)
     return snapshot(dict(zip(wanted, found, strict=True)), {}, strides=False)
@@ -113,6 +113,6 @@ def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
 
 
 def cotangent(output: Tensor) -> Tensor:
-    """Small whole numbers in the shape of ``output``: their sums are exact in every dtype."""
+    """Return small whole numbers in the shape of ``output``; sums are exact in every dtype."""
     count = torch.arange(output.numel(), device="cpu").remainder(5).add(1)
     return count.reshape(output.shape).to(output.dtype).to(output.device)

@@ -1,4 +1,4 @@
-"""What a refused call comes to: one error with a stated text, and nothing written."""
+"""Checks of refused calls: one error with a given text, and no input changed."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,8 +24,8 @@ def refused(
     """
     __tracebackhide__ = True
     result = _refusal(call, target, topology)
-    words = _filled_in(text, topology)
-    checks.same(result, Failure(f"builtins.{error.__name__}", words), call)
+    expected = _filled_in(text, topology)
+    checks.same(result, Failure(f"builtins.{error.__name__}", expected), call)
 
 
 def refused_telling(
@@ -35,16 +35,16 @@ def refused_telling(
     error: type[Exception],
     facts: Iterable[str],
 ) -> None:
-    """Like :func:`refused`, but the text may be any that holds all of ``facts``."""
+    """Fail as :func:`refused` does, unless the text contains all of ``facts``."""
     __tracebackhide__ = True
     result = _refusal(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)
-    missing = unsaid(result.text, [_filled_in(fact, topology) for fact in facts])
+    missing = missing_facts(result.text, [_filled_in(fact, topology) for fact in facts])
     checks.same(missing, [], call)
 
 
 def _refusal(call: Call, target: Target, topology: Topology) -> Any:
-    """What came of ``call``, which must have written nothing."""
+    """Return the result of ``call``; fail if it changed an input."""
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
     fresh = call.inputs(topology)
@@ -56,6 +56,6 @@ def _filled_in(text: str, topology: Topology) -> str:
     return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)
 
 
-def unsaid(error: object, facts: Iterable[str]) -> list[str]:
-    """The facts that the text, or the text of the error, does not hold."""
+def missing_facts(error: object, facts: Iterable[str]) -> list[str]:
+    """Return the facts that the text of ``error`` does not contain."""
     return [fact for fact in facts if fact not in str(error)]

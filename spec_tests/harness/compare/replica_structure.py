@@ -1,7 +1,7 @@
-"""What a caller can see of a replica, as plain data: module by module, each beside its source.
+"""The visible structure of a replica as plain data, each module beside its source.
 
-Left out is what the register of differences is about: hook dictionaries (RE-3) and bound methods
-kept as attributes (RE-2).
+Hook dictionaries and bound methods kept as attributes are left out: divergences RE-3 and RE-2 are
+about them.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _MISSING = object()
 
 
 def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
-    """Every module of ``replica`` by its path, a module reached twice twice."""
+    """Return a description of every module of ``replica`` by path; a shared one appears twice."""
     first: dict[int, str] = {}
     pairs = _pairs(replica, source, "module")
     return {
@@ -58,7 +58,7 @@ def _module_structure(
 
 
 def _attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
-    """Whether an attribute of the source is the same object in the replica."""
+    """Return, for each attribute of the source, whether the replica has the same object."""
     own = vars(module)
     names = [name for name, value in vars(source).items() if _is_plain(name, value)]
     return {name: own.get(name, _MISSING) is vars(source)[name] for name in names}

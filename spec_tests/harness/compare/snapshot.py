@@ -1,7 +1,7 @@
-"""Values as plain data that two runs can be compared by.
+"""Values as plain data, by which two runs are compared.
 
-A snapshot of a tensor records everything a caller can see of it: values, dtype, shape, strides,
-device, whether it requires a gradient, its class, and which input's memory it is.
+A snapshot of a tensor records everything that a caller can see: values, dtype, shape, strides,
+device, ``requires_grad``, class, and the input whose memory it shares.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from spec_tests.harness.traverse import leaves, members, tensors
 
 @dataclass(frozen=True)
 class TensorSnapshot:
-    """What a caller can see of one tensor."""
+    """The visible properties of a tensor."""
 
     values: Tensor
     facts: Mapping[str, object]
@@ -32,7 +32,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Anything else: its class, its text, and the input that it is, if it is one."""
+    """Any other value: its class, its ``repr``, and the path of the input that it is, if any."""
 
     kind: str
     text: str
@@ -40,12 +40,12 @@ class Leaf:
 
 
 def snapshot(value: object, inputs: Mapping[str, object], *, strides: bool = True) -> Any:
-    """The snapshot of ``value``, with memory named by the ``inputs`` it shares."""
+    """Return the snapshot of ``value``; shared memory is named by the path of the input."""
     return _snapshot(value, _Labels(inputs), strides)
 
 
 class _Labels:
-    """Names for the memory and the objects of the inputs."""
+    """The paths of the inputs, by object and by memory."""
 
     def __init__(self, inputs: Mapping[str, object]) -> None:
         found = [pair for name, value in inputs.items() for pair in tensors(value, name)]

@@ -1,4 +1,4 @@
-"""A training loop that leaves all order to the devices."""
+"""A training loop that never waits for the devices."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,16 +10,16 @@ from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
 
-#: How many batches there are.
+#: The number of batches.
 STEPS = 3
-#: Each of them.
+#: The values of every batch.
 BATCH = torch.arange(1.0, 9.0).reshape(4, 2)
-#: Where batches come from: made on the first device, or in memory of the host.
+#: Where batches are made: on the first device, or in pageable or pinned memory of the host.
 SOURCES = ("device", "pageable", "pinned")
 
 
 class Scale(nn.Module):
-    """Multiplies; its buffer counts the rows that it has seen on the first device."""
+    """Multiplies by a parameter; a buffer counts the rows of the first device."""
 
     rows: Tensor
 
@@ -35,7 +35,7 @@ class Scale(nn.Module):
 
 
 def batches(topology: Topology, source: str) -> Iterator[Tensor]:
-    """Batches that nobody else refers to."""
+    """Yield batches without keeping a reference to them."""
     for _ in range(STEPS):
         if source == "device":
             yield queued(topology, 0, 4, 2)
@@ -44,7 +44,7 @@ def batches(topology: Topology, source: str) -> Iterator[Tensor]:
 
 
 def train(forward: Callable[[Tensor], Tensor], net: Scale, inputs: Iterable[Tensor]) -> Tensor:
-    """Make a step for each batch, which changes the weights in place; return them."""
+    """Take a step for each batch; update the weights in place and return them."""
     for batch in inputs:
         torch.autograd.backward(forward(batch).sum())
         slope = net.scale.grad

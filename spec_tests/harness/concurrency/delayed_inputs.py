@@ -1,15 +1,15 @@
 """Inputs whose values arrive late, while streams other than the default ones are current.
 
-Accelerators queue work and return. Whoever reads a tensor on a stream that does not wait for its
-producer mostly reads the right values all the same, as the producer is quick. Here it is slow: a
-kernel that does nothing comes before it.
+Accelerators queue work and return. A read on a stream that does not wait for the producer of a
+tensor mostly finds the right values nevertheless, because the producer is fast. A sleeping kernel
+makes the producer slow:
 
-1. The memory of the inputs is cleared, and what was in it kept.
-2. The current stream of each device is held for a while.
-3. Behind that, on the same stream, the memory gets its values back.
-4. The call is made: at once, from the host's point of view.
+1. The values of the inputs are saved, and their memory is cleared.
+2. A kernel that sleeps is queued on the current stream of each device.
+3. Copies of the saved values are queued behind it.
+4. The call is made before the copies have started.
 
-On the simulator operators have ended when they return, and nothing is late.
+On the simulator operators have ended when they return, so that nothing is late.
 """
 
 import functools
@@ -23,30 +23,30 @@ from torch import Tensor
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: How many cycles the length of one is measured with.
+#: The number of cycles by which the length of a cycle is measured.
 _CYCLES = 10_000_000
 _milliseconds = 0.0
 
 
 def set_delay(milliseconds: float) -> None:
-    """Let the inputs of every later call be late by so much; 0 for not at all."""
+    """Delay the inputs of every later call; 0 switches the delay off."""
     global _milliseconds
     _milliseconds = milliseconds
 
 
 @contextmanager
-def arrival(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
-    """Inside the block the ``inputs`` on devices are late, if `set_delay` said so."""
+def delayed(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
+    """Delay the ``inputs`` on devices inside the block by the time that `set_delay` has set."""
     if not _milliseconds:
         yield
         return
-    with _streams_of_our_own(topology):
+    with _on_new_streams(topology):
         _delay(inputs, topology)
         yield
 
 
-def hold(device: torch.device, milliseconds: float) -> None:
-    """Let the current stream of ``device`` do nothing for a while, and return at once."""
+def queue_sleep(device: torch.device, milliseconds: float) -> None:
+    """Queue a kernel that sleeps on the current stream of ``device``; do not wait for it."""
     sleep = getattr(torch.get_device_module(device), "_sleep", None)
     if sleep is not None:
         with torch.accelerator.device_index(device.index):
@@ -55,18 +55,18 @@ def hold(device: torch.device, milliseconds: float) -> None:
 
 def _delay(inputs: Mapping[str, Any], topology: Topology) -> None:
     memory = list(_memory(inputs))
-    kept = [each.clone() for each in memory]
+    saved = [each.clone() for each in memory]
     for each in memory:
         each.zero_()
     topology.synchronize()
     for device in dict.fromkeys(topology.devices):
-        hold(device, _milliseconds)
-    for each, values in zip(memory, kept, strict=True):
+        queue_sleep(device, _milliseconds)
+    for each, values in zip(memory, saved, strict=True):
         each.copy_(values)
 
 
 def _memory(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
-    """The bytes of all dense inputs on devices, each once; no input notices a write to them."""
+    """Yield the storage of each dense input on a device; writes to it bump no version counter."""
     found = [tensor for name, value in inputs.items() for _, tensor in tensors(value, name)]
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage()
@@ -78,7 +78,7 @@ def _memory(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _streams_of_our_own(topology: Topology) -> Iterator[None]:
+def _on_new_streams(topology: Topology) -> Iterator[None]:
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
     topology.synchronize()

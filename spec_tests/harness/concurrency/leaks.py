@@ -1,4 +1,4 @@
-"""What a call leaves behind: threads, and objects that should be gone."""
+"""Checks for threads and objects that a call leaves behind."""
 
 import gc
 import threading
@@ -7,24 +7,24 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds that a thread may take to let go of what it worked on, and between two looks.
-_MOMENT = 2.0
-_PAUSE = 0.01
+#: Seconds for which a condition may stay false, and seconds between two tests of it.
+_TIMEOUT = 2.0
+_INTERVAL = 0.01
 
 
 def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether ``condition`` is true now or soon: a thread may need a moment to let go."""
-    end = time.monotonic() + _MOMENT
+    """Whether ``condition`` becomes true soon: a thread may take a moment to free its objects."""
+    end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(_PAUSE)
+        time.sleep(_INTERVAL)
     return True
 
 
 @contextmanager
 def no_thread_reports() -> Iterator[None]:
-    """A block in which a thread that dies of an exception does not report it."""
+    """Silence ``threading.excepthook`` inside the block."""
     before = threading.excepthook
     threading.excepthook = lambda _: None
     try:
@@ -35,7 +35,7 @@ def no_thread_reports() -> Iterator[None]:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """A block in which a reference cycle keeps its objects for good."""
+    """Switch the garbage collector off inside the block, so that cycles keep their objects."""
     gc.disable()
     try:
         yield
@@ -43,11 +43,11 @@ def no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def is_all_gone(references: Sequence[weakref.ref[object]]) -> bool:
-    """Whether no object of ``references`` is left."""
+def all_freed(references: Sequence[weakref.ref[object]]) -> bool:
+    """Whether all objects of ``references`` are freed, now or soon."""
     return becomes(lambda: all(reference() is None for reference in references))
 
 
 def has_no_more_threads_than(count: int) -> bool:
-    """Whether there are ``count`` threads at most, now or soon."""
+    """Whether at most ``count`` threads are alive, now or soon."""
     return becomes(lambda: threading.active_count() <= count)

@@ -1,4 +1,4 @@
-"""The shortest way to run modules that take no argument."""
+"""parallel_apply on modules that take no argument."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def run(target: Target, topology: Topology, modules: Sequence[nn.Module]) -> list[Any]:
-    """Apply ``modules`` to nothing, each on the device of its own slot."""
+    """Run each of ``modules`` without arguments on the device of its slot."""
     nothing: list[tuple[()]] = [()] * len(modules)
     devices = [device.index for device in topology.take(len(modules))]
     results: list[Any] = target.parallel_apply.parallel_apply(

@@ -1,4 +1,4 @@
-"""Callers that never wait: they work on side streams, and leave the order to the devices."""
+"""Callers that work on side streams and never wait for the devices."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,9 +14,9 @@ __all__ = ["in_order", "late_copies", "on_side_streams", "queued", "used"]
 
 @contextmanager
 def on_side_streams(topology: Topology) -> Iterator[None]:
-    """Make a new stream current on every device, ordered with the one that was.
+    """Make a new stream current on every device, ordered after the stream that was current.
 
-    The current device stays. Nobody waits, neither before nor afterwards.
+    The current device stays the same. The host does not wait, neither before nor afterwards.
     """
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
@@ -35,21 +35,21 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
 
 @contextmanager
 def in_order(topology: Topology) -> Iterator[None]:
-    """Fail unless all that happens inside is in order, whatever ``--no-races`` says."""
+    """Fail if accesses race inside the block, even with ``--no-races``."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator sees races")
     with simulator.races() as found:
         yield
-    # As text: in an installed suite pytest shows the `repr` of what is none.
+    # As text: in an installed suite pytest does not rewrite assertions.
     assert not found, str(found[0])
 
 
 @contextmanager
 def late_copies(topology: Topology) -> Iterator[None]:
-    """Inside, a copy that the host does not wait for is as late as it may be.
+    """Delay copies inside the block for as long as the host does not wait for them.
 
-    That a host tensor is read too early the simulated accelerator cannot see: it reads otherwise.
-    On other accelerators copies are as late as they happen to be.
+    The detector does not see reads of host tensors, so that an early read shows by its value. Real
+    accelerators delay copies by themselves.
     """
     if topology.accelerator != "sim":
         yield
@@ -60,11 +60,11 @@ def late_copies(topology: Topology) -> Iterator[None]:
 
 
 def queued(topology: Topology, slot: int, *shape: int) -> Tensor:
-    """The numbers from 1 on, made by work that was queued on the device of ``slot``."""
+    """Return the numbers from 1 on, computed by work that is queued on the device of ``slot``."""
     extent = torch.Size(shape).numel()
     return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
 
 
 def used(*tensors: Tensor) -> list[Tensor]:
-    """Numbers that work queued after ``tensors`` was made of them, on the current streams."""
+    """Return copies of ``tensors`` made by work that is queued on the current streams."""
     return [tensor.detach() * 1 for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Which streams and devices a call uses, and which it leaves current."""
+"""The streams and devices that a call uses, and those that it leaves current."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _COPIES = frozenset(
 
 
 class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Notes the current stream of the receiving device at every copy inside the block."""
+    """Records the current stream of the receiving device at every copy inside the block."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
@@ -47,7 +47,7 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
 
 
 class Pause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Calls ``pause`` in the middle of what is done: after the first copy inside the block."""
+    """Calls ``pause`` after the first copy inside the block."""
 
     def __init__(self, pause: Callable[[], object]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Pause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
 
 
 def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
-    """The stream of each copy that ``call`` makes, in order."""
+    """Return the stream of each copy that ``call`` makes, in order."""
     log = CopyLog()
     with log:
         call()
@@ -68,7 +68,7 @@ def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
 
 
 def current_places(topology: Topology) -> tuple[int, list[int]]:
-    """The current device, and the current stream of every device."""
+    """Return the current device's ordinal, and the current stream's id of each device."""
     streams = [torch.accelerator.current_stream(device) for device in topology.devices]
     ids = [stream.stream_id for stream in streams]
     return torch.accelerator.current_device_index(), ids

@@ -1,21 +1,21 @@
-"""Threads let through one by one, in an order that the test chooses."""
+"""Threads that run one by one, in an order that the test chooses."""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds that a thread waits for the others. Only a target that is wrong waits so long.
+#: Seconds for which a thread waits for the others. Only a wrong target takes that long.
 PATIENCE = 5.0
 
 
 class ThreadOrder:
-    """Lets each of several threads into its block once, in ``order``.
+    """Lets each of several threads enter its block once, in ``order``.
 
-    Only threads that run at the same time all get through: a target that runs its modules one
-    after the other is told so by a TimeoutError.
+    All threads must run at the same time: a target that runs its modules one after the other gets
+    a TimeoutError.
 
     Args:
-        order: The numbers of the threads, first come first.
+        order: The numbers of the threads, first to last.
     """
 
     def __init__(self, order: Sequence[int]) -> None:
@@ -25,16 +25,18 @@ class ThreadOrder:
 
     @property
     def passed(self) -> int:
-        """How many threads have left their blocks."""
+        """The number of threads that have left their blocks."""
         with self._changed:
             return self._passed
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Wait until all that come before ``number`` have left their blocks."""
+        """Wait until all threads before ``number`` have left their blocks."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_next(number), PATIENCE):
-                raise TimeoutError(f"module {number} waited in vain for the others to run")
+                raise TimeoutError(
+                    f"module {number} waited {PATIENCE} s for the other modules to run"
+                )
         try:
             yield
         finally:

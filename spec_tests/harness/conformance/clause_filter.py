@@ -1,7 +1,7 @@
-"""The clauses that ``--clause`` asks for, and the files that can hold their tests.
+"""The clauses that ``--clause`` selects, and the files with their tests.
 
-A file of tests writes out the names of its clauses; `written` looks for them, so that who asks for
-one clause need not wait until all files are imported.
+A test file spells out the ids of its clauses. `spelled_out_in` looks for them in the text, so that
+a run of one clause need not import all files.
 """
 
 from functools import cache
@@ -11,11 +11,11 @@ import pytest
 
 from spec_tests.harness.conformance.clauses import Clause
 
-_ASKED = pytest.StashKey[frozenset[str]]()
+_SELECTED = pytest.StashKey[frozenset[str]]()
 
 
-def keep(config: pytest.Config, known: dict[str, Clause]) -> None:
-    """Note what is asked for.
+def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
+    """Keep the clauses that ``--clause`` selects.
 
     Raises:
         pytest.UsageError: no clause has one of the names.
@@ -25,16 +25,16 @@ def keep(config: pytest.Config, known: dict[str, Clause]) -> None:
     if unknown:
         raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
     found = {each.id for each in known.values() if any(map(each.is_below, names))}
-    config.stash[_ASKED] = frozenset(found)
+    config.stash[_SELECTED] = frozenset(found)
 
 
-def clauses(config: pytest.Config) -> frozenset[str]:
-    """The clauses asked for; none where all are."""
-    return config.stash[_ASKED]
+def selected(config: pytest.Config) -> frozenset[str]:
+    """Return the selected clauses; none without ``--clause``."""
+    return config.stash[_SELECTED]
 
 
-def written(path: Path, names: frozenset[str]) -> frozenset[str]:
-    """Those of ``names`` that a file of tests writes out."""
+def spelled_out_in(path: Path, names: frozenset[str]) -> frozenset[str]:
+    """Return those of ``names`` that the text of a file contains."""
     text = _text(path)
     return frozenset(name for name in names if name in text)
 

@@ -1,4 +1,4 @@
-"""The specification as data: every checkable statement, by name.
+"""The specification as data: every clause, by id.
 
 ``python -m spec_tests.harness.conformance.clauses`` prints it by chapter.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
-#: Python reference, C++ front end and impl beside each other; the page ends with it.
+#: The comparison of reference, C++ front end and impl, with which the page ends.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
@@ -23,13 +23,13 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Clause:
-    """One statement of the specification.
+    """A statement of the specification.
 
     Args:
-        id: Its name, chapter first: ``comm.scatter.slices``.
-        says: The statement, one sentence, present tense.
-        basis: How it is known: documented, observed (on the reference) or a law (a relation).
-        source: The page or public thread, if there is one.
+        id: Its name; the chapter comes first: ``comm.scatter.slices``.
+        says: The statement: one sentence in the present tense.
+        basis: Its evidence: documented, observed (on the reference) or a law (a relation).
+        source: The page or public thread, if any.
     """
 
     id: str
@@ -52,17 +52,17 @@ class Clause:
 
 
 def clause(name: str) -> Callable[[_Test], _Test]:
-    """Name the clause that a test checks."""
+    """Mark a test with the clause that it checks."""
     return pytest.mark.clause(name)
 
 
 def of(item: pytest.Item) -> list[str]:
-    """The clauses that a test names."""
+    """Return the clauses that a test names."""
     return [name for marker in item.iter_markers("clause") for name in marker.args]
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
-    """All clauses by id, in the order of the file."""
+    """Return all clauses by id, in the order of the file."""
     return {found.id: found for found in _parsed(source.read_text(encoding="utf-8"))}
 
 
@@ -75,7 +75,7 @@ def suite_version(names: Iterable[str]) -> str:
 
 @cache
 def _parsed(text: str) -> tuple[Clause, ...]:
-    """Give the clauses of a file's text; the file is large, and sessions collect many times."""
+    """Return the clauses of a text, cached: the file is large, and sessions collect many times."""
     return tuple(_clauses(tomllib.loads(text), prefix=""))
 
 
@@ -90,7 +90,7 @@ def _clauses(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
 
 
 def as_text(clauses: dict[str, Clause]) -> str:
-    """The specification for a terminal, by chapter."""
+    """Return the specification as text, by chapter."""
     lines = []
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
@@ -100,7 +100,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
 
 
 def as_markdown(clauses: dict[str, Clause]) -> str:
-    """The specification as a page: a chapter a table, then the three systems row by row."""
+    """Return the specification as Markdown: a table for each chapter, then `SYSTEMS`."""
     lines = [
         "# The specification of torch.nn.parallel",
         "",

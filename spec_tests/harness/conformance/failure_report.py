@@ -1,4 +1,4 @@
-"""A failed test in words: what differed, and the smallest call that shows it."""
+"""Descriptions of failed tests: the difference, and the smallest call that shows it."""
 
 import inspect
 
@@ -10,7 +10,7 @@ __all__ = ["describe", "of_skip"]
 
 
 def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Make a failure, or the expected one, of a skip that says what the target lacks."""
+    """Turn a skip by `NotOffered` into a failure, or into an expected one."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)
@@ -22,13 +22,13 @@ def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestR
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
-    """The properties ``difference``, ``failure``, ``call`` of a failed test, or ``not-offered``.
+    """Return a failure's properties: ``difference``, ``failure``, ``call``, or ``not-offered``.
 
-    They are text, so that they travel between processes with the report. A ``failure`` is what the
-    record of a known difference would say: the exception's class and the first line of its text.
+    Their values are text, so that pytest-xdist can send them with the report. ``failure`` is the
+    exception's class and the first line of its text, as a record of a divergence has it.
     """
     if call.excinfo is None:
-        return [("difference", "it passes, but a register says that it fails")]
+        return [("difference", "the test passes, but the register records that it fails")]
     error = call.excinfo.value
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
@@ -43,7 +43,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
 
 
 def _drawn(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:
-    """What Hypothesis gave to the test, as it reads in the frame that failed."""
+    """Return the ``repr`` of each argument that Hypothesis drew for the failing call."""
     function = getattr(getattr(item, "obj", None), "hypothesis", None)
     if function is None:
         return []

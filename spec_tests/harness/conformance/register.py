@@ -1,11 +1,13 @@
-"""Known differences of a target, one record each, strict in both directions.
+"""Registers: the known divergences of a target, one record each. Records are strict.
 
-A record turns the failure of the tests that it names into the verdict *known*; a test that passes
-all the same fails the run, so that a repair is noticed and the record removed.
+A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
+run fails, so that the record of a repaired divergence is removed.
 
-The register of a package that is built on another begins with the other's name,
-``inherits = "torch.nn.parallel"``: the records hold here, too, but for the tests that it lists as
-``repaired``.
+The register of a package that is built on another one inherits the records of the other,
+``inherits = "torch.nn.parallel"``, except for the tests in its list ``repaired``.
+
+``lacks = ["distributed"]`` declares clauses, by id or by the beginning of their ids, that the
+target does not offer; see `not_offered`. It is not inherited.
 """
 
 import tomllib
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.target import lacking
 
 FOLDER = Path(__file__).parents[2] / "registers"
@@ -26,21 +29,21 @@ KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
 
 @dataclass(frozen=True)
 class Divergence:
-    """One known difference.
+    """A known divergence.
 
     Args:
         id: Its name, such as ``SG-1``.
         kind: ``fix`` (the target is wrong), ``extends`` (it refuses what the specification
             serves), ``defined`` (undefined there), ``target-bug``, ``suite-bug``.
-        clause: The clause that the target does not keep.
-        tests: Node ids below ``spec_tests/``, without parameters, that fail because of it.
-        failures: How they fail: a line for each way, the exception's class and a part of its
-            text, ``RuntimeError: chunk expects``. Any other failure is a failure.
-        specified: What the clause asks for.
-        observed: What the target does.
-        threads: Public threads.
-        versions: Versions of the target that it was seen on.
-        review_by: When to look again, ISO date.
+        clause: The clause that the target violates.
+        tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
+        failures: The expected failures, each the exception's class and a part of its text:
+            ``RuntimeError: chunk expects``. Any other failure fails the run.
+        specified: The behaviour that the clause specifies.
+        observed: The behaviour of the target.
+        threads: Links of public threads.
+        versions: The versions of the target on which it was observed.
+        review_by: The ISO date of the next review.
     """
 
     id: str
@@ -58,39 +61,39 @@ class Divergence:
         if self.kind not in KINDS:
             raise pytest.UsageError(f"divergence {self.id}: kind {self.kind!r} is none of {KINDS}")
         if not self.failures:
-            raise pytest.UsageError(f"divergence {self.id} does not say how its tests fail")
+            raise pytest.UsageError(f"divergence {self.id} has no failures")
 
     def explains(self, error: BaseException) -> bool:
-        """Whether ``error`` is one of the failures."""
+        """Whether ``error`` is one of the expected failures."""
         ways = [failure.partition(": ") for failure in self.failures]
         return any(type(error).__name__ == kind and text in str(error) for kind, _, text in ways)
 
 
 def load(path: Path) -> list[Divergence]:
-    """The records of a register, inherited ones first; their schema is `Divergence`'s fields.
+    """Return the records of a register, inherited ones first; the keys are `Divergence`'s fields.
 
     Raises:
-        pytest.UsageError: a record lacks a field or has one too many; it is named.
+        pytest.UsageError: a record lacks a field or has an unknown one.
     """
     text = _read(path)
     return [*_inherited(text, path), *(_record(each, path) for each in text.get("divergence", []))]
 
 
 def _inherited(text: Mapping[str, Any], path: Path) -> list[Divergence]:
-    """The records of the register that this one is built on, without the repaired tests."""
+    """Return the inherited records without the repaired tests."""
     if "inherits" not in text:
         return []
     repaired = set(text.get("repaired", ()))
     records = load(FOLDER / f"{text['inherits']}.toml")
     stale = repaired - {test for record in records for test in record.tests}
     if stale:
-        raise pytest.UsageError(f"{path}: nothing inherited names {min(stale)}")
+        raise pytest.UsageError(f"{path}: no inherited record names {min(stale)}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
     return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
 
 
 def titles(path: Path) -> Mapping[str, str]:
-    """What each divergence of a register is about, by its id; a register may have none."""
+    """Return the titles of a register by id of the divergence; a register may have none."""
     found: dict[str, str] = _read(path).get("titles", {})
     return found
 
@@ -112,26 +115,51 @@ def _record(table: dict[str, Any], path: Path) -> Divergence:
         raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
 
 
-def for_target(name: str, option: str | None) -> list[Divergence]:
-    """The records of ``--divergences FILE``, else of the register that the suite keeps."""
-    path = Path(option) if option else FOLDER / f"{name}.toml"
-    if not path.exists():
-        if option:
-            raise pytest.UsageError(f"--divergences {option}: no such file")
-        return []
-    return load(path)
+def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
+    """Return, for each clause that a register declares as lacking, the entry that does so.
+
+    Raises:
+        pytest.UsageError: an entry names no clause, or only clauses that another one declares.
+    """
+    found: dict[str, str] = {}
+    for entry in _read(path).get("lacks", []):
+        below = [each.id for each in known.values() if each.is_below(entry)]
+        if not below:
+            raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
+        if below[0] in found:
+            other = found[below[0]]
+            raise pytest.UsageError(f'{path}: lacks "{entry}": "{other}" declares it already')
+        found |= dict.fromkeys(below, entry)
+    return found
+
+
+def path_of(target: str, option: str | None) -> Path | None:
+    """Return the file of ``--divergences``, else the register that the suite keeps, if any.
+
+    Raises:
+        pytest.UsageError: the option names no file.
+    """
+    path = Path(option) if option else FOLDER / f"{target}.toml"
+    if path.exists():
+        return path
+    if option:
+        raise pytest.UsageError(f"--divergences {option}: no such file")
+    return None
 
 
 def mark(
     items: Iterable[pytest.Item], records: list[Divergence], home: Path, *, whole: bool
 ) -> None:
-    """Mark the tests that ``records`` name; with ``whole``, refuse a record that names none.
+    """Mark the tests of ``records`` as expected failures.
 
     Args:
         items: The collected tests.
-        records: The register.
-        home: The folder that the names of tests start from.
-        whole: Whether the whole suite was collected: only then is an unknown name an error.
+        records: The records of the register.
+        home: The folder to which the node ids of records are relative.
+        whole: Whether the whole suite was collected.
+
+    Raises:
+        pytest.UsageError: a record names a test that the whole suite does not contain.
     """
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
@@ -151,22 +179,22 @@ def mark(
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Let a known difference fail that shows otherwise than its records say."""
+    """Fail a test whose failure is not one that its records expect."""
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
     if any(record.explains(call.excinfo.value) for record in records):
         return
     report.outcome = "failed"
-    if lacking(call.excinfo.value) is None:  # that is a verdict of its own
+    if lacking(call.excinfo.value) is None:  # else its verdict is not-offered
         ways = [failure for record in records for failure in record.failures]
-        report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but recorded as {ways}"
+        report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but the records expect {ways}"
     del report.wasxfail
 
 
 def _names(item: pytest.Item, home: Path) -> tuple[str, str]:
-    """A test's names in registers: with its parameters, and without."""
-    # Where the suite is installed, its node ids begin anywhere.
+    """Return the node id of a test relative to ``home``, with and without its parameters."""
+    # In an installed suite ``item.nodeid`` is relative to another folder.
     _, _, inside = item.nodeid.partition("::")
     name = f"{item.path.relative_to(home).as_posix()}::{inside}"
     return name, name.split("[", 1)[0]

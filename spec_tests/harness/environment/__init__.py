@@ -1,4 +1,4 @@
-"""What a test runs on: the target, the devices, the interpreter, how many examples.
+"""The environment of a test: target, devices, interpreter, number of examples.
 
 Imports the simulator and the stand-ins for CUDA's primitives, and no other package of the harness.
 """

@@ -1,9 +1,9 @@
-"""How many calls a slow test draws: a part of what the Hypothesis profile asks for."""
+"""The number of examples of slow tests, as a fraction of the Hypothesis profile's."""
 
 from hypothesis import settings
 
 
 def divided_by(divisor: int) -> settings:
-    """The settings of the profile with one ``divisor``-th of its examples, two at least."""
+    """Return the profile's settings with its number of examples divided, at least two."""
     profile = settings()
     return settings(profile, max_examples=max(2, profile.max_examples // divisor))

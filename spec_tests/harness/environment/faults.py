@@ -1,4 +1,4 @@
-"""Simulated devices that misbehave: all through a run with ``--fault NAME``, or in a test."""
+"""Faults of simulated devices: during a whole run with ``--fault NAME``, or in one test."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,11 +8,11 @@ import pytest
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["misbehave", "without_memory"]
+__all__ = ["inject", "without_memory"]
 
 
-def misbehave(config: pytest.Config, topology: Topology) -> None:
-    """Switch on the fault that the options ask for, until the run ends.
+def inject(config: pytest.Config, topology: Topology) -> None:
+    """Inject the fault that ``--fault`` names until the run ends.
 
     Raises:
         pytest.UsageError: there is no such fault, or the devices are real.
@@ -21,9 +21,7 @@ def misbehave(config: pytest.Config, topology: Topology) -> None:
     if name is None:
         return
     if topology.accelerator != "sim":
-        raise pytest.UsageError(
-            "--fault: only the simulated accelerator has faults to choose from"
-        )
+        raise pytest.UsageError("--fault: only the simulated accelerator can inject faults")
     if name not in simulator.FAULTS:
         raise pytest.UsageError(f"--fault {name}: the faults are {', '.join(simulator.FAULTS)}")
     switches = ExitStack()
@@ -33,8 +31,8 @@ def misbehave(config: pytest.Config, topology: Topology) -> None:
 
 @contextmanager
 def without_memory(topology: Topology, slot: int) -> Iterator[None]:
-    """Inside the block the device of ``slot`` has no memory left."""
+    """Make allocations on the device of ``slot`` fail inside the block."""
     if topology.accelerator != "sim":
-        not_run("only a simulated device can be told to have no memory left")
+        not_run("only the simulated accelerator can inject faults")
     with simulator.fault("no-memory", device=topology.device(slot).index):
         yield

@@ -1,4 +1,4 @@
-"""Whether this machine places and copies tensors at all; asked before implementations are blamed.
+"""Checks that this machine places and copies tensors correctly, before a target is judged.
 
 Broken peer-to-peer transfers deliver zeros or stale values, and look like a wrong implementation
 (https://github.com/pytorch/pytorch/issues/107374).
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-#: Numbers in a copy: one cache line, and more than any staging buffer holds at a time.
+#: Elements of a copy: one cache line, and more than a staging buffer holds.
 EXTENTS = (16, 2**18)
 
 Copy = Callable[[Tensor, torch.device], Tensor]
@@ -21,14 +21,14 @@ def _to(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def require_copies(devices: Sequence[torch.device], copy: Copy = _to) -> None:
-    """End the whole run, with exit status 3, if the machine garbles copies."""
+    """End the run with exit status 3 if the machine garbles copies."""
     found = first_broken_copy(devices, copy)
     if found is not None:
         pytest.exit(found, returncode=3)
 
 
 def require_devices(devices: Sequence[torch.device]) -> None:
-    """End the whole run, with exit status 3, if the devices are not where they are asked for."""
+    """End the run with exit status 3 if tensors are not on the devices that they are made for."""
     found = next(_misplaced(list(dict.fromkeys(devices))), None)
     if found is not None:
         pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
@@ -62,11 +62,11 @@ def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None
 
     Args:
         devices: Devices of the accelerator, repeats allowed.
-        copy: What copies a tensor to a device.
+        copy: Copies a tensor to a device.
 
     Returns:
-        The first copy that delivered something else than what was sent, in words; None if all
-        copies can be trusted. Waits for the devices.
+        A description of the first garbled copy; None if all copies are correct. Waits for the
+        devices.
     """
     host = torch.device("cpu")
     everywhere = [host, *dict.fromkeys(devices)]

@@ -1,4 +1,4 @@
-"""Scripts run in an interpreter of their own, for what would end or hang this one."""
+"""Scripts run in a new interpreter, for calls that would end or hang this one."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import textwrap
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: Seconds that a script may take; it hangs, if it does not end.
+#: Seconds after which a script counts as hanging.
 TIME_LIMIT = 60
 
 _PROLOGUE = """
@@ -54,7 +54,7 @@ target = Target({target!r}, {mapping!r})
 def run_script(
     script: str, target: Target, topology: Topology
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, which finds ``run``, ``Do``, ``target`` and ``topology`` defined.
+    """Run ``script``, for which ``run``, ``Do``, ``target`` and ``topology`` are defined.
 
     Raises:
         subprocess.TimeoutExpired: it did not end.
@@ -69,7 +69,7 @@ def run_script(
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, which finds ``target`` defined, on a machine that seems to have a CPU only.
+    """Run ``script``, for which ``target`` is defined, without accelerator.
 
     Raises:
         subprocess.TimeoutExpired: it did not end.

@@ -1,7 +1,8 @@
-"""The implementation under test, found by name.
+"""The implementation under test, imported by name.
 
-A target is an importable package laid out like torch.nn.parallel, or a map says where its parts
-are. A name that it lacks is *not offered* in the tests that use the name, and in no others.
+A target is an importable package laid out like torch.nn.parallel; a map can name other places of
+its parts. A name that the target lacks is *not offered* in the tests that use it, and in no
+others.
 """
 
 import re
@@ -28,30 +29,30 @@ PARTS = {
 class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
     """A test failed because the target lacks a name.
 
-    It is of the class of skips, since Hypothesis lets these through at once: of all others it
-    looks for the smallest call that raises them. `failure.of_skip` makes a failure of it.
+    It is a skip because Hypothesis re-raises skips at once; for any other exception it would look
+    for the smallest call. `failure_report.of_skip` turns it into a failure.
     """
 
 
-#: How a program that a test runs in a process of its own ends with it; pytest may indent that.
-_TOLD = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
+#: The last line of a program that a test runs in another process; pytest may indent it.
+_LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
 
 
 def lacking(error: BaseException) -> str | None:
-    """What the target lacks, in words, if a test failed because of that."""
+    """Return the text about the missing name if a test failed because of one."""
     if isinstance(error, NotOffered):
         return str(error)
-    told = _TOLD.search(str(error))
-    return told[1] if told else None
+    match = _LAST_LINE.search(str(error))
+    return match[1] if match else None
 
 
 class Part:
-    """One submodule of a target; a test that uses a public name that it lacks fails.
+    """A submodule of a target. Access to a missing public name raises `NotOffered`.
 
     Args:
         name: The submodule.
-        module: What has its names; None if there is nothing.
-        named: Names that are elsewhere.
+        module: The module; None if the target has none.
+        named: Objects that a map takes from elsewhere, by name.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class Part:
         self._named = named or {}
 
     def __getattr__(self, name: str) -> Any:
-        # Names that begin with an underscore are probed by pytest and Hypothesis; answering
-        # those probes with a failed test would hide the counterexample.
+        # pytest and Hypothesis probe names that begin with an underscore. NotOffered in reply to a
+        # probe would hide the counterexample.
         if name.startswith("_"):
             raise AttributeError(name)
         return self.private(name)
@@ -92,8 +93,8 @@ class Target:
     """A package laid out like torch.nn.parallel.
 
     Args:
-        name: What ``import`` takes, such as ``impl`` or ``torch.nn.parallel``.
-        mapping: Where parts and names are that are not where torch.nn.parallel has them.
+        name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
+        mapping: The places of parts and names that are not where torch.nn.parallel has them.
 
     Raises:
         ImportError: there is no such package.
@@ -116,7 +117,7 @@ class Target:
             setattr(self, part, Part(part, module, self._names_of(part)))
 
     def submodule(self, name: str) -> ModuleType:
-        """A module of the package that is no part."""
+        """Return a module of the package that is none of the parts."""
         found = _first_module(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")

@@ -1,7 +1,7 @@
-"""Where a target has its parts: ``data_parallel.DataParallel=mmcv.parallel:MMDataParallel``.
+"""The places of a target's parts: ``data_parallel.DataParallel=mmcv.parallel:MMDataParallel``.
 
-What stands left is a part, or a name in a part; right a module, or a name in a module. A file in
-TOML has tables of the same: a table a part.
+The left side is a part or a name in a part, the right side a module or a name in a module. A TOML
+file has one table for each part.
 """
 
 import importlib
@@ -16,15 +16,15 @@ import pytest
 
 __all__ = ["import_module", "load", "pairs", "resolve"]
 
-#: What stands left to what stands right.
+#: From the left side to the right side.
 TargetMap = dict[str, str]
 
 
 def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
-    """The map that the values of ``--target-map`` give; a later one overrides.
+    """Return the map of all values of ``--target-map``; a later value overrides an earlier one.
 
     Raises:
-        pytest.UsageError: an option is no pair, names no part, or a thing that is not there.
+        pytest.UsageError: an option is no pair, or names an unknown part or place.
     """
     found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():
@@ -38,21 +38,21 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
 
 
 def resolve(place: str) -> Any:
-    """The module ``package.module``, or what ``package.module:name`` names in it."""
+    """Return the module ``package.module``, or the object ``package.module:name``."""
     module, _, name = place.partition(":")
     found: Any = import_module(module)
     return getattr(found, name) if name else found
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module of the target; what it warns of while it is imported is its own affair."""
+    """Import a module of the target and ignore the warnings of the import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(name)
 
 
 def pairs(option: str) -> Iterator[tuple[str, str]]:
-    """What one value of ``--target-map`` says: left, right."""
+    """Yield left and right side for one value of ``--target-map``."""
     name, equals, place = option.partition("=")
     if equals:
         yield name, place

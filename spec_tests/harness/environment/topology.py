@@ -1,4 +1,4 @@
-"""The devices of a run: which accelerator, which ordinals, in which order."""
+"""The devices of a run: accelerator, ordinals and their order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import torch
 
 from spec_tests import cuda_stand_ins, simulator
 
-#: What one accelerator shows of several devices when `--device-ids` is not given.
+#: The number of simulated devices.
 SIMULATED_DEVICES = 4
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Devices that a run may use, in order; one device may stand for several.
+    """The devices of a run, in order; one device may stand for several.
 
     Args:
         accelerator: The device type: ``sim``, ``cuda``, ...
@@ -26,32 +26,32 @@ class Topology:
 
     @property
     def devices(self) -> tuple[torch.device, ...]:
-        """One device a slot."""
+        """The device of each slot."""
         return tuple(torch.device(self.accelerator, ordinal) for ordinal in self.ordinals)
 
     @property
     def distinct(self) -> int:
-        """How many different devices there are."""
+        """The number of different devices."""
         return len(set(self.ordinals))
 
     def device(self, slot: int | None) -> torch.device:
-        """The device of ``slot``, counted round; the CPU for None."""
+        """Return the device of ``slot``, modulo the number of slots; the CPU for None."""
         if slot is None:
             return torch.device("cpu")
         return torch.device(self.accelerator, self.ordinals[slot % len(self.ordinals)])
 
     def take(self, slots: int | Sequence[int]) -> list[torch.device]:
-        """The devices of the first ``slots`` slots, or of the slots listed."""
+        """Return the devices of the first ``slots`` slots, or of the given slots."""
         indices = range(slots) if isinstance(slots, int) else slots
         return [self.device(index) for index in indices]
 
     def require(self, distinct: int) -> None:
-        """End the test as not-run unless the topology has ``distinct`` different devices."""
+        """End the test as not-run if there are fewer than ``distinct`` different devices."""
         if self.distinct < distinct:
             not_run(f"needs {distinct} different devices, the topology has {self.distinct}")
 
     def require_copies(self) -> None:
-        """End the test as not-run where the reference moves data by collectives, not copies."""
+        """End the test as not-run if the reference may use collectives, not copies."""
         if self.accelerator == "cuda" and self.distinct > 1:
             not_run("between several CUDA devices the reference may take NCCL")
 
@@ -65,12 +65,12 @@ class Topology:
 
 
 def not_run(reason: str) -> None:
-    """End the test with the verdict not-run; the reason is counted and printed."""
+    """End the test with the verdict not-run; the run counts and prints the reason."""
     pytest.skip(f"not-run: {reason}")
 
 
 def make_topology(accelerator: str, device_ids: str | None) -> Topology:
-    """The topology that the options ask for; enables the simulator and the reference.
+    """Return the topology of the options; enable the simulator and the reference.
 
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.

@@ -1,14 +1,14 @@
-"""The options of the suite; the entry point by which pytest finds them when it is installed.
+"""The options of the suite; the entry point of the installed package for pytest.
 
-It is loaded into every run of pytest on a machine that has the package, so it imports nothing
-else, and does nothing unless ``--target`` is given: then the rest of the suite is loaded.
+pytest loads it into every run on a machine with the package. It imports nothing else, and does
+nothing without ``--target``.
 """
 
 import pytest
 
-#: The rest of the suite, for who names a target.
+#: The rest of the suite, loaded for a target.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
-#: A hang is a failure, unless the user says how long to wait. Seconds.
+#: Seconds after which a test fails as hanging, unless the user sets a limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
 REFERENCE = "torch.nn.parallel"
@@ -16,18 +16,18 @@ NO_REFERENCE = "none"
 
 
 def target_of(config: pytest.Config) -> str:
-    """The name of the package under test."""
+    """Return the name of the package under test."""
     name: str = config.getoption("--target") or DEFAULT_TARGET
     return name
 
 
 def has_reference(config: pytest.Config) -> bool:
-    """Whether the target is compared with torch.nn.parallel, too."""
+    """Whether the target is compared with torch.nn.parallel."""
     return bool(config.getoption("--reference") != NO_REFERENCE)
 
 
 def mapping_of(config: pytest.Config) -> list[str]:
-    """What ``--target-map`` says, option by option."""
+    """Return the values of ``--target-map``."""
     parts: list[str] = config.getoption("--target-map")
     return parts
 
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the rest of the suite if there is something to judge."""
+    """Load the rest of the suite if there is a target."""
     if config.getoption("--target") is None:
         return
     config.pluginmanager.import_plugin(PLUGIN)
@@ -71,7 +71,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add what the simulated devices can do beside their work."""
+    """Add the options about races, late copies and faults of simulated devices."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -83,7 +83,7 @@ def add_race_options(parser: pytest.Parser) -> None:
         "--no-races",
         action="store_false",
         dest="races",
-        help="let races pass",
+        help="do not fail tests because of races",
     )
     group.addoption(
         "--late-copies",
@@ -91,7 +91,7 @@ def add_race_options(parser: pytest.Parser) -> None:
         type=int,
         metavar="SEED",
         help="make copies that the host does not wait for as late as they may be made, on sim "
-        "only: who does not wait reads NaN; 0 for all copies, another seed for three in four",
+        "only: an early reader sees NaN; 0 for all copies, another seed for three in four",
     )
     group.addoption(
         "--fault",
@@ -103,7 +103,7 @@ def add_race_options(parser: pytest.Parser) -> None:
 
 
 def add_target_options(parser: pytest.Parser) -> None:
-    """Add the options that say what is judged, and by what."""
+    """Add the options about target and reference."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--target",

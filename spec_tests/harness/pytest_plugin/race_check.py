@@ -1,6 +1,6 @@
-"""Every test under the simulator's detector of races: one that it finds fails the test.
+"""The simulator's race detector around every test: a race fails the test.
 
-With ``--late-copies`` copies are late, too, so that a test can fail by the value that it reads.
+With ``--late-copies`` copies are late as well, so that an early read shows by its value.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,13 +12,13 @@ from spec_tests import simulator
 
 __all__ = ["pytest_runtest_call"]
 
-#: Past this many, a test's races are counted only.
+#: The number of races of a test that are printed.
 _SHOWN = 5
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that passes although accesses race in it."""
+    """Fail a passing test in which accesses race."""
     are_failures = _are_failures(item.config)
     late = item.config.getoption("late_copies") if _is_simulated() else None
     if not are_failures and late is None:

@@ -1,4 +1,4 @@
-"""What a file of verdicts says of its run in its first line, so that it can be read anywhere."""
+"""The metadata of a run: the first line of a file of verdicts."""
 
 import datetime
 import os
@@ -19,15 +19,15 @@ from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin.options import REFERENCE, mapping_of, target_of
 
-__all__ = ["about", "command"]
+__all__ = ["command", "run_metadata"]
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Of the file of verdicts; a number that a reader does not know is refused.
+#: The format of the file of verdicts; readers refuse an unknown number.
 FORMAT = 1
 
 
-def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
-    """Target, versions, devices, time, and the command that repeats the run."""
+def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
+    """Return target, versions, devices, time, and the command that repeats the run."""
     target = target_of(config)
     return {
         "format": FORMAT,
@@ -50,7 +50,7 @@ def about(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """What repeats the run; ``--clause`` added, what repeats one failure."""
+    """Return the command that repeats the run; with ``--clause`` it repeats one failure."""
     given = [
         f"--{name}={config.getoption(f'--{name}')}"
         for name in ("accelerator", "device-ids", "reference", "divergences")
@@ -61,17 +61,17 @@ def command(config: pytest.Config) -> str:
 
 
 def _version(package: str) -> str:
-    """The version of a package as it says itself, else of what installed it; empty if unknown."""
-    said = getattr(sys.modules.get(package), "__version__", None)
-    if said is not None:
-        return str(said)
+    """Return the version of a package, else of its distribution; empty if unknown."""
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if version is not None:
+        return str(version)
     names = metadata.packages_distributions().get(package, ())
     return metadata.version(names[0]) if names else ""
 
 
 def _suite() -> dict[str, Any]:
-    """The commit of the suite's checkout, if it runs from one that git knows."""
-    if not (ROOT / ".git").exists():  # else another repository around it might answer
+    """Return the commit of the suite's checkout, if it runs from a git checkout."""
+    if not (ROOT / ".git").exists():  # else git would find a repository above
         return {}
     try:
         commit, *changed = (

@@ -1,4 +1,4 @@
-"""Which collected tests stay in a run, and which of them compare with torch.nn.parallel alone."""
+"""Selection of collected tests, and those that compare with torch.nn.parallel alone."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""What the workers of pytest-xdist refuse at collection, told by the process that people see.
+"""Usage errors of pytest-xdist's workers at collection, reported by the controller.
 
-An error at collection ends a worker, and pytest-xdist then shows nothing but a broken assertion of
-its own. So a worker that refuses what it has collected has no tests, and hands on why.
+An error at collection ends a worker, and pytest-xdist then shows only a failed assertion of its
+own. A worker with a usage error therefore collects no tests and sends the error to the controller.
 """
 
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-__all__ = ["handed_on"]
+__all__ = ["sent_to_controller"]
 
-_KEY = "refused"
-_REFUSED = pytest.StashKey[str]()
+_KEY = "usage_error"
+_ERROR = pytest.StashKey[str]()
 
 
 @contextmanager
-def handed_on(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Take a UsageError out of a worker's collection."""
+def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Catch a UsageError in a worker and send it to the controller."""
     try:
         yield
     except pytest.UsageError as error:
@@ -31,21 +31,21 @@ def handed_on(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Keep what a worker has refused."""
-    refused = getattr(node, "workeroutput", {}).get(_KEY)
-    if refused is not None:
-        node.config.stash[_REFUSED] = refused
+    """Keep the usage error of a worker."""
+    error = getattr(node, "workeroutput", {}).get(_KEY)
+    if error is not None:
+        node.config.stash[_ERROR] = error
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End as a run without workers does."""
-    if _REFUSED in session.config.stash:
+    """Exit with the status of a usage error."""
+    if _ERROR in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what was refused."""
-    if _REFUSED in config.stash:
-        terminalreporter.write_line(f"ERROR: {config.stash[_REFUSED]}")
+    """Print the usage error of a worker."""
+    if _ERROR in config.stash:
+        terminalreporter.write_line(f"ERROR: {config.stash[_ERROR]}")

@@ -1,0 +1,123 @@
+"""A plugin that collects the verdicts of a run, writes them to a file and prints their summary."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from spec_tests.harness.conformance import not_offered, verdicts
+
+__all__ = ["VerdictLog"]
+
+
+class VerdictLog:
+    """Collects the verdicts of a run, writes each at once, and prints a summary at the end.
+
+    Args:
+        jsonl: The file to write; None for none.
+        resume: Whether to go on with a file that a run has left.
+        metadata: Returns the metadata of the run, the file's first line.
+
+    Attributes:
+        former: The tests of the run that this one resumes.
+        lacks: The entry of the register for each clause that it declares as lacking, if all tests
+            of the clauses that run are in the run.
+        stale: Those of ``lacks`` that are offered, once the session has ended.
+    """
+
+    def __init__(
+        self,
+        jsonl: str | None,
+        *,
+        resume: bool = False,
+        metadata: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self._path = None if jsonl is None else Path(jsonl)
+        self.former = verdicts.read(self._path) if resume and self._path is not None else []
+        self._tests = [*self.former]
+        self._metadata = metadata
+        self.lacks: Mapping[str, str] = {}
+        self.stale: Mapping[str, str] = {}
+        self._file: TextIO | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record the verdict of a phase of a test."""
+        verdict = verdicts.of_report(report)
+        if verdict is None:
+            return
+        found = {"test": report.nodeid, "verdict": verdict}
+        if any(key == verdicts.BY for key, _ in report.user_properties):
+            found[verdicts.BY] = verdicts.AGREEMENT
+        if entry := verdicts.declaration_of(report):
+            found[verdicts.DECLARED] = entry
+        if verdict != "pass":
+            found |= {"reason": verdicts.reason_of(report), **verdicts.shown_by(report)}
+        for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
+            self._note({**named, **found})
+
+    def _note(self, test: dict[str, str]) -> None:
+        if self._path is not None:
+            if self._file is None:
+                self._file = self._opened(self._path)
+            self._file.write(json.dumps(test) + "\n")
+            self._file.flush()
+        self._tests.append(test)
+
+    def _opened(self, path: Path) -> TextIO:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A file of a run that is not resumed is overwritten.
+        file = path.open("a" if self._tests else "w", encoding="utf-8")
+        if not self._tests:  # written to disk with the first test
+            file.write(json.dumps({"run": self._metadata()}) + "\n")
+        return file
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the counts by chapter, and every clause that did not pass."""
+        found = verdicts.by_clause(self._tests)
+        if not found:
+            return
+        terminalreporter.section("clauses")
+        for name, entry in self.stale.items():
+            terminalreporter.write_line(f"ERROR: {name}: {_offered(entry)}")
+        for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
+            terminalreporter.write_line(line)
+        terminalreporter.write_line(
+            verdicts.judged_alone(verdicts.by_agreement_alone(self._tests))
+        )
+        if self._path is not None:
+            terminalreporter.write_line(f"every test: {self._path}")
+        file = self._path or "FILE"
+        before = "" if self._path else "--verdicts FILE, then "
+        terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail where the resumed run has failed, and where a declaration is out of date."""
+        if not _was_cut_off(session):  # tests that did not run may use the missing names
+            self.stale = not_offered.stale(self.lacks, self._tests)
+        for name, entry in self.stale.items():
+            found = {"clause": name, "test": "register", "verdict": "fail"}
+            self._note({**found, "reason": _offered(entry)})
+        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _was_cut_off(session: pytest.Session) -> bool:
+    complete = (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
+    return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
+
+
+def _offered(entry: str) -> str:
+    return f'the register declares "{entry}" as lacking, but it is offered'

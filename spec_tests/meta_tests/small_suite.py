@@ -1,0 +1,37 @@
+"""A suite of two clauses, as the text of its files."""
+
+CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
+CONFTEST = """
+from pathlib import Path
+from spec_tests.harness.conformance import clauses, register
+from spec_tests import conftest as suite
+from spec_tests.conftest import *
+pytest_plugins = [
+    "spec_tests.harness.pytest_plugin.options",
+    "spec_tests.harness.pytest_plugin.hooks",
+]
+HERE = Path(__file__).parent
+suite.HERE = HERE
+clauses.load.__defaults__ = (HERE / "clauses.toml",)
+register.FOLDER = HERE
+"""
+HEADER = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
+BOTH = """
+@clause("a.one")
+def test_one(target): assert {one}
+@clause("a.two")
+def test_two(target): {two}
+"""
+RECORD = """
+[[divergence]]
+id = "X-1"
+kind = "target-bug"
+clause = "a.one"
+tests = ["test_it.py::{test}"]
+failures = ["{failure}"]
+specified = "s"
+observed = "o"
+threads = []
+versions = "1"
+review_by = 2030-01-01
+"""
