@@ -49,7 +49,7 @@ class ShardedInputs:
         self._survey = Survey()
         take = self._survey.take
         self._nodes: list[Node] = [take(args, dim, "args"), take(kwargs, dim, "kwargs")]
-        self._rank, self._device = comm.rank, device
+        self._rank, self._target_device = comm.rank, device
         self._lengths: list[list[int]] = []
         self.num_active_ranks = comm.size if args or kwargs else 1
         if self._survey.splits:
@@ -60,10 +60,10 @@ class ShardedInputs:
     def local_inputs(self) -> tuple[Any, Any]:
         """Return this rank's positional and keyword arguments, on its device."""
         pieces: dict[Leaf, list[Any]] = {
-            leaf: [leaf.tensor.to(self._device)] for leaf in self._survey.copied
+            leaf: [leaf.tensor.to(self._target_device)] for leaf in self._survey.copied
         }
         for split, lengths in zip(self._survey.splits, self._lengths, strict=True):
-            pieces[split] = [self._local_chunk(split, lengths).to(self._device)]
+            pieces[split] = [self._local_chunk(split, lengths).to(self._target_device)]
         args, kwargs = (node.columns(1, pieces)[0] for node in self._nodes)
         return args, kwargs
 
@@ -82,7 +82,7 @@ class ShardedInputs:
         if not leaves or not torch.is_grad_enabled():
             return None
         graph_anchor, *tensors = EnterParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            comm, *(_tensor_of(leaf).to(self._device) for leaf in leaves)
+            comm, *(_tensor_of(leaf).to(self._target_device) for leaf in leaves)
         )
         for leaf, tensor in zip(leaves, tensors, strict=True):
             _replace_tensor(leaf, tensor)

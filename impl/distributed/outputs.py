@@ -38,7 +38,7 @@ class OutputGraph:
         self._scale = scale
         self._graph_anchor = graph_anchor
         self._leaves = leaves
-        self._device = device
+        self._target_device = device
 
     def attach(
         self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local: range
@@ -55,7 +55,7 @@ class OutputGraph:
         if not wanted or not torch.is_grad_enabled():
             return attached
         local_wanted = [position for position, index in enumerate(wanted) if index in local]
-        sentinel = torch.zeros((), device=self._device, requires_grad=True)
+        sentinel = torch.zeros((), device=self._target_device, requires_grad=True)
         outputs = ExitParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
             self._prepare,
             range(local_wanted[0], local_wanted[-1] + 1) if local_wanted else range(0),

@@ -21,7 +21,7 @@ ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
     "_has_compiled_code",  # An attribute that impl itself sets.
-    *("_fields", "_make", "_asdict", "_get_running_loop"),
+    *("_fields", "_make", "_asdict", "_replace", "_get_running_loop"),
 }
 PRIVATE = re.compile(r"([A-Za-z]\w*\.)*_[a-z]\w*(\.\w+)*|torch(\.\w+)*\._\w+(\.\w+)*")
 USES = {

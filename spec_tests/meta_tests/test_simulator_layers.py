@@ -9,7 +9,16 @@ from torch import nn
 from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same
 from spec_tests.meta_tests.simulator_tables.layers import LAYERS
 
-pytestmark = pytest.mark.usefixtures("sim")
+pytestmark = pytest.mark.usefixtures("sim", "one_thread")
+
+
+@pytest.fixture
+def one_thread():
+    """One intra-op thread on the CPU, as on the simulator: sums have the same order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def run(module, inputs, training):
