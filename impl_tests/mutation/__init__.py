@@ -1,7 +1,7 @@
 """Small automatic changes to impl, one at a time, and the share that the tests detect.
 
-``python -m impl_tests.mutation`` applies cosmic-ray's operators and those of ``drops`` to the files
-of impl. For each change it runs the tests that execute the changed line until one fails. The tests
+``python -m impl_tests.mutation`` applies cosmic-ray's operators and those of ``drops`` to impl's
+files. For each change it runs the tests that execute the changed line until one fails. The tests
 are the conformance suite and the tests of impl's private modules. Each change is tried in a
 process forked from one that has collected the tests but has not imported impl.
 """
