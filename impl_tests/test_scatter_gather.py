@@ -9,7 +9,7 @@ from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole, scatter
-from impl._comm.split_cat import cut
+from impl._comm.split_cat import split_into_views
 from impl.functions import Scatter
 from impl.scatter_gather import scatter_kwargs
 from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, total
@@ -142,7 +142,9 @@ def test_a_ragged_argument_is_named(topology):
 @pytest.mark.filterwarnings(*WARNINGS)
 def test_plain_tensors_are_split_by_sizes(topology, monkeypatch):
     module, cuts = sys.modules["impl.scatter_gather"], []
-    monkeypatch.setattr(module, "cut", lambda *a: cuts.append(a[2]) or cut(*a))
+    monkeypatch.setattr(
+        module, "split_into_views", lambda *a: cuts.append(a[2]) or split_into_views(*a)
+    )
     x = torch.ones(3, device=topology.device(0))
     scatter([x, Jagged((1, 2, 3)).build(topology)], topology.take(2))
     assert cuts == [[2, 1], None]

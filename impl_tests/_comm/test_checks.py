@@ -51,4 +51,4 @@ def test_a_scalar_is_no_output(on_the_cpu):
 @pytest.mark.parametrize(("dim", "wrapped"), [(1, 1), (-1, 2), (-3, 0)])
 def test_the_dimension_to_join_along_is_counted_from_the_front(on_the_cpu, anywhere, dim, wrapped):
     tensors = [like(), like()]
-    assert checks.check_gather_inputs(tensors, dim, anywhere=anywhere) == wrapped
+    assert checks.check_gather_inputs(tensors, dim, any_device=anywhere) == wrapped

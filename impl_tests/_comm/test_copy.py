@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from impl._comm.copy import copy_bucket, row_major_copy, send, small_and_large
+from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_device
 from spec_tests.harness.concurrency.side_streams import late_copies, queued
 
 LARGE = 2**20
@@ -34,24 +34,24 @@ def storages(tensors):
     ids=str,
 )
 def test_several_small_tensors_are_packed(sizes, small, large):
-    assert small_and_large(of_bytes(*sizes)) == (small, large)
+    assert partition_by_size(of_bytes(*sizes)) == (small, large)
 
 
 def test_sparse_tensors_travel_alone():
-    assert small_and_large([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
+    assert partition_by_size([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
 
 
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_tensor_is_copied_where_it_is_only_if_wanted(topology, copy):
     tensor = torch.ones(2, 3, device=topology.device(0)).t()
-    sent = send(tensor, topology.device(0), copy=copy)
+    sent = to_device(tensor, topology.device(0), copy=copy)
     assert (sent is tensor) != copy
     assert (sent.stride(), sent.tolist()) == (tensor.stride(), tensor.tolist())
 
 
 def test_a_tensor_is_not_copied_where_it_is_by_default(topology):
     tensor = torch.ones(2, device=topology.device(0))
-    assert send(tensor, topology.device(0)) is tensor
+    assert to_device(tensor, topology.device(0)) is tensor
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -122,7 +122,7 @@ def test_copies_have_no_history(topology):
     assert [tensor.requires_grad for tensor in row] == [False, False]
 
 
-@pytest.mark.parametrize("move", [send, row_major_copy])
+@pytest.mark.parametrize("move", [to_device, row_major_copy])
 def test_a_copy_on_the_cpu_may_be_read_at_once(topology, move):
     tensor = queued(topology, 0, 3)
     with late_copies(topology):
@@ -143,7 +143,7 @@ class CopyLog(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("move", [send, row_major_copy])
+@pytest.mark.parametrize("move", [to_device, row_major_copy])
 def test_the_host_waits_for_copies_to_the_cpu_only(topology, move):
     topology.require(distinct=2)
     tensor = torch.ones(2, device=topology.device(0))
