@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import DataParallel, Whole, data_parallel
+from impl import DataParallel, Whole
 
 #: The module. The package's attribute of the same name is the function.
 MODULE = sys.modules["impl.data_parallel"]
@@ -71,28 +71,14 @@ class ReferringModule(nn.Module):
         return 2 * x
 
 
-def run_class(module, devices, before_gather, monkeypatch):
-    class Wrapper(DataParallel):
-        def gather(self, outputs, output_device):
-            before_gather()
-            return super().gather(outputs, output_device)
-
-    Wrapper(module, devices)(torch.ones(4))
-
-
-def run_function(module, devices, before_gather, monkeypatch):
-    gather = MODULE.gather
-    monkeypatch.setattr(MODULE, "gather", lambda *args: before_gather() or gather(*args))
-    data_parallel(module, torch.ones(4), devices)
-
-
-@pytest.mark.parametrize("run", [run_class, run_function])
-def test_chunks_are_freed_before_outputs_are_joined(topology, monkeypatch, run):
+def test_chunks_are_freed_before_outputs_are_joined(topology):
     module, alive = ReferringModule(), []
 
-    def before_gather():
-        alive.extend(reference() is not None for reference in module.inputs)
+    class Wrapper(DataParallel):
+        def gather(self, outputs, output_device):
+            alive.extend(reference() is not None for reference in module.inputs)
+            return super().gather(outputs, output_device)
 
     with torch.no_grad():
-        run(module, topology.take(2), before_gather, monkeypatch)
+        Wrapper(module, topology.take(2))(torch.ones(4))
     assert alive == [False, False]
