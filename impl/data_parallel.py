@@ -18,21 +18,21 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from ._comm import check_weights, send
+from ._comm import check_weights, to_device
 from ._compat import (
-    Span,
+    ProfilerSpan,
     break_graph,
     check_not_traced,
     compile_only_inlined,
     exclude_from_compilation,
     is_movable,
     is_recorded,
-    moved,
+    move_tensors,
 )
 from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices, is_cuda
 from ._legacy_names import _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
-from ._pytree import Leaf, Survey, unmarked
+from ._pytree import InputLeaves, Leaf, remove_markers
 from ._replica import check_source, find_replica_cache, use_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -147,7 +147,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self._compute_on_several(inputs, kwargs)
         if is_recorded():
             return self._compute_on_one(inputs, kwargs)
-        with Span(self._recorded_name):
+        with ProfilerSpan(self._recorded_name):
             if self.device_ids:
                 self._checked_replicas()
             return self._compute_on_one(inputs, kwargs)
@@ -210,7 +210,7 @@ class DataParallel(nn.Module, Generic[T]):
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call the module itself: on its device or, without devices, where it is."""
         if not self.device_ids:
-            args, kwargs = _unmarked((inputs, kwargs))
+            args, kwargs = _remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
@@ -320,9 +320,9 @@ def _compute_on_one(
 
 
 @compile_only_inlined
-def _unmarked(arguments: Any) -> Any:
+def _remove_markers(arguments: Any) -> Any:
     """Return arguments without markers: a module never sees them, even if nothing is split."""
-    return arguments if is_recorded() and is_movable(arguments, 0) else unmarked(arguments)
+    return arguments if is_recorded() and is_movable(arguments, 0) else remove_markers(arguments)
 
 
 @compile_only_inlined
@@ -331,7 +331,7 @@ def _sent(
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return positional and keyword arguments on ``device``, as scatter gives them to one."""
     if is_recorded() and is_movable((inputs, kwargs), dim):
-        args, kwargs = moved((inputs, kwargs), device)
+        args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs
     return _first(*scatter_kwargs(inputs, kwargs, [device], dim))
 
@@ -363,12 +363,12 @@ def _move(output: Any, source: torch.device, target: DeviceId) -> Any:
     device = as_target(target, warns=False)
     if device == source:
         return output
-    survey = Survey()
-    root = survey.take(output, None, "output")
+    leaves = InputLeaves()
+    root = leaves.flatten(output, None, "output")
     # What the module has put elsewhere stays there, as outputs of several replicas that are on
     # the CPU are joined there.
     pieces: dict[Leaf, list[Tensor]] = {
-        leaf: [send(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
-        for leaf in survey.copied
+        leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in leaves.copied
     }
-    return root.columns(1, pieces)[0]
+    return root.unflatten(1, pieces)[0]

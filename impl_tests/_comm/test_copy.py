@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from impl._comm.copy import copy_bucket, row_major_copy, send, small_and_large
+from impl._comm.copy import copy_bucket, row_major_copy, to_device, partition_by_size
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued
 
@@ -37,11 +37,11 @@ def two_tensors(topology, **options):
 )
 def test_several_small_tensors_are_packed(sizes, small, large):
     bucket = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
-    assert small_and_large(bucket) == (small, large)
+    assert partition_by_size(bucket) == (small, large)
 
 
 def test_sparse_tensors_are_not_packed():
-    assert small_and_large([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
+    assert partition_by_size([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_sparse_tensors_are_not_packed():
 )
 def test_tensor_on_the_target_is_copied_only_on_request(topology, options, is_same):
     tensor = torch.ones(2, 3, device=topology.device(0)).t()
-    sent = send(tensor, topology.device(0), **options)
+    sent = to_device(tensor, topology.device(0), **options)
     assert (sent is tensor) == is_same
     assert (sent.stride(), sent.tolist()) == (tensor.stride(), tensor.tolist())
 
@@ -103,14 +103,14 @@ def test_copies_of_small_tensors_share_one_storage_and_no_history(topology):
     assert [tensor.requires_grad for tensor in row] == [False, False]
 
 
-@pytest.mark.parametrize("copy", [send, row_major_copy])
+@pytest.mark.parametrize("copy", [to_device, row_major_copy])
 def test_copy_on_the_cpu_can_be_read_immediately(topology, copy):
     tensor = queued(topology, 0, 3)
     with late_copies(topology):
         assert copy(tensor, CPU).tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("copy", [send, row_major_copy])
+@pytest.mark.parametrize("copy", [to_device, row_major_copy])
 def test_host_waits_only_for_copies_to_the_cpu(topology, copy):
     topology.require(distinct=2)
     tensor = torch.ones(2, device=topology.device(0))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._prims_common import suggest_memory_format
 
-from impl._comm.split_cat import join
+from impl._comm.split_cat import cat_on_device
 
 CPU = torch.device("cpu")
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
     ids=str,
 )
 def test_joined_dtype_is_the_first_promoted_by_complex_dtypes(first, second, joined):
-    found = join([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
+    found = cat_on_device([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
     assert found.dtype is joined
 
 
@@ -48,24 +48,24 @@ def strides_suggested_for(tensor):
 @pytest.mark.parametrize("dims", [3, 4, 5])
 def test_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
     for tensor in tensors(dims):
-        found = join([tensor], 0, CPU)
+        found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
 
 
 def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
     for tensor in itertools.chain.from_iterable(map(spaced, tensors(4))):
-        found = join([tensor], 0, CPU)
+        found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 2, 2), (2, 0, 2, 2), (2, 2, 0, 2)], ids=str)
 def test_empty_tensors_are_joined_row_major(shape):
     tensor = torch.ones(shape).contiguous(memory_format=torch.channels_last)
-    assert join([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
+    assert cat_on_device([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
 
 
 @pytest.mark.parametrize("dim", range(4))
 def test_images_with_one_pixel_and_channel_are_joined_row_major(dim):
     images = [torch.ones(2, 1, 1, 1) for _ in range(2)]
-    found = join(images, dim, CPU)
+    found = cat_on_device(images, dim, CPU)
     assert found.stride() == torch.empty(found.shape).stride()
