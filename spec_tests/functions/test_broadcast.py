@@ -86,13 +86,6 @@ def test_a_tensor_on_the_cpu_is_refused(target, topology, index):
     refused(_broadcast(*tensors), target, topology, AssertionError, text)
 
 
-@clause("functions.broadcast.refuses-other-devices")
-def test_a_tensor_that_is_not_on_the_first_device_is_refused(target, topology):
-    topology.require(distinct=2)
-    text = "All tensors must be on devices[0]: {ordinals[0]}"
-    refused(_broadcast(dense(), dense(slot=1)), target, topology, RuntimeError, text)
-
-
 @clause("functions.broadcast.no-tensors")
 def test_no_tensors_give_an_empty_tuple(target, topology):
     assert target.functions.Broadcast.apply(topology.take(2)) == ()

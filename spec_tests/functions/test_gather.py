@@ -15,7 +15,7 @@ from spec_tests.oracle.gradients import facts, gathered_gradient
 from spec_tests.strategies.calls import ApplyCall, At, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, TensorSpec, counting
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
 
 SCALARS = (
     "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
@@ -53,26 +53,6 @@ def test_each_chunk_gets_its_part_of_the_gradient(target, topology, call):
     slope = cotangent(joined)
     found = torch.autograd.grad(joined, chunks, slope)
     checks.same(facts(found), facts(gathered_gradient(slope, chunks, dim)), call)
-
-
-@clause("functions.gather.always-new")
-@pytest.mark.parametrize("count", [1, 2], ids="chunks={}".format)
-@pytest.mark.parametrize("grad", [False, True], ids=["plain", "requires-grad"])
-def test_the_result_shares_no_memory_with_the_chunks(target, topology, count, grad):
-    chunks = [counting((2, 2), torch.float32, topology.device(0)) for _ in range(count)]
-    leaves = [chunk.requires_grad_(grad) for chunk in chunks]
-    joined = target.functions.Gather.apply(topology.device(0), 0, *leaves)
-    joined.detach().fill_(-1)
-    assert [chunk.tolist() for chunk in chunks] == [[[0, 1], [2, 3]]] * count
-
-
-@clause("functions.gather.keeps-channels-last")
-@pytest.mark.parametrize("shape", [(2, 3, 2, 2), (2, 3, 2, 2, 2)], ids=["images", "volumes"])
-def test_channels_last_chunks_stay_channels_last(target, answers, topology, shape):
-    chunks = [
-        TensorSpec(shape, layout="channels_last", requires_grad=True, slot=slot) for slot in (0, 1)
-    ]
-    checks.agree(_gather(*chunks), target, answers, topology)
 
 
 @clause("functions.gather.scalars-become-a-vector")
@@ -147,15 +127,6 @@ def test_a_target_without_index_is_the_current_device(target, topology, spelled)
     assert joined.device == topology.device(1)
 
 
-@clause("functions.gather.minus-one-is-the-cpu")
-def test_minus_one_means_the_cpu_and_warns(target, answers, topology):
-    call = _gather(dense(), dense(), to=-1)
-    checks.agree(call, target, answers, topology)
-    with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
-        joined = call.run(target, call.inputs(topology))
-    assert joined.device.type == "cpu"
-
-
 @clause("functions.gather.refuses-cpu-among-others")
 @pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
 def test_a_chunk_on_the_cpu_among_others_is_refused(target, topology, index):
@@ -163,23 +134,6 @@ def test_a_chunk_on_the_cpu_among_others_is_refused(target, topology, index):
     chunks[index] = dense(slot=None)
     text = "Gather function not implemented for CPU tensors"
     refused(_gather(*chunks), target, topology, AssertionError, text)
-
-
-@clause("functions.gather.refuses-other-shapes")
-@pytest.mark.parametrize(
-    ("shape", "text"),
-    [
-        ((4, 5), "Input tensor at index 1 has invalid shape [4, 5], but expected [4, 3]"),
-        (
-            (4, 3, 1),
-            "Expected all input tensors to have the same number of dimensions, "
-            "but tensor at index 1 has 3 dimensions, (expected 2)",
-        ),
-    ],
-    ids=["shape", "dimensions"],
-)
-def test_a_chunk_of_another_shape_is_refused(target, topology, shape, text):
-    refused(_gather(dense(), dense(shape)), target, topology, RuntimeError, text)
 
 
 @clause("functions.gather.refuses-other-devices")

@@ -88,23 +88,6 @@ def test_a_chunk_that_is_not_used_has_a_zero_gradient(target, topology, used):
     assert found.sum(dim=1).tolist() == [2.0 * (row == used) for row in range(3)]
 
 
-@clause("functions.scatter.own-device-views")
-def test_a_chunk_on_the_device_of_the_input_writes_through(target, topology):
-    tensor = counting((4, 2), torch.float32, topology.device(0))
-    first, second = target.functions.Scatter.apply([topology.device(0)] * 2, None, 0, tensor)
-    second.fill_(-1)
-    assert tensor[2:].tolist() == [[-1, -1]] * 2
-    assert first._version == second._version == tensor._version > 0
-
-
-@clause("functions.scatter.views-refuse-in-place")
-def test_a_chunk_that_is_part_of_the_graph_refuses_in_place_writes(target, topology):
-    tensor = torch.ones((4, 3), device=topology.device(0), requires_grad=True)
-    chunk, _ = target.functions.Scatter.apply([topology.device(0)] * 2, None, 0, tensor)
-    with pytest.raises(RuntimeError, match="returns multiple views"):
-        chunk.zero_()
-
-
 @clause("functions.scatter.streams-restored")
 def test_device_and_streams_are_the_callers_afterwards(target, topology):
     tensor = counting((6, 2))
@@ -183,27 +166,6 @@ def test_a_device_without_index_is_the_current_one(target, topology):
 )
 def test_wrong_sizes_and_dimensions_are_refused(target, topology, sizes, dim, error, text):
     refused(_scatter(dense(), sizes=sizes, dim=dim), target, topology, error, text)
-
-
-@clause("functions.scatter.refuses-like-comm")
-@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-@pytest.mark.parametrize("sizes", [None, [4]], ids="sizes={}".format)
-def test_no_device_is_refused(target, topology, slot, sizes):
-    call = _scatter(dense(slot=slot), devices=[], sizes=sizes)
-    text = "Expected at least one device to scatter to"
-    refused(call, target, topology, RuntimeError, text)
-
-
-@clause("functions.scatter.refuses-like-comm")
-def test_a_scalar_is_refused(target, topology):
-    text = "chunk expects at least a 1-dimensional tensor"
-    refused(_scatter(dense(())), target, topology, RuntimeError, text)
-
-
-@clause("functions.scatter.refuses-like-comm")
-def test_a_negative_ordinal_is_refused(target, topology):
-    text = "Expected non-negative device index, but got -1"
-    refused(_scatter(dense(), devices=[At(0), -1]), target, topology, RuntimeError, text)
 
 
 @clause("functions.get-stream")
