@@ -12,16 +12,19 @@ from spec_tests.strategies.calls import At, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
+#: Arguments, without devices, of the functions that copy to several devices.
 DEVICES_CALLS = {
     "scatter": {"tensor": dense()},
     "broadcast": {"tensor": dense()},
     "broadcast_coalesced": {"tensors": [dense()]},
 }
+#: Arguments, without destination, of the functions that copy to one device.
 DESTINATION_CALLS = {
     "reduce_add": {"inputs": [dense(slot=1), dense(slot=2)]},
     "reduce_add_coalesced": {"inputs": [[dense(slot=1)], [dense(slot=2)]]},
     "gather": {"tensors": [dense(slot=1), dense(slot=2)]},
 }
+#: Arguments of which a tensor is on the first device.
 FIRST_DEVICE_CALLS = {
     "reduce_add": {"inputs": [dense(), dense(slot=1)]},
     "reduce_add_coalesced": {"inputs": [[dense()], [dense(slot=1)]]},
@@ -33,7 +36,7 @@ NO_INDEX_TEXT = "Expected a torch.device with a specified index or an integer, b
 
 def _signature(function):
     parameters = inspect.signature(function).parameters.values()
-    return [(each.name, each.kind, each.default) for each in parameters]
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
 
 
 @clause("comm.signatures")
@@ -152,7 +155,7 @@ def test_copies_run_on_the_current_stream_of_the_destination(target, topology, n
     inputs = call.inputs(topology)
     with StreamAt(1).build(topology) as stream:
         used = streams_of(lambda: call.run(target, inputs))
-    assert {each.stream_id for each in used} == {stream.stream_id}
+    assert {used_stream.stream_id for used_stream in used} == {stream.stream_id}
 
 
 @clause("comm.devices.any-dtype")
