@@ -125,18 +125,3 @@ def test_the_chunks_are_gone_when_the_class_joins_outputs(topology):
     with torch.no_grad():
         Own(Doubling(seen), topology.take(2))(torch.ones(4))
     assert alive == [False, False]
-
-
-def test_the_chunks_are_gone_when_the_function_joins_outputs(topology, monkeypatch):
-    seen, alive = [], []
-    module = sys.modules["impl.data_parallel"]
-    gather = module.gather
-
-    def join(*args):
-        alive.extend(chunk() is not None for chunk in seen)
-        return gather(*args)
-
-    monkeypatch.setattr(module, "gather", join)
-    with torch.no_grad():
-        data_parallel(Doubling(seen), torch.ones(4), topology.take(2))
-    assert alive == [False, False]
