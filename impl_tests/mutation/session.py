@@ -26,7 +26,7 @@ PRIVATE = ("impl_tests/test_*.py", "impl_tests/_*/test_*.py")
 #: Test files that do not run impl itself: they change it, read its text, or start ranks.
 _EXCLUDED = (
     "test_distributed_page.py",
-    "test_house.py",
+    "test_source_rules.py",
     "test_import_order.py",
     "test_mutants.py",
     "test_mutation.py",
