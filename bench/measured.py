@@ -1,8 +1,8 @@
-"""Update ``measured.json``: the ratios of the runs that the floors are set from.
+"""Update ``measured.json``, the measured ratios from which the floors are derived.
 
-``python -m bench.measured FILE [FILE ...]`` reads JSON of pytest-benchmark, one file a run; three
-runs or more. It replaces the ratios of the rows that these runs measure and keeps those of other
-rows. A floor in ``floors.toml`` is 80 % of the least ratio of its row.
+``python -m bench.measured FILE FILE FILE ...`` reads JSON of pytest-benchmark from three or more
+runs. It replaces the ratios of the rows in these runs and keeps those of other rows. A floor in
+``floors.toml`` is 80 % of the smallest ratio of its row.
 """
 
 import argparse
@@ -19,7 +19,7 @@ MEASURED = Path(__file__).with_name("measured.json")
 
 
 def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
-    """Return date, commit, processor and the ratio of each row of a saved run."""
+    """Return the date, commit, processor and ratios of a saved run."""
     return {
         "date": run["datetime"][:10],
         "commit": run["commit_info"]["id"],
@@ -30,12 +30,12 @@ def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
 
 def updated(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return ``new`` after ``old``, without the rows of ``old`` that ``new`` measures again."""
-    again = {row for run in new for row in run["ratios"]}
-    rest = [
-        {**run, "ratios": {row: run["ratios"][row] for row in run["ratios"] if row not in again}}
+    measured = {row for run in new for row in run["ratios"]}
+    kept = [
+        {**run, "ratios": {row: it for row, it in run["ratios"].items() if row not in measured}}
         for run in old
     ]
-    return [*(run for run in rest if run["ratios"]), *new]
+    return [*(run for run in kept if run["ratios"]), *new]
 
 
 def main() -> None:
