@@ -16,7 +16,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import not_run
 
 from .libraries import LIBRARIES
-from .memory import peak_bytes
+from .memory import measure_peak_bytes
 from .models import WIDTH, blocks
 
 DEVICES = 4
@@ -99,7 +99,7 @@ def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
     module, x = build(library, topology, count=20, width=256)
     step(module, x)
-    peak = peak_bytes(topology, partial(step, module, x))
+    peak = measure_peak_bytes(topology, partial(step, module, x))
     if peak is None:
         not_run(f"torch.{topology.accelerator} does not count memory")
     benchmark.extra_info["peak_bytes"] = peak

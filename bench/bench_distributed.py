@@ -34,9 +34,8 @@ def bench_step(benchmark, pool, library, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
     benchmark.extra_info["library"] = library
     pool.run(size, ranks.prepare, library, LAYERS, WIDTH, rows, BUCKET_MB)
-    pool.run(
-        size, ranks.step
-    )  # DistributedDataParallel rebuilds its buckets after the first step.
+    # DistributedDataParallel rebuilds its buckets after the first step.
+    pool.run(size, ranks.step)
 
     sums = benchmark(pool.run, size, ranks.step)
 

@@ -14,7 +14,7 @@ from torch import nn
 from spec_tests.harness.environment.target import Target
 
 from .libraries import LIBRARIES
-from .memory import peak_bytes
+from .memory import measure_peak_bytes
 from .models import WIDTH, blocks
 
 BATCH = 64
@@ -47,7 +47,7 @@ def _wrap(library, topology, module, count):
 
 
 def _time_forward(timed, benchmark, topology, module, x):
-    peak = peak_bytes(topology, partial(module, x))
+    peak = measure_peak_bytes(topology, partial(module, x))
     if peak is not None:
         benchmark.extra_info["peak_bytes"] = peak
     return timed(module, x)

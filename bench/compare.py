@@ -18,7 +18,7 @@ from typing import Any
 
 from spec_tests.site.ratios import LEGEND, Ratio, ratios
 
-__all__ = ["FLOORS", "LEGEND", "Ratio", "line", "main", "ratios", "rows_below"]
+__all__ = ["FLOORS", "LEGEND", "Ratio", "find_rows_below", "format_row", "main", "ratios"]
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
@@ -29,7 +29,7 @@ ATTEMPTS = 3
 SECONDS = 2
 
 
-def line(ratio: Ratio) -> str:
+def format_row(ratio: Ratio) -> str:
     """Return a row of the table."""
     floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
     verdict = "ok" if ratio.passes else "BELOW"
@@ -37,7 +37,7 @@ def line(ratio: Ratio) -> str:
     return f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict}"
 
 
-def rows_below(
+def find_rows_below(
     run: Mapping[str, Any],
     floors: Mapping[str, float],
     measure: Callable[[Collection[str]], Mapping[str, Any]],
@@ -73,7 +73,7 @@ def _print_table(found: list[Ratio]) -> list[str]:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
     print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
     for ratio in found:
-        print(line(ratio))
+        print(format_row(ratio))
     return [ratio.group for ratio in found if not ratio.passes]
 
 
@@ -101,7 +101,7 @@ def main() -> int:
     path = parser.parse_args().file
     try:
         run = json.loads(path.read_text())
-        below = rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _run_benchmarks)
+        below = find_rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _run_benchmarks)
     except (OSError, ValueError) as error:
         parser.error(f"{path}: {error}")
     if below:

@@ -13,12 +13,12 @@ from typing import Any
 
 from bench.compare import ratios
 
-__all__ = ["MEASURED", "ratios_of", "updated"]
+__all__ = ["MEASURED", "merge_runs", "summarize_run"]
 
 MEASURED = Path(__file__).with_name("measured.json")
 
 
-def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
+def summarize_run(run: dict[str, Any]) -> dict[str, Any]:
     """Return the date, commit, processor and ratios of a saved run."""
     return {
         "date": run["datetime"][:10],
@@ -28,8 +28,10 @@ def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def updated(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``new`` after ``old``, without the rows of ``old`` that ``new`` measures again."""
+def merge_runs(
+    old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the runs of ``old`` without the rows that ``new`` measures, then ``new``."""
     measured = {row for run in new for row in run["ratios"]}
     kept = [
         {**run, "ratios": {row: it for row, it in run["ratios"].items() if row not in measured}}
@@ -45,9 +47,9 @@ def main() -> None:
     files = parser.parse_args().files
     if len(files) < 3:
         parser.error(f"expected three runs or more, got {len(files)}")
-    new = [ratios_of(json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    new = [summarize_run(json.loads(file.read_text(encoding="utf-8"))) for file in files]
     old = json.loads(MEASURED.read_text(encoding="utf-8"))
-    MEASURED.write_text(json.dumps(updated(old, new), indent=1) + "\n", encoding="utf-8")
+    MEASURED.write_text(json.dumps(merge_runs(old, new), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

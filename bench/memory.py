@@ -7,7 +7,7 @@ import torch
 from spec_tests.harness.environment.topology import Topology
 
 
-def peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
+def measure_peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
     """Return the sum of the devices' peaks during ``call``; None if they do not count memory."""
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "reset_peak_memory_stats"):
