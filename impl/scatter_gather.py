@@ -178,7 +178,7 @@ def _scattered(
     leaves = InputLeaves()
     nodes = [leaves.flatten(value, dim, name) for value, name in roots]
     count, pieces = _distribute(leaves, targets, weights)
-    return [node.unflatten(count, pieces) for node in nodes]
+    return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
 def _distribute(
