@@ -42,9 +42,6 @@ __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
 
-#: What a profiler shows of a forward.
-_NAME = "DataParallel.forward"
-
 
 class DataParallel(nn.Module, Generic[T]):
     """A module that computes each batch on several devices.
@@ -95,6 +92,8 @@ class DataParallel(nn.Module, Generic[T]):
     #: Class attributes, too, so that they need not be in a pickled state.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
+    #: The profiler's name of a forward.
+    _recorded_name = "DataParallel.forward"
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self._compute_on_several(inputs, kwargs)
         if is_recorded():
             return self._compute_on_one(inputs, kwargs)
-        with ProfilerSpan(_NAME):
+        with ProfilerSpan(self._recorded_name):
             if self.device_ids:
                 self._checked_replicas()
             return self._compute_on_one(inputs, kwargs)
@@ -220,9 +219,11 @@ class DataParallel(nn.Module, Generic[T]):
         return _moved(self.module(*args, **kwargs), source, output)
 
     @exclude_from_compilation
-    def _compute_on_several(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _compute_on_several(
+        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> Any:
         check_not_traced()
-        with record_function(_NAME):
+        with record_function(self._recorded_name):
             held = self._checked_replicas()
             all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             # A short batch has fewer chunks than there are devices; the last ones stay idle.
@@ -292,6 +293,8 @@ def data_parallel(
 
 class _FunctionCall(DataParallel[nn.Module]):
     """One call of :func:`data_parallel` on several devices."""
+
+    _recorded_name = "data_parallel"
 
     @exclude_from_compilation
     def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:

@@ -226,7 +226,11 @@ def test_the_doctor_tells_why_torch_cannot_be_imported(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "name a folder that can be written to"),
+        (
+            "TORCH_EXTENSIONS_DIR",
+            "/dev/null/below",
+            "set TORCH_EXTENSIONS_DIR to a writable folder",
+        ),
         ("CXX", "nonesuch-c++", "install g++ 11 or newer"),
     ],
 )
