@@ -48,21 +48,6 @@ from ._device import (
 )
 from ._pytree import is_named_tuple
 
-__all__ = [
-    "_check_balance",
-    "_get_available_device_type",
-    "_get_device_index",
-    "_get_stream",
-    "_handle_complex",
-    "_init_script_module",
-    "_is_jit_enabled",
-    "_is_namedtuple",
-    "_is_script_method",
-    "_is_script_module",
-    "_streams",
-    "is_namedtuple",
-]
-
 #: Of two devices, the smaller should have this much of what the larger has.
 _BALANCED = 0.75
 

@@ -29,8 +29,6 @@ from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
 from .copy import copy_bucket, to_device
 from .reduce import add_buckets
 
-__all__ = ["attached_copies", "detached_copies"]
-
 _Rows = list[list[Tensor]]
 
 

@@ -10,17 +10,6 @@ from torch import Tensor
 from .._compat import flatten, sparse_parts, use_unrecorded_views
 from .._device import alignment_on
 
-__all__ = [
-    "DEFAULT_BUFFER_SIZE",
-    "REPLICA_BUFFER_SIZE",
-    "pack",
-    "plan_buckets",
-    "sizes_in_bytes",
-    "sorted_by_index",
-    "spacing_on",
-    "unpack",
-]
-
 #: Bytes per bucket by default.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 

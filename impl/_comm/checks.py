@@ -10,14 +10,6 @@ from torch import Tensor
 from .._device import accelerator_type, is_of_type
 from .split_cat import wrap_dim
 
-__all__ = [
-    "check_broadcast_outputs",
-    "check_chunk_count",
-    "check_gather_inputs",
-    "check_gather_output",
-    "check_scatter_outputs",
-]
-
 
 def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
     """Check that all outputs are on the accelerator and have the shape of ``tensor``."""

@@ -7,8 +7,6 @@ devices.
 import math
 from collections.abc import Sequence
 
-__all__ = ["check_weights", "chunk_lengths"]
-
 #: Rows by which rounding may increase a quotient that is an integer in exact arithmetic.
 _ROUNDING = 1e-9
 

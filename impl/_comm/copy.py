@@ -12,8 +12,6 @@ from torch import Tensor
 from .._device import is_cpu
 from .buckets import pack, sizes_in_bytes, sorted_by_index, spacing_on, unpack
 
-__all__ = ["copy_bucket", "partition_by_size", "row_major_copy", "to_device", "wrapper_to_device"]
-
 #: Bytes from which packing a tensor takes longer than a separate transfer.
 _LARGE_BYTES = 1024 * 1024
 

@@ -13,8 +13,6 @@ from .._device import is_on_cpu
 from .buckets import pack, plan_buckets, spacing_on, unpack
 from .copy import partition_by_size, to_device
 
-__all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
-
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
     """Add ``k`` tensors on the accelerator's device ``ordinal``, differentiably.

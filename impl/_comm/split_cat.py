@@ -11,15 +11,6 @@ from torch import Tensor
 
 from .._device import is_cpu
 
-__all__ = [
-    "cat_on_device",
-    "cat_shape",
-    "copy_into_slices",
-    "is_wrapper",
-    "split_into_views",
-    "wrap_dim",
-]
-
 
 def is_wrapper(tensor: Tensor) -> bool:
     """Return whether the class of ``tensor`` implements its own operators.

@@ -12,8 +12,6 @@ from torch import Tensor
 from .._device import accelerator_type, device_at, use_stream
 from .copy import to_device
 
-__all__ = ["Streams", "check_streams", "chunks_to_devices", "copy_chunks"]
-
 #: One stream per chunk; None keeps the current stream. May be shorter or longer than the chunks.
 Streams = Sequence[torch.Stream | None] | None
 

@@ -12,15 +12,6 @@ from torch.autograd.profiler import record_function
 
 from .torch_private import compile_only_inlined, exclude_from_compilation
 
-__all__ = [
-    "ProfilerSpan",
-    "break_graph",
-    "check_not_traced",
-    "is_movable",
-    "is_recorded",
-    "move_tensors",
-]
-
 #: What is passed on as it is. Anything else may be, or hold, a container or a marker.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
 

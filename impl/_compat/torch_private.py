@@ -20,37 +20,6 @@ from torch.autograd import grad_mode
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._device import DeviceContext
 
-__all__ = [
-    "add_lists",
-    "add_lists_in_place",
-    "allow_inplace_changes",
-    "compilation_in_place",
-    "compilation_of_wrapper",
-    "compile_only_inlined",
-    "compiled_module",
-    "copy_context_of_backward",
-    "exclude_from_compilation",
-    "flatten",
-    "function_mode_count",
-    "has_dispatch_modes",
-    "has_hooks",
-    "has_registration_hooks",
-    "has_saved_tensor_hooks",
-    "has_transforms",
-    "is_compilation_loaded",
-    "is_compiled",
-    "is_needed_in_backward",
-    "is_torchscript_enabled",
-    "next_sequence_nr",
-    "run_first_in_backward",
-    "sparse_parts",
-    "track_original_views",
-    "unnumbered_default_device",
-    "use_unrecorded_views",
-    "version_counters",
-    "was_created_since",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: The reason that torch.compile prints for a call that is in no graph.

@@ -11,24 +11,6 @@ from collections import UserDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
-__all__ = [
-    "Branch",
-    "Constant",
-    "FieldsBranch",
-    "KeyPath",
-    "Leaf",
-    "ListBranch",
-    "MappingBranch",
-    "NamedTupleBranch",
-    "Node",
-    "Pieces",
-    "TupleBranch",
-    "field_names",
-    "format_path",
-    "is_dataclass_instance",
-    "is_named_tuple",
-]
-
 #: The path from the root to a part. For the root it is the root's name. For any other part it is
 #: the path of its container, the format of the last step (``"[{!r}]"``), and that step: an index,
 #: a key or a field name. Linked pairs are cheap to create; only error messages format them.

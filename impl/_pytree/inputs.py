@@ -25,8 +25,6 @@ from .containers import (
 from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, count_sequences
 
-__all__ = ["CopiedLeaf", "InputLeaves", "SplitLeaf", "remove_markers"]
-
 
 class CopiedLeaf(Leaf):
     """A tensor that every replica receives whole."""

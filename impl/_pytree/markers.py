@@ -7,8 +7,6 @@ tensor inside. The innermost marker of a tensor applies. Modules receive the val
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["SplitAlong", "Whole"]
-
 T = TypeVar("T")
 
 

@@ -30,8 +30,6 @@ from .containers import (
     is_named_tuple,
 )
 
-__all__ = ["GatheredLeaf", "OutputLeaves"]
-
 #: Types that are iterable, but are no containers of outputs.
 _SINGLE_VALUES = (
     str,

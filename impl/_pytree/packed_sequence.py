@@ -17,8 +17,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .containers import Branch
 
-__all__ = ["PackedBranch", "PackedChunk", "cat_packed", "count_sequences", "split_packed"]
-
 
 @dataclass(frozen=True, slots=True)
 class PackedChunk:

@@ -28,8 +28,6 @@ from .._compat import (
 )
 from .._pytree import InputLeaves
 
-__all__ = ["attach_compiled_code", "has_compiled_code"]
-
 #: A replica has this attribute where it, or a module below it, runs compiled code.
 _COMPILED_FLAG = "_has_compiled_code"
 

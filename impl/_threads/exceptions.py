@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Never
 
-__all__ = ["CapturedError", "capture", "format_error", "raise_rebuilt", "reraise"]
-
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 

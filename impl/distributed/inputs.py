@@ -11,8 +11,6 @@ from ..scatter_gather import share_out, split_leaf
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
-__all__ = ["Fingerprint", "ShardedInputs", "check_same_inputs", "local_chunk"]
-
 #: Name, shape, dtype and hash of each tensor: equal, save for collisions, only for equal inputs.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
 
