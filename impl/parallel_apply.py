@@ -11,7 +11,6 @@ from torch import Tensor
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
-from ._pytree import Level, traverse
 from ._replica import has_compiled_code
 from ._threads import (
     CapturedError,
@@ -40,9 +39,19 @@ def get_a_var(obj: object) -> Tensor | None:
     Raises:
         RecursionError: Containers are nested deeper than the recursion limit.
     """
-    found: list[Tensor] = []
-    traverse(_search(obj, found))
-    return found[0] if found else None
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, dict):
+        parts: Iterable[object] = chain.from_iterable(obj.items())
+    elif isinstance(obj, (list, tuple)):
+        parts = obj
+    else:
+        return None
+    for part in parts:
+        found = get_a_var(part)
+        if found is not None:
+            return found
+    return None
 
 
 @exclude_from_compilation
@@ -162,25 +171,6 @@ def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
                 other.run_if_unclaimed()
     # 4.
     return outcomes + [other.wait() for other in pending]
-
-
-def _search(obj: object, found: list[Tensor]) -> Level | None:
-    if isinstance(obj, Tensor):
-        found.append(obj)
-    elif isinstance(obj, dict):
-        return _search_parts(chain.from_iterable(obj.items()), found)
-    elif isinstance(obj, (list, tuple)):
-        return _search_parts(obj, found)
-    return None
-
-
-def _search_parts(parts: Iterable[object], found: list[Tensor]) -> Level:
-    for part in parts:
-        below = _search(part, found)
-        if below is not None:
-            yield below
-        if found:
-            return
 
 
 def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:

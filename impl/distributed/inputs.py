@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
-from ..scatter_gather import split_lengths, split_leaf
+from ..scatter_gather import split_leaf, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
-
-__all__ = ["Fingerprint", "ShardedInputs", "check_same_inputs", "local_chunk"]
 
 #: Name, shape, dtype and hash of each tensor: equal, save for collisions, only for equal inputs.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
