@@ -1,4 +1,4 @@
-"""impl._pytree.traversal: levels without calls, for every kind of container and any dataclass."""
+"""impl._pytree.traversal: nested values of any depth."""
 
 import copy
 import sys
@@ -15,18 +15,19 @@ from impl._pytree.outputs import OutputLeaves
 from impl._pytree.traversal import traverse
 from spec_tests.strategies.deep_nesting import LEVELS, nested, unnested
 
+#: More links than Python's recursion limit.
 MANY = 20_000
 
 
 @dataclass
 class Link:
-    """A link of a chain."""
+    """A node of a linked list."""
 
     value: Any
     next: Any = None
 
 
-def chain(length, value):
+def linked_list(length, value):
     link = Link(value)
     for _ in range(length - 1):
         link = Link(value, link)
@@ -34,13 +35,13 @@ def chain(length, value):
 
 
 def below(depth):
-    """A level with ``depth`` levels below it."""
+    """Yield from a level with ``depth`` levels below it."""
     if depth:
         yield below(depth - 1)
 
 
 @pytest.mark.parametrize("kinds", [*([kind] for kind in LEVELS), [*LEVELS]], ids=str)
-def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
+def test_containers_can_be_nested_up_to_the_recursion_limit(topology, kinds):
     depth = sys.getrecursionlimit()
     value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
     shares = scatter(value, topology.take(2))
@@ -54,7 +55,7 @@ def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5])
-def test_levels_are_counted(depth):
+def test_levels_beyond_the_limit_raise(depth):
     limit = sys.getrecursionlimit()
     traverse(below(limit - 1))
     traverse(below(limit - 1 + depth), uncounted=range(depth))
@@ -62,28 +63,24 @@ def test_levels_are_counted(depth):
         traverse(below(limit + depth), uncounted=range(depth))
 
 
-def test_nothing_has_no_levels():
-    assert traverse(None) is None
-
-
-def test_a_chain_of_dataclasses_without_tensors_stays_itself(topology):
-    value = chain(MANY, "text")
+def test_linked_list_without_tensors_is_passed_by_reference(topology):
+    value = linked_list(MANY, "text")
     assert [share[0] is value for share in scatter([value], topology.take(2))] == [True, True]
 
 
-def test_a_chain_of_dataclasses_is_taken_apart_at_any_length():
+def test_linked_list_of_any_length_is_flattened():
     tensor = torch.ones(1)
-    first = remove_markers(chain(MANY, Whole(tensor)))
+    first = remove_markers(linked_list(MANY, Whole(tensor)))
     assert (first.value is tensor, first.next.next.value is tensor) == (True, True)
 
 
-def test_nodes_are_freed_and_copied_at_any_depth():
-    node = InputLeaves().flatten(chain(MANY, Whole(1)), None, "x")
+def test_deep_nodes_can_be_copied_and_freed():
+    node = InputLeaves().flatten(linked_list(MANY, Whole(1)), None, "x")
     assert len(copy.copy(node).children) == 2
     del node
 
 
-def test_deep_parts_are_listed_in_order():
+def test_deep_leaves_are_listed_in_order():
     tensors = [torch.ones(1, 2 + size) for size in range(4)]
     first, second, third, fourth = tensors
     leaves = InputLeaves()
