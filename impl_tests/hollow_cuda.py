@@ -49,7 +49,11 @@ def _libraries(extension: Path) -> dict[str, set[str]]:
         name, _, version = line.split()[-1].partition("@")
         if version in found:
             found[version].add(name)
-        elif not version and name.startswith("_ZN") and any(part in name for part in _CUDA_NAMESPACES):
+        elif (
+            not version
+            and name.startswith("_ZN")
+            and any(part in name for part in _CUDA_NAMESPACES)
+        ):
             found[pytorch_library].add(name)
     return found
 
