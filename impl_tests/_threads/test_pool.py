@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -145,24 +144,6 @@ def test_idle_thread_keeps_no_argument_alive(pool, ending):
         gc.enable()
 
 
-def test_worker_releases_its_arguments_before_the_caller_resumes(pool, monkeypatch):
-    if interpreter.is_free_threaded():
-        not_run("a free-threaded Python frees an object in the thread that created it")
-    argument, values = [Value()], []
-    reference = weakref.ref(argument[0])
-    set_done = thread_pool.Future.set_done
-
-    def check_and_set_done(future):
-        values.append(reference())
-        set_done(future)
-
-    monkeypatch.setattr(thread_pool.Future, "set_done", check_and_set_done)
-    future = pool.start(partial(len, argument))
-    del argument
-    future.wait()
-    assert values == [None]
-
-
 def test_pool_keeps_no_result_alive(pool):
     future = pool.start(Value)
     result = future.wait()
@@ -174,10 +155,6 @@ def test_pool_keeps_no_result_alive(pool):
 def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):
     monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
     assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
-
-
-def test_threads_are_single_use_on_free_threaded_python():
-    assert interpreter.is_free_threaded() == thread_pool.SINGLE_USE_THREADS
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
@@ -315,60 +292,6 @@ def test_threads_close_at_exit_on_a_system_without_forks(monkeypatch):
     monkeypatch.setattr(atexit, "register", handlers.append)
     thread_pool._register_process_handlers.__wrapped__()
     assert handlers == [thread_pool._close_at_exit]
-
-
-def test_pool_closed_after_a_fork_keeps_no_thread():
-    pool = thread_pool._Pool()
-
-    def close():
-        pool.close_after_fork()
-        return threading.current_thread()
-
-    assert all_end([pool.start(close).wait()])
-
-
-def test_forked_child_has_a_pool_of_its_own(pool, monkeypatch):
-    monkeypatch.setattr(thread_pool, "_pool", pool)
-    lock = pool._lock
-    lock.acquire()
-    thread_pool._reset_after_fork()
-    assert thread_pool._pool is not pool
-    assert pool._closed
-    lock.release()
-
-
-def test_threads_end_with_the_process(pool, monkeypatch):
-    monkeypatch.setattr(thread_pool, "_pool", pool)
-    thread_pool.start(int).wait()
-    thread_pool._close_at_exit()
-    assert pool._closed
-    assert not alive(pool)
-
-
-def test_threads_are_named_daemons(pool):
-    thread = pool.start(threading.current_thread).wait()
-    assert (thread.name, thread.daemon) == ("parallel_apply", True)
-
-
-def test_wait_joins_a_single_use_thread(pool, monkeypatch):
-    monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
-    future, joined = pool.start(threading.current_thread), []
-    with future._done_lock:
-        thread = future.thread_to_join
-    future.thread_to_join = SimpleNamespace(join=lambda: joined.append(thread))
-    assert future.wait() is thread
-    assert joined == [thread]
-    thread.join()
-
-
-def test_worker_of_a_claimed_function_waits_for_the_next(reusing_pool):
-    worker = thread_pool._Worker(reusing_pool)
-    claimed = thread_pool.Future(int, worker)
-    claimed.claim()
-    worker.submit(claimed)
-    assert worker._run_next()
-    worker.submit(None)
-    assert not worker._run_next()
 
 
 def test_thread_is_reused_after_its_locals_are_cleared(pool):
