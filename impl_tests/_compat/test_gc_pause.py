@@ -38,7 +38,7 @@ def test_failing_block_restores_the_state(enabled):
 
 @pytest.fixture
 def pauses():
-    """Pauses without active blocks."""
+    """A ``_Pauses`` object without active blocks."""
     return gc_pause._Pauses()
 
 
@@ -88,7 +88,7 @@ def test_forked_child_can_pause_while_the_parent_held_the_lock(pauses):
 
 @pytest.fixture
 def unregistered():
-    """No fork handler is registered yet."""
+    """Forget that the fork handler is registered, before and after the test."""
     gc_pause._register_fork_handler.cache_clear()
     yield
     gc_pause._register_fork_handler.cache_clear()

@@ -19,7 +19,7 @@ from torch import nn
 import impl
 from impl._compat import installation
 
-#: The package of the reference, and its objects before any test.
+#: The package and the objects of the reference before any test.
 PACKAGE = "torch.nn.parallel"
 PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
@@ -110,7 +110,7 @@ def early(monkeypatch):
 
 
 def warned(action, statement="action(**kwargs)", **kwargs):
-    """Return the text of the warning that a statement raises in its own file, or an empty text."""
+    """Run ``statement`` and return the text of its warning, or an empty text."""
     code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -162,22 +162,14 @@ def test_distributed_data_parallel_is_not_replaced():
         assert DISTRIBUTED.scatter_kwargs is OLD["torch.nn.parallel.scatter_gather"].scatter_kwargs
 
 
-def test_uninstall_restores_every_entry_in_order():
-    before = state()
-    impl.install()
-    assert state() != before
-    impl.uninstall()
-    assert state() == before
-
-
-def test_one_uninstall_undoes_all_installs():
+def test_one_uninstall_restores_every_entry_in_order():
     before = state()
     for _ in range(3):
         impl.install()
-    impl.uninstall()
-    assert state() == before
-    impl.uninstall()
-    assert state() == before
+        assert state() != before
+    for _ in range(2):
+        impl.uninstall()
+        assert state() == before
 
 
 def test_second_install_does_not_warn(early):
@@ -499,6 +491,6 @@ def test_script_with_early_imports(rebind, state):
         check=True,
     )
     assert done.stdout == f"{rebind} {rebind} True\nTrue True\n"
-    taken = "__main__: DP, parallel_apply, scatter_gather"
-    text = f"imported from torch.nn.parallel before the installation, {state}: {taken}"
+    names = "__main__: DP, parallel_apply, scatter_gather"
+    text = f"imported from torch.nn.parallel before the installation, {state}: {names}"
     assert done.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]

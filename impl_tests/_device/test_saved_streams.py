@@ -11,7 +11,7 @@ from spec_tests.harness.concurrency.side_streams import on_side_streams, queued
 
 
 class RecordStreams(torch.autograd.Function):
-    """The identity, which records the current streams of all devices in backward."""
+    """A function that copies its input and records the current streams in backward."""
 
     @staticmethod
     def forward(ctx, tensor, topology, records):

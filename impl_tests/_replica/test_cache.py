@@ -127,7 +127,7 @@ def test_changed_buffer_is_copied_once(monkeypatch):
 
 @pytest.fixture(params=["no_grad", "inference_mode"])
 def grad_mode(request):
-    """Yield in each mode that cached replicas may be used in."""
+    """Run the test in each mode that allows cached replicas."""
     with getattr(torch, request.param)():
         yield request.param
 

@@ -63,10 +63,6 @@ def all_end(threads):
     return not any(thread.is_alive() for thread in threads)
 
 
-def test_function_runs_in_another_thread(pool):
-    assert pool.start(threading.get_ident).wait() != threading.get_ident()
-
-
 def test_outcome_of_a_failing_function_is_a_failure(pool):
     error = SystemExit(3)
     outcome = pool.start(partial(fail_with, error)).wait()
@@ -102,29 +98,6 @@ def test_ended_threads_are_removed_when_a_new_one_starts(pool, monkeypatch):
     assert all_end([pool.start(threading.current_thread).wait()])
     assert pool.start(threading.current_thread).wait() is pool._threads[0]
     assert len(pool._threads) == 1
-
-
-def test_functions_can_start_functions_at_any_depth(pool):
-    def nested(depth):
-        return depth and 1 + pool.start(partial(nested, depth - 1)).wait()
-
-    assert nested(100) == 100
-
-
-def test_threads_can_start_functions_concurrently(pool):
-    found = []
-
-    def caller(number):
-        futures = [pool.start(partial(divmod, number, 1 + i)) for i in range(4)]
-        found.append(
-            [future.wait() for future in futures] == [divmod(number, 1 + i) for i in range(4)]
-        )
-
-    callers = [threading.Thread(target=caller, args=(number,)) for number in range(50)]
-    for each in callers:
-        each.start()
-    assert all_end(callers)
-    assert found == [True] * 50
 
 
 @pytest.mark.parametrize(
@@ -175,7 +148,7 @@ def test_thread_with_an_active_mode_ends(pool, make):
 
 @pytest.fixture
 def interrupted():
-    """An event. The first SIGINT sets it and raises KeyboardInterrupt; later ones do nothing."""
+    """Yield an event that the first SIGINT sets before it raises KeyboardInterrupt."""
     happened = threading.Event()
 
     def interrupt_once(*_):

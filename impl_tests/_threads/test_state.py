@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from impl._device import device as device_module
 from impl._threads import state as thread_state
 from impl_tests.samples import FunctionMode
-from spec_tests.strategies.thread_state import sight, sights, thread_states
+from spec_tests.strategies.thread_state import sights, thread_states
 
 CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
@@ -69,14 +69,6 @@ def change_state(device):
     torch.set_default_device("meta")
     VARIABLE.set("changed")
     torch.accelerator.set_stream(torch.Stream(device))
-
-
-@given(state=thread_states(), slot=st.integers(0, 3))
-def test_worker_inherits_the_callers_state(topology, state, slot):
-    device = topology.device(slot)
-    with state.entered(topology):
-        expected = sights([device])[0]
-        assert in_new_thread(run_in, state_for(device), sight, device) == expected
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
