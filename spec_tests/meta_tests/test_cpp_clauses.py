@@ -164,7 +164,7 @@ WRONG_FRONT_ENDS = [
     ),
     WrongFrontEnd(replicate.test_empty_device_list_returns_no_replicas, replicate_without_copies),
     WrongFrontEnd(
-        parallel_apply.test_first_error_in_time_is_raised, apply_one_by_one, {"early": 2}
+        parallel_apply.test_first_error_in_time_is_raised, apply_one_by_one, {"first": 2}
     ),
     WrongFrontEnd(parallel_apply.test_error_is_raised_after_all_modules_end, apply_one_by_one),
     WrongFrontEnd(parallel_apply.test_error_keeps_its_text, apply_and_wrap_errors),
