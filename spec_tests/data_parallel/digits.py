@@ -24,7 +24,8 @@ class Training:
 
     Args:
         device: The device of the network and the batches.
-        batch_statistics: Whether batch normalisation uses the statistics of the batch or fixed ones.
+        batch_statistics: Whether batch normalisation uses the statistics of the batch, not
+            fixed ones.
     """
 
     device: torch.device
