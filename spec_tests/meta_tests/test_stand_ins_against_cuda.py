@@ -215,7 +215,7 @@ def require_real(name, topology):
 
 
 @every_call
-def test_the_stand_in_does_as_the_real_one_on_a_repeated_device(topology, name, call):
+def test_stand_in_agrees_with_cuda_on_a_repeated_device(topology, name, call):
     require_real(name, topology)
     devices = topology.device(0), topology.device(0)
     real = observed(getattr(torch._C, name), call, *devices)
@@ -223,7 +223,7 @@ def test_the_stand_in_does_as_the_real_one_on_a_repeated_device(topology, name, 
 
 
 @every_call
-def test_the_stand_in_does_as_the_real_one_on_two_devices(topology, name, call):
+def test_stand_in_agrees_with_cuda_on_two_devices(topology, name, call):
     require_real(name, topology)
     topology.require(distinct=2)
     devices = topology.device(0), topology.device(1)
@@ -234,7 +234,7 @@ def test_the_stand_in_does_as_the_real_one_on_two_devices(topology, name, call):
 
 
 @every_call
-def test_every_call_comes_to_the_same_twice(topology, name, call):
+def test_stand_in_is_deterministic(topology, name, call):
     devices = topology.device(0), topology.device(1)
     first = observed(STAND_INS[name], call, *devices)
     assert observed(STAND_INS[name], call, *devices) == first

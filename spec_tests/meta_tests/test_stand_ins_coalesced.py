@@ -29,17 +29,17 @@ def sharing(tensors):
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
 
-def test_no_tensors_give_an_empty_list_a_device(topology):
+def test_no_tensors_return_one_empty_list_per_device(topology):
     assert torch._C._broadcast_coalesced([], [0, 0, 0], LIMIT) == [[], [], []]
 
 
-def test_no_devices_are_refused(topology):
+def test_no_devices_raise(topology):
     # Undefined in the real primitive, so only the stand-in is asked.
     with pytest.raises(RuntimeError, match="needs at least one device"):
         STAND_INS["_broadcast_coalesced"]([], [], LIMIT)
 
 
-def test_a_tensor_on_the_cpu_is_refused(topology):
+def test_tensor_on_the_cpu_raises(topology):
     first = topology.device(0).index
     with pytest.raises(RuntimeError) as caught:
         torch._C._broadcast_coalesced(
@@ -48,20 +48,20 @@ def test_a_tensor_on_the_cpu_is_refused(topology):
     assert f"All tensors must be on devices[0]: {first}" in str(caught.value)
 
 
-def test_a_tensor_on_another_device_is_refused(topology):
+def test_tensor_on_another_device_raises(topology):
     topology.require(distinct=2)
     devices = [topology.device(0).index, topology.device(1).index]
     with pytest.raises(RuntimeError, match="All tensors must be on devices"):
         torch._C._broadcast_coalesced([counting((4,)).to(topology.device(1))], devices, LIMIT)
 
 
-def test_a_negative_ordinal_after_the_first_is_refused(topology):
+def test_negative_ordinal_after_the_first_raises(topology):
     devices = [topology.device(0).index, -1]
     with pytest.raises(RuntimeError, match="Expected non-negative device index, but got -1"):
         torch._C._broadcast_coalesced(on_first(topology, counting((4,))), devices, LIMIT)
 
 
-def test_the_first_list_holds_the_tensors_themselves(topology):
+def test_first_list_contains_the_tensors_themselves(topology):
     tensors = [torch.nn.Parameter(counting((4,)).to(topology.device(0))) for _ in range(2)]
     tensors.append(tensors[0] * 2)
     graph = tensors[2].grad_fn
@@ -71,7 +71,7 @@ def test_the_first_list_holds_the_tensors_themselves(topology):
     assert tensors[2].grad_fn is graph
 
 
-def test_the_other_lists_hold_plain_leaves(topology):
+def test_other_lists_contain_plain_leaves(topology):
     tensors = [
         torch.nn.Parameter(tensor) for tensor in on_first(topology, counting((4,)), counting((4,)))
     ]
@@ -83,7 +83,7 @@ def test_the_other_lists_hold_plain_leaves(topology):
         assert result._version == 0
 
 
-def test_values_arrive_on_their_device(topology):
+def test_copies_have_values_dtype_and_device(topology):
     tensors = on_first(topology, counting((2, 3)), counting((3,), torch.int64), counting(()))
     results = copies(topology, tensors)
     for result, tensor in zip(results[1], tensors, strict=True):
@@ -92,7 +92,7 @@ def test_values_arrive_on_their_device(topology):
         assert torch.equal(result.cpu(), tensor.cpu())
 
 
-def test_a_chunk_shares_one_storage_but_no_version(topology):
+def test_tensors_of_a_chunk_share_a_storage_but_no_version(topology):
     results = copies(topology, on_first(topology, counting((4,)), counting((2, 2))))[1]
     assert sharing(results) == [2]
     assert [result.storage_offset() for result in results] == [0, 4]
@@ -107,7 +107,7 @@ def test_a_chunk_shares_one_storage_but_no_version(topology):
     ids=["channels-last", "transposed"],
 )
 @pytest.mark.parametrize("company", [0, 1], ids="company={}".format)
-def test_copies_are_row_major(topology, tensor, company):
+def test_copies_are_contiguous(topology, tensor, company):
     tensors = on_first(topology, tensor, *[counting((4,))] * company)
     result = copies(topology, tensors)[1][0]
     assert result.is_contiguous()
@@ -119,12 +119,12 @@ def test_copies_are_row_major(topology, tensor, company):
     [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (8, [1] * 5), (9, [2, 2, 1]), (1000, [5])],
     ids=lambda value: str(value),
 )
-def test_a_chunk_is_closed_by_the_tensor_that_fills_it(topology, limit, chunks):
+def test_chunk_ends_with_the_tensor_that_reaches_the_limit(topology, limit, chunks):
     tensors = on_first(topology, *[counting((2,)) for _ in range(5)])
     assert sharing(copies(topology, tensors, limit)[1]) == chunks
 
 
-def test_dtypes_travel_apart_and_come_back_in_order(topology):
+def test_dtypes_use_separate_chunks_and_keep_their_order(topology):
     kinds = [torch.float32, torch.int64, torch.float32, torch.float16, torch.int64]
     tensors = on_first(topology, *[counting((2,), dtype) + 1 for dtype in kinds])
     results = copies(topology, tensors)[1]
@@ -134,7 +134,7 @@ def test_dtypes_travel_apart_and_come_back_in_order(topology):
 
 @pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
 @pytest.mark.parametrize("limit", [0, LIMIT], ids="limit={}".format)
-def test_empty_tensors_keep_their_shape_and_own_storage(topology, shape, limit):
+def test_empty_tensors_keep_their_shape_and_have_their_own_storage(topology, shape, limit):
     tensors = on_first(topology, counting((4,)), counting(shape), counting((4,)))
     results = copies(topology, tensors, limit)[1]
     assert results[1].shape == shape
@@ -145,14 +145,14 @@ def same_device_twice(topology, tensors, limit=LIMIT):
     return torch._C._broadcast_coalesced(tensors, [topology.device(0).index] * 2, limit)
 
 
-def test_a_repeated_device_gets_copies_of_a_larger_chunk(topology):
+def test_repeated_device_gets_copies_of_a_chunk_of_two(topology):
     tensors = on_first(topology, counting((4,)), counting((4,)))
     results = same_device_twice(topology, tensors)[1]
     assert sharing(results) == [2]
     assert results[0].data_ptr() != tensors[0].data_ptr()
 
 
-def test_a_repeated_device_shares_the_memory_of_a_chunk_of_one(topology):
+def test_repeated_device_shares_memory_of_a_chunk_of_one(topology):
     tensors = on_first(topology, counting((2, 2)))
     (result,) = same_device_twice(topology, tensors)[1]
     result.zero_()
@@ -161,25 +161,25 @@ def test_a_repeated_device_shares_the_memory_of_a_chunk_of_one(topology):
     assert result._version == 1
 
 
-def test_the_buffer_size_decides_what_a_repeated_device_shares(topology):
+def test_small_buffer_size_makes_a_repeated_device_share_memory(topology):
     tensors = on_first(topology, counting((4,)), counting((4,)))
     results = same_device_twice(topology, tensors, limit=0)[1]
     assert [each.data_ptr() for each in results] == [each.data_ptr() for each in tensors]
 
 
-def test_a_chunk_of_one_that_is_not_contiguous_is_copied(topology):
+def test_noncontiguous_chunk_of_one_is_copied(topology):
     tensors = on_first(topology, counting((3, 4)))
     columns = [tensors[0].t()]
     (result,) = same_device_twice(topology, columns)[1]
     assert result.data_ptr() != tensors[0].data_ptr()
 
 
-def test_the_current_device_is_restored(topology):
+def test_current_device_is_restored(topology):
     current = torch.accelerator.current_device_index()
     copies(topology, on_first(topology, counting((4,))))
     assert torch.accelerator.current_device_index() == current
 
 
-def test_a_bad_first_ordinal_fails_without_tensors(topology):
+def test_invalid_first_ordinal_raises_without_tensors(topology):
     with pytest.raises(RuntimeError):
         torch._C._broadcast_coalesced([], [torch.accelerator.device_count()], LIMIT)

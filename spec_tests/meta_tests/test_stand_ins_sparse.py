@@ -28,7 +28,7 @@ def value_storages(tensors):
 
 
 @pytest.mark.parametrize("coalesced", [True, False], ids="coalesced={}".format)
-def test_coalescedness_is_kept(topology, coalesced):
+def test_copies_are_coalesced_if_the_tensors_are(topology, coalesced):
     tensors = [sparse(2, coalesced=coalesced), sparse(3, coalesced=coalesced)]
     results = copies(topology, tensors)
     assert [result.is_coalesced() for result in results] == [coalesced] * 2
@@ -36,7 +36,7 @@ def test_coalescedness_is_kept(topology, coalesced):
         assert torch.equal(result.to_dense().cpu(), tensor.to_dense())
 
 
-def test_sparse_and_dense_travel_apart_and_come_back_in_order(topology):
+def test_sparse_and_dense_use_separate_chunks_and_keep_their_order(topology):
     tensors = [sparse(2), torch.ones(3), sparse(1), torch.ones(2)]
     results = copies(topology, tensors)
     assert [result.is_sparse for result in results] == [True, False, True, False]
@@ -53,7 +53,7 @@ def test_copies_are_plain_leaves(topology):
 @pytest.mark.parametrize(
     ("limit", "storages"), [(32, 2), (33, 1)], ids=["filled-by-one", "filled-by-two"]
 )
-def test_values_are_counted_with_the_size_of_an_index(topology, limit, storages):
+def test_chunk_size_counts_values_with_the_size_of_an_index(topology, limit, storages):
     # Two elements: 2 indices and 2 values, of 8 bytes each by this count, 24 bytes in truth.
     results = copies(topology, [sparse(2), sparse(2)], limit)
     assert value_storages(results) == storages

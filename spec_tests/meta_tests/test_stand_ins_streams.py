@@ -50,12 +50,12 @@ def copied_on(function, *args):
     return watch.copies
 
 
-def test_a_given_stream_is_current_with_its_device(two, stream):
+def test_copy_runs_on_the_given_stream_and_its_device(two, stream):
     copies = copied_on(scatter, torch.zeros(4), [two[1]], None, 0, [stream])
     assert copies == [(two[1], stream)]
 
 
-def test_a_stream_serves_later_copies_until_another_is_given(two, stream):
+def test_stream_stays_current_until_another_stream_is_given(two, stream):
     other = torch.Stream(device=stream.device)
     second = two[1]
     devices, streams = [second] * 4, [stream, None, other]
@@ -63,7 +63,7 @@ def test_a_stream_serves_later_copies_until_another_is_given(two, stream):
     assert copies == [(second, stream), (second, stream), (second, other), (second, other)]
 
 
-def test_scatter_out_keeps_a_stream_likewise(two, stream):
+def test_scatter_out_keeps_the_stream_for_later_copies(two, stream):
     outs = [torch.zeros(2, device=stream.device) for _ in range(2)]
     stream.wait_stream(torch.accelerator.current_stream(stream.device))
     copies = copied_on(scatter_out, torch.zeros(4), outs, 0, [stream, None])
@@ -71,7 +71,7 @@ def test_scatter_out_keeps_a_stream_likewise(two, stream):
     assert copies == [(two[1], stream), (two[1], stream)]
 
 
-def test_without_a_stream_the_current_device_stays(two):
+def test_copies_without_streams_keep_the_current_device(two):
     current = torch.accelerator.current_stream(two[0])
     copies = copied_on(scatter, torch.zeros(4), list(two), None, 0, None)
     assert copies == [(two[0], current), (two[0], current)]
@@ -97,7 +97,7 @@ def test_device_and_streams_are_restored_after_an_error(two, stream):
     assert [torch.accelerator.current_stream(index) for index in two] == before
 
 
-def test_a_stream_that_is_current_already_may_be_given(two, stream):
+def test_current_stream_can_be_given(two, stream):
     with stream:
         copies = copied_on(scatter, torch.zeros(4), [two[1]], None, 0, [stream])
         assert torch.accelerator.current_stream(two[1]) == stream

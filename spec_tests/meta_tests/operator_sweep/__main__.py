@@ -1,4 +1,4 @@
-"""Compare PyTorch's own calls of its operators on a simulated device with the CPU."""
+"""Run the operators of PyTorch's test database on a simulated device and on the CPU."""
 
 import argparse
 import sys
@@ -15,33 +15,35 @@ _SIM_DEVICES = 4
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sweep, print what is wrong and a summary, return the exit status."""
+    """Run the sweep, print the problems and a summary, and return the exit status."""
     options = _parser().parse_args(arguments)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # the tests run beside others
+    torch.set_num_threads(1)  # other tests run at the same time
     simulator.enable(_SIM_DEVICES)
     listed = exceptions.load()
     counts: Counter[str] = Counter()
-    complaints = []
-    for case in _chosen(options):
-        outcomes = sweep.outcomes(case, listed, quick=options.quick)
+    problems = []
+    for case in _select_cases(options):
+        outcomes = sweep.run_case(case, listed, quick=options.quick)
         counts.update(outcome.verdict for outcome in outcomes)
-        complaint = listed.complaint(case.operator, case.dtype, outcomes)
-        if complaint:
-            complaints.append(f"{case.operator} [{case.dtype}] {complaint}")
-            print(complaints[-1], flush=True)
-    print(f"{len(complaints)} complaints; calls: {dict(counts)}")
-    return 1 if complaints or not counts["agrees"] else 0
+        problem = listed.find_problem(case.operator, case.dtype, outcomes)
+        if problem:
+            problems.append(f"{case.operator} [{case.dtype}] {problem}")
+            print(problems[-1], flush=True)
+    print(f"{len(problems)} problems; calls: {dict(counts)}")
+    return 1 if problems or not counts["agrees"] else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="operator_sweep", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two calls, two types")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="operators; all by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="two calls in two dtypes per operator"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="operators to run (default: all)")
     return parser
 
 
-def _chosen(options: argparse.Namespace) -> list[database.Case]:
+def _select_cases(options: argparse.Namespace) -> list[database.Case]:
     cases = database.cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
     return [case for case in cases if case.operator in options.names or not options.names]
 

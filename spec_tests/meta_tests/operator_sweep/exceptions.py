@@ -1,4 +1,4 @@
-"""What is not as on the CPU, on purpose, and whether it is so still."""
+"""Operators whose results differ from the CPU on purpose, as ``exceptions.toml`` lists them."""
 
 import tomllib
 from collections.abc import Sequence
@@ -7,25 +7,25 @@ from pathlib import Path
 
 from .trial import Outcome
 
-__all__ = ["Exceptions", "Refusal", "load"]
+__all__ = ["Exceptions", "ListedError", "load"]
 
 FILE = Path(__file__).with_name("exceptions.toml")
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Operators that raise NotImplementedError.
+class ListedError:
+    """Operators that raise NotImplementedError on purpose.
 
     Args:
-        operators: Their names in PyTorch's database; a version may lack some.
-        dtypes: The types in which they do.
-        says: A part of every message.
-        reason: Why that is as it should be.
+        operators: Names in PyTorch's database; a PyTorch version may lack some.
+        dtypes: The dtypes with which the operators raise.
+        message: A part of every error message.
+        reason: Why sim does not implement the operators.
     """
 
     operators: tuple[str, ...]
     dtypes: tuple[str, ...]
-    says: str
+    message: str
     reason: str
 
 
@@ -34,39 +34,39 @@ class Exceptions:
     """The contents of ``exceptions.toml``.
 
     Args:
-        refusals: What raises NotImplementedError.
-        uninitialised: Operators whose numbers nobody sets.
-        other_kernels: Operators for which PyTorch has another kernel on the CPU than on all
-            other devices: numbers agree more loosely, strides need not.
+        errors: The operators that raise NotImplementedError.
+        uninitialized: Operators that return uninitialized memory, so values are not compared.
+        other_kernels: Operators for which PyTorch uses a different kernel on the CPU than on other
+            devices: the tolerance is larger, and strides are not compared.
     """
 
-    refusals: tuple[Refusal, ...]
-    uninitialised: frozenset[str]
+    errors: tuple[ListedError, ...]
+    uninitialized: frozenset[str]
     other_kernels: frozenset[str]
 
-    def complaint(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
-        """Say what is wrong with the outcomes of an operator's calls, if anything is."""
+    def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
+        """Return the first problem among the outcomes of an operator's calls, or None."""
         for outcome in outcomes:
             if outcome.verdict == "differs":
                 return outcome.detail
-        refused = [outcome.detail for outcome in outcomes if outcome.verdict == "refused"]
-        listed = [r for r in self.refusals if operator in r.operators and dtype in r.dtypes]
-        if listed and not refused:
-            return "is listed as refused, and works"
-        unforeseen = [text for text in refused if not any(r.says in text for r in listed)]
-        return f"is refused: {unforeseen[0]}" if unforeseen else None
+        messages = [outcome.detail for outcome in outcomes if outcome.verdict == "unimplemented"]
+        listed = [e for e in self.errors if operator in e.operators and dtype in e.dtypes]
+        if listed and not messages:
+            return "is listed as not implemented, but works"
+        unlisted = [text for text in messages if not any(e.message in text for e in listed)]
+        return f"raises NotImplementedError: {unlisted[0]}" if unlisted else None
 
 
 def load(path: Path = FILE) -> Exceptions:
-    """Read the file; the schema of a refusal is the fields of `Refusal`."""
+    """Read the file. The keys of a table ``error`` are the fields of `ListedError`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return Exceptions(
-        tuple(_refusal(table) for table in tables.get("refusal", [])),
-        frozenset(tables["uninitialised"]["operators"]),
+        tuple(_listed_error(table) for table in tables.get("error", [])),
+        frozenset(tables["uninitialized"]["operators"]),
         frozenset(tables["other_kernels"]["operators"]),
     )
 
 
-def _refusal(table: dict[str, object]) -> Refusal:
+def _listed_error(table: dict[str, object]) -> ListedError:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
-    return Refusal(**fields)  # type: ignore[arg-type] # a wrong key or a missing one raises
+    return ListedError(**fields)  # type: ignore[arg-type] # a wrong or missing key raises

@@ -1,4 +1,4 @@
-"""One call on the CPU and on a device: do they agree, and if not, how do they differ?"""
+"""Runs one call on the CPU and on a device and compares the results."""
 
 import math
 from collections.abc import Callable
@@ -11,22 +11,23 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .host import HostCopies
 
-__all__ = ["DEVICE", "Comparison", "Outcome", "attempt"]
+__all__ = ["DEVICE", "Comparison", "Outcome", "run_trial"]
 
-#: Not the current device, so that whoever takes the current one is noticed.
+#: Not the current device, so that an operator that uses the current device by mistake fails.
 DEVICE = "sim:1"
 _SEED = 20
-#: Where another kernel sums in another order, in half precision too.
-_LOOSE = (0.07, 0.003)
+#: Relative and absolute tolerance for a kernel that sums in another order, in half precision.
+_LOOSE_TOLERANCE = (0.07, 0.003)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call.
+    """The outcome of one call.
 
     Args:
-        verdict: ``agrees``, ``untried`` (the CPU refuses it), ``refused`` or ``differs``.
-        detail: The refusal, or the difference.
+        verdict: ``agrees``, ``differs``, ``unsupported`` (the CPU raises), or ``unimplemented``
+            (the device raises NotImplementedError).
+        detail: The error message or the difference.
     """
 
     verdict: str
@@ -35,41 +36,41 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, beside devices, shapes and types.
+    """The properties to compare in addition to devices, shapes and dtypes.
 
     Args:
-        numbers: The numbers; not those of memory that nobody has set.
-        same_kernel: Strides, and numbers up to the order of a sum.
+        values: Whether to compare values; False for uninitialized memory.
+        same_kernel: Whether to compare strides, and values with the default tolerance.
     """
 
-    numbers: bool = True
+    values: bool = True
     same_kernel: bool = True
 
 
-def attempt(
+def run_trial(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
 ) -> Outcome:
-    """Call ``function`` on both, compare results, arguments afterwards and gradients."""
-    there = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
-    here = HostCopies().of(there)
+    """Call ``function`` on both; compare results, gradients and the arguments after the call."""
+    device_call = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    host_call = HostCopies().copy(device_call)
     try:
-        expected = _run(function, here, gradients)
+        expected = _run(function, host_call, gradients)
     except Exception as error:
-        return Outcome("untried", f"{type(error).__name__}: {error}")
+        return Outcome("unsupported", f"{type(error).__name__}: {error}")
     try:
-        device = _device_of_results(there)
-        actual = _run(function, there, gradients)
-        _expect_on(device, actual[0])
+        device = _device_of_results(device_call)
+        actual = _run(function, device_call, gradients)
+        _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
-        return Outcome("refused", str(error).split("\n")[0])
+        return Outcome("unimplemented", str(error).split("\n")[0])
     except Exception as error:
         return Outcome("differs", f"{type(error).__name__}: {' '.join(str(error).split())}")
     return Outcome("agrees")
 
 
 def _without_base(leaf: Any) -> Any:
-    # Views that were made without gradients demand them, and get none.
+    # Some samples are views that require gradients but get none, because their base does not.
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
@@ -91,12 +92,12 @@ def _gradients(result: Any, leaves: list[Tensor]) -> Any:
     results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
     if not results or not leaves:
         return ()
-    directions = [_direction(leaf) for leaf in results]
-    return torch.autograd.grad(results, leaves, directions, allow_unused=True)
+    output_grads = [_output_grad(leaf) for leaf in results]
+    return torch.autograd.grad(results, leaves, output_grads, allow_unused=True)
 
 
-def _direction(tensor: Tensor) -> Tensor:
-    """A gradient to start from, neither constant nor of a convenient sign."""
+def _output_grad(tensor: Tensor) -> Tensor:
+    """Return a gradient for backward with different values and both signs."""
     plain = tensor.detach()
     if plain.layout != torch.strided:
         return torch.ones_like(plain)
@@ -105,20 +106,20 @@ def _direction(tensor: Tensor) -> Tensor:
 
 
 def _device_of_results(call: list[Any]) -> str:
-    """The device that a call asks for, else the one that it names or has arguments on."""
+    """Return the device of the keyword argument, or else that of other arguments."""
     kwargs = call[2]
     if kwargs.get("device") is not None:
         return str(torch.device(kwargs["device"]))
-    named = {
+    devices = {
         str(getattr(leaf, "device", leaf))
         for leaf in tree_leaves(call)
         if isinstance(leaf, (Tensor, torch.device, str))
     }
-    return DEVICE if DEVICE in named else "cpu"
+    return DEVICE if DEVICE in devices else "cpu"
 
 
-def _expect_on(device: str, results: Any) -> None:
-    # Gradients and arguments of a call are where the arguments were, some of them on the CPU.
+def _check_device(device: str, results: Any) -> None:
+    # Checks only results: gradients and arguments may also be on the CPU.
     for result in _tensors(results):
         assert str(result.device) == device, f"on {result.device}"
 
@@ -144,8 +145,8 @@ def _compare_tensors(want: Tensor, got: Tensor, comparison: Comparison) -> None:
     if want.layout == torch.strided and comparison.same_kernel:
         assert want.stride() == got.stride(), f"strides {got.stride()}, not {want.stride()}"
         assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg()), "lazy bits"
-    if comparison.numbers:
-        rtol, atol = (None, None) if comparison.same_kernel else _LOOSE
+    if comparison.values:
+        rtol, atol = (None, None) if comparison.same_kernel else _LOOSE_TOLERANCE
         torch.testing.assert_close(
             got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True
         )

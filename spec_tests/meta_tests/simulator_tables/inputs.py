@@ -1,4 +1,4 @@
-"""Random CPU tensors for the tables: the letters stand for kinds of numbers."""
+"""Functions that create random CPU tensors for the tables."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -6,16 +6,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Function", "Input", "Row", "bits", "cplx", "ints", "pos", "real", "unit"]
+__all__ = ["Function", "Input", "OperatorCase", "bits", "cplx", "ints", "pos", "real", "unit"]
 
 Input: TypeAlias = Callable[[], Tensor]
 Function: TypeAlias = Callable[..., Any]
-#: A function and how to draw the tensors that it is called with.
-Row: TypeAlias = tuple[Function, tuple[Input, ...]]
+#: A function, and the functions that create its arguments.
+OperatorCase: TypeAlias = tuple[Function, tuple[Input, ...]]
 
 
 def real(*shape: int) -> Input:
-    """Draw normal numbers."""
+    """Draw normally distributed numbers."""
     return lambda: torch.randn(shape)
 
 
@@ -40,5 +40,5 @@ def ints(below: int, *shape: int) -> Input:
 
 
 def bits(*shape: int) -> Input:
-    """Draw truth values."""
+    """Draw booleans."""
     return lambda: torch.rand(shape) > 0.5

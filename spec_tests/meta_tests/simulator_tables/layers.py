@@ -1,4 +1,4 @@
-"""Modules, and the inputs they are called with."""
+"""Modules and their inputs."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -17,7 +17,7 @@ STEPS = real(5, 3, 8)
 WORDS = ints(10, 3, 4)
 
 
-class Packed(nn.Module):
+class PackedLSTM(nn.Module):
     """An LSTM over sequences of different lengths."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Packed(nn.Module):
         self.lstm = nn.LSTM(8, 6, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pack, run, pad again."""
+        """Run the LSTM on the packed input and return the padded output."""
         packed = nn.utils.rnn.pack_padded_sequence(x, [4, 3, 1], batch_first=True)
         padded, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         return padded
@@ -68,15 +68,18 @@ LAYERS: dict[str, Layer] = {
         (lambda: torch.randn(2, 4, 8, 6).to(memory_format=torch.channels_last),),
     ),
     "BatchNorm1d": (lambda: nn.BatchNorm1d(4), (real(6, 4),)),
-    "BatchNorm2d averaging": (lambda: nn.BatchNorm2d(4, momentum=None), (IMAGE,)),
+    "BatchNorm2d cumulative": (lambda: nn.BatchNorm2d(4, momentum=None), (IMAGE,)),
     "BatchNorm3d": (lambda: nn.BatchNorm3d(2), (real(2, 2, 3, 3, 3),)),
     "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, affine=True), (IMAGE,)),
     "LayerNorm": (lambda: nn.LayerNorm(8), (STEPS,)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), (IMAGE,)),
     "RMSNorm": (lambda: nn.RMSNorm(8), (STEPS,)),
     "Embedding": (lambda: nn.Embedding(10, 5, padding_idx=1), (WORDS,)),
-    "Embedding scaled": (lambda: nn.Embedding(10, 5, scale_grad_by_freq=True), (WORDS,)),
-    "Embedding bounded": (lambda: nn.Embedding(10, 5, max_norm=1.0), (WORDS,)),
+    "Embedding scale_grad_by_freq": (
+        lambda: nn.Embedding(10, 5, scale_grad_by_freq=True),
+        (WORDS,),
+    ),
+    "Embedding max_norm": (lambda: nn.Embedding(10, 5, max_norm=1.0), (WORDS,)),
     "Embedding sparse": (lambda: nn.Embedding(10, 5, sparse=True), (WORDS,)),
     "EmbeddingBag sum": (lambda: nn.EmbeddingBag(10, 5, mode="sum"), (WORDS,)),
     "EmbeddingBag max": (lambda: nn.EmbeddingBag(10, 5, mode="max"), (WORDS,)),
@@ -88,7 +91,7 @@ LAYERS: dict[str, Layer] = {
     "LSTMCell": (lambda: nn.LSTMCell(8, 6), (real(3, 8),)),
     "GRUCell": (lambda: nn.GRUCell(8, 6, bias=False), (real(3, 8),)),
     "RNNCell": (lambda: nn.RNNCell(8, 6), (real(3, 8),)),
-    "packed LSTM": (Packed, (real(3, 4, 8),)),
+    "packed LSTM": (PackedLSTM, (real(3, 4, 8),)),
     "MultiheadAttention": (
         lambda: nn.MultiheadAttention(8, 2, batch_first=True),
         (STEPS, STEPS, STEPS),

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .inputs import Row, bits, cplx, real
+from .inputs import OperatorCase, bits, cplx, real
 
 __all__ = ["LINEAR_ALGEBRA"]
 
 A = real(4, 4)
 
 
-def _definite(function: Callable[..., object]) -> Callable[..., object]:
+def _of_positive_definite(function: Callable[..., object]) -> Callable[..., object]:
     return lambda x: function(x @ x.mT + torch.eye(4, device=x.device))
 
 
@@ -21,10 +21,10 @@ def _symmetric(x: Tensor) -> Tensor:
     return x + x.mT
 
 
-LINEAR_ALGEBRA: dict[str, Row] = {
+LINEAR_ALGEBRA: dict[str, OperatorCase] = {
     "mm": (torch.mm, (real(3, 4), real(4, 5))),
-    "mm of transposed": (lambda x, y: x.t() @ y, (real(4, 3), real(4, 5))),
-    "mm of conjugated": (lambda x, y: x.mH @ y, (cplx(4, 3), cplx(4, 5))),
+    "mm transposed": (lambda x, y: x.t() @ y, (real(4, 3), real(4, 5))),
+    "mm conjugated": (lambda x, y: x.mH @ y, (cplx(4, 3), cplx(4, 5))),
     "mv": (torch.mv, (real(3, 4), real(4))),
     "dot": (torch.dot, (real(4), real(4))),
     "vdot": (torch.vdot, (cplx(4), cplx(4))),
@@ -54,7 +54,7 @@ LINEAR_ALGEBRA: dict[str, Row] = {
     "pinv": (torch.linalg.pinv, (real(4, 3),)),
     "solve": (torch.linalg.solve, (A, real(4, 2))),
     "lstsq": (lambda x, y: torch.linalg.lstsq(x, y).solution, (real(5, 3), real(5, 2))),
-    "cholesky": (_definite(torch.linalg.cholesky), (A,)),
+    "cholesky": (_of_positive_definite(torch.linalg.cholesky), (A,)),
     "cholesky_solve": (
         lambda x, y: torch.cholesky_solve(y, torch.linalg.cholesky(x @ x.mT + 1)),
         (A, real(4, 2)),
@@ -65,7 +65,7 @@ LINEAR_ALGEBRA: dict[str, Row] = {
     "eigvals": (lambda x: torch.linalg.eigvals(x).abs().sort()[0], (A,)),
     "lu": (lambda x: tuple(torch.linalg.lu(x)), (A,)),
     "lu_solve": (lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y), (A, A)),
-    "lu_solve of complex": (
+    "lu_solve complex": (
         lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, left=False),
         (cplx(4, 4), cplx(2, 4)),
     ),

@@ -1,17 +1,17 @@
-"""Operators that act on each element by itself."""
+"""Pointwise operators."""
 
 import operator
 
 import torch
 from torch.nn import functional
 
-from .inputs import Function, Row, bits, cplx, ints, pos, real, unit
+from .inputs import Function, OperatorCase, bits, cplx, ints, pos, real, unit
 
 __all__ = ["POINTWISE"]
 
 X = real(3, 4)
-#: Draws, and the operators of one tensor that accept them.
-_OF_ONE = (
+#: Inputs, and the unary operators that accept them.
+_UNARY = (
     (X, "abs neg sign ceil floor round trunc frac sin cos tan sinh cosh tanh asinh atan exp"),
     (X, "exp2 expm1 erf erfc sigmoid relu square signbit isnan isfinite nan_to_num deg2rad sgn"),
     (X, "rad2deg positive i0 sinc logical_not isinf isneginf sin_ tanh_ neg_ exp_"),
@@ -20,40 +20,40 @@ _OF_ONE = (
     (cplx(3, 4), "conj conj_physical real imag angle resolve_conj conj_physical_ view_as_real"),
     (ints(20, 3, 4), "bitwise_not"),
 )
-_OF_ONE_FUNCTIONAL = "elu celu selu gelu silu mish hardtanh hardswish hardsigmoid softplus"
-_OF_ONE_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu6 logsigmoid"
-_OF_TWO = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
-_OF_TWO += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
-_OF_TWO_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
-_OF_TWO_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
+_UNARY_FUNCTIONAL = "elu celu selu gelu silu mish hardtanh hardswish hardsigmoid softplus"
+_UNARY_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu6 logsigmoid"
+_BINARY = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
+_BINARY += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
+_BINARY_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
+_BINARY_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
 
 
 def _function(name: str) -> Function:
     if name.endswith("_"):
-        return lambda x, *rest: getattr(x.clone(), name)(*rest)
+        return lambda x, *args: getattr(x.clone(), name)(*args)
     function: Function = operator.attrgetter(name)(torch)
     return function
 
 
-def _rows() -> dict[str, Row]:
-    rows: dict[str, Row] = {}
-    for draw, names in _OF_ONE:
-        rows |= {name: (_function(name), (draw,)) for name in names.split()}
-    rows |= {name: (getattr(functional, name), (X,)) for name in _OF_ONE_FUNCTIONAL.split()}
-    rows |= {name: (_function(name), (X, real(4))) for name in _OF_TWO.split()}
-    rows |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _OF_TWO_POSITIVE.split()}
-    both = (ints(9, 3, 4), ints(5, 4))
-    rows |= {name: (_function(name), both) for name in _OF_TWO_INTEGERS.split()}
-    return rows
+def _unary_and_binary() -> dict[str, OperatorCase]:
+    cases: dict[str, OperatorCase] = {}
+    for draw, names in _UNARY:
+        cases |= {name: (_function(name), (draw,)) for name in names.split()}
+    cases |= {name: (getattr(functional, name), (X,)) for name in _UNARY_FUNCTIONAL.split()}
+    cases |= {name: (_function(name), (X, real(4))) for name in _BINARY.split()}
+    cases |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _BINARY_POSITIVE.split()}
+    inputs = (ints(9, 3, 4), ints(5, 4))
+    cases |= {name: (_function(name), inputs) for name in _BINARY_INTEGERS.split()}
+    return cases
 
 
-POINTWISE: dict[str, Row] = _rows() | {
-    "add of scalar": (lambda x: x + 2, (X,)),
+POINTWISE: dict[str, OperatorCase] = _unary_and_binary() | {
+    "add scalar": (lambda x: x + 2, (X,)),
     "rsub": (lambda x: 2 - x, (X,)),
-    "pow of scalar": (lambda x: x**3, (X,)),
-    "scalar to the power": (lambda x: 2**x, (X,)),
+    "pow scalar exponent": (lambda x: x**3, (X,)),
+    "pow scalar base": (lambda x: 2**x, (X,)),
     "clamp": (lambda x: x.clamp(-0.5, 0.5), (X,)),
-    "clamp by tensors": (torch.clamp, (X, real(4), pos(4))),
+    "clamp tensor bounds": (torch.clamp, (X, real(4), pos(4))),
     "lerp": (torch.lerp, (X, X, unit(4))),
     "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=2), (X, X, X)),
     "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z, value=2), (X, X, pos(3, 4))),
@@ -64,10 +64,10 @@ POINTWISE: dict[str, Row] = _rows() | {
     "threshold": (lambda x: functional.threshold(x, 0.1, 2.0), (X,)),
     "complex": (torch.complex, (X, X)),
     "polar": (torch.polar, (pos(3, 4), X)),
-    "mul of complex": (torch.mul, (cplx(3, 4), cplx(4))),
-    "div of complex": (torch.div, (cplx(3, 4), cplx(4))),
-    "round to decimals": (lambda x: x.round(decimals=1), (X,)),
-    "div rounded": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, pos(4))),
+    "mul complex": (torch.mul, (cplx(3, 4), cplx(4))),
+    "div complex": (torch.div, (cplx(3, 4), cplx(4))),
+    "round decimals": (lambda x: x.round(decimals=1), (X,)),
+    "div rounding_mode": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, pos(4))),
     "to float64": (lambda x: x.to(torch.float64), (X,)),
     "to int64": (lambda x: x.to(torch.int64), (X,)),
     "frexp": (lambda x: tuple(torch.frexp(x)), (X,)),

@@ -1,17 +1,17 @@
-"""Operators that move, repeat, select or put elements."""
+"""Operators that change shapes, index, gather or scatter."""
 
 import torch
 from torch.nn import functional
 
-from .inputs import Row, bits, cplx, ints, real
+from .inputs import OperatorCase, bits, cplx, ints, real
 
 __all__ = ["SHAPES"]
 
 X = real(3, 4)
 
-SHAPES: dict[str, Row] = {
+SHAPES: dict[str, OperatorCase] = {
     "cat": (lambda *xs: torch.cat(xs, 1), (real(3, 2), X)),
-    "cat of other types": (lambda x, y: torch.cat([x, y]), (X, ints(5, 2, 4))),
+    "cat mixed dtypes": (lambda x, y: torch.cat([x, y]), (X, ints(5, 2, 4))),
     "stack": (lambda *xs: torch.stack(xs, 1), (X, X)),
     "hstack": (lambda *xs: torch.hstack(xs), (X, X)),
     "split": (lambda x: x.split([1, 3], 1), (X,)),
@@ -32,7 +32,7 @@ SHAPES: dict[str, Row] = {
     "broadcast_to": (lambda x: x.broadcast_to(2, 3, 4), (X,)),
     "select": (lambda x: x.select(1, 2), (X,)),
     "narrow": (lambda x: x.narrow(1, 1, 2), (X,)),
-    "slice by steps": (lambda x: x[::2, 1:], (X,)),
+    "slice with steps": (lambda x: x[::2, 1:], (X,)),
     "diagonal": (lambda x: x.diagonal(1), (X,)),
     "diag": (torch.diag, (real(3),)),
     "diag_embed": (torch.diag_embed, (X,)),
@@ -51,7 +51,7 @@ SHAPES: dict[str, Row] = {
     "conjugated slice": (lambda x: x.conj()[1:], (cplx(3, 4),)),
     "negated view": (lambda x: x.conj().imag, (cplx(3, 4),)),
     "contiguous": (lambda x: x.t().contiguous(), (X,)),
-    "clone of channels-last": (
+    "clone channels-last": (
         lambda x: x.to(memory_format=torch.channels_last).clone(),
         (real(2, 3, 4, 5),),
     ),
