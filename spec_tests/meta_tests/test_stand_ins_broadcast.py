@@ -1,6 +1,6 @@
-"""``torch._C._broadcast`` and ``_broadcast_out``: the stand-ins, or on a CUDA build the real ones.
+"""``torch._C._broadcast`` and ``_broadcast_out``: stand-ins, or the primitives of a CUDA build.
 
-Slots 0 and 1 stand for two devices where the topology has them.
+Slots 0 and 1 are different devices if the topology has two.
 """
 
 import pytest
@@ -16,10 +16,10 @@ def channels_last():
     return counting(SHAPE).to(memory_format=torch.channels_last)
 
 
-def require_copy_path(topology):
-    # Contiguous tensors on different CUDA devices may travel over NCCL, which has other rules.
+def require_copies_without_nccl(topology):
+    # NCCL may copy contiguous tensors between CUDA devices, and its copies have other properties.
     if topology.accelerator == "cuda" and topology.distinct > 1:
-        not_run("the copy path between different CUDA devices cannot be forced")
+        not_run("copies between different CUDA devices may use NCCL")
 
 
 def ordinals(topology, *slots):
@@ -168,7 +168,7 @@ def test_outputs_keep_their_dtype_and_strides(topology):
 
 
 def test_version_of_an_output_increases_by_one(topology):
-    require_copy_path(topology)
+    require_copies_without_nccl(topology)
     out = torch.empty(SHAPE, device=topology.device(0))
     before = out._version
     torch._C._broadcast_out(counting(SHAPE), [out])

@@ -1,4 +1,4 @@
-"""What ``cuda_stand_ins.enable`` changes, and what it leaves alone."""
+"""``cuda_stand_ins.enable``: which primitives of ``torch._C`` it adds, replaces and keeps."""
 
 import warnings
 
@@ -23,15 +23,15 @@ def test_second_enable_changes_nothing(topology):
 
 @pytest.fixture
 def existing(topology, monkeypatch):
-    """A primitive that somebody has supplied; what a test changes is undone."""
+    """Install a primitive before ``enable``, return it, and restore all primitives afterwards."""
 
-    def existing():
+    def primitive():
         """Do nothing."""
 
     for name, stand_in in cuda_stand_ins.STAND_INS.items():
         monkeypatch.setattr(torch._C, name, stand_in)
-    monkeypatch.setattr(torch._C, "_gather", existing)
-    return existing
+    monkeypatch.setattr(torch._C, "_gather", primitive)
+    return primitive
 
 
 @pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])

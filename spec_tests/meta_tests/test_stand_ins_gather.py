@@ -1,4 +1,4 @@
-"""``torch._C._gather`` and ``_gather_out``: the stand-ins, or on a CUDA build the real ones."""
+"""``torch._C._gather`` and ``_gather_out``: the stand-ins, or the primitives of a CUDA build."""
 
 import pytest
 import torch
@@ -14,24 +14,26 @@ def chunks(topology, *shapes, **options):
     ]
 
 
-def into_new(tensors, dim):
+def gather_new(tensors, dim):
     return torch._C._gather(tensors, dim, None)
 
 
-def into_out(tensors, dim):
+def gather_into_out(tensors, dim):
     return torch._C._gather_out(tensors, torch.empty(4, 5), dim)
 
 
-either = pytest.mark.parametrize("gather", [into_new, into_out], ids=["gather", "gather_out"])
+both_functions = pytest.mark.parametrize(
+    "gather", [gather_new, gather_into_out], ids=["gather", "gather_out"]
+)
 
 
-@either
+@both_functions
 def test_no_tensors_raise(topology, gather):
     with pytest.raises(RuntimeError, match="Expected at least one tensor to gather from"):
         gather([], 0)
 
 
-@either
+@both_functions
 def test_dim_out_of_range_of_the_first_tensor_raises(topology, gather):
     text = r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"
     with pytest.raises(IndexError, match=text):
@@ -41,28 +43,28 @@ def test_dim_out_of_range_of_the_first_tensor_raises(topology, gather):
 @pytest.mark.parametrize(
     ("gather", "text"),
     [
-        (into_new, "but tensor at index 1 has device cpu"),
-        (into_out, "but tensor at index 1 has device 'cpu'"),
+        (gather_new, "but tensor at index 1 has device cpu"),
+        (gather_into_out, "but tensor at index 1 has device 'cpu'"),
     ],
     ids=["gather", "gather_out"],
 )
 def test_chunk_on_the_cpu_raises(topology, gather, text):
     with pytest.raises(RuntimeError) as caught:
         gather([*chunks(topology, (2, 5)), counting((2, 5))], 0)
-    kind = topology.accelerator.upper()
-    assert f"Expected all input tensors to be {kind} tensors, {text}" in str(caught.value)
+    name = topology.accelerator.upper()
+    assert f"Expected all input tensors to be {name} tensors, {text}" in str(caught.value)
 
 
-@either
+@both_functions
 def test_different_number_of_dimensions_raises(topology, gather):
     with pytest.raises(RuntimeError) as caught:
         gather(chunks(topology, (2, 5), (2, 5, 1)), 0)
-    # Releases differ in the space before "has".
+    # The space before "has" differs between PyTorch releases.
     assert "to have the same number of dimensions, but tensor at index 1" in str(caught.value)
     assert "has 3 dimensions, (expected 2)" in str(caught.value)
 
 
-@either
+@both_functions
 def test_different_size_outside_dim_raises(topology, gather):
     with pytest.raises(RuntimeError) as caught:
         gather(chunks(topology, (3, 5), (2, 4)), 0)
@@ -70,13 +72,13 @@ def test_different_size_outside_dim_raises(topology, gather):
     assert text in str(caught.value)
 
 
-@either
+@both_functions
 def test_wrong_shape_raises_before_a_later_cpu_tensor(topology, gather):
     with pytest.raises(RuntimeError, match="Input tensor at index 1 has invalid shape"):
         gather([*chunks(topology, (2, 5), (2, 4)), counting((2, 5))], 0)
 
 
-@either
+@both_functions
 def test_scalars_raise(topology, gather):
     scalar = torch.tensor(1.0, device=topology.device(0))
     with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
@@ -99,7 +101,7 @@ def test_destination_defaults_to_the_current_device(topology):
 
 
 def test_destination_below_minus_one_raises(topology):
-    # Unspecified in the real primitive, so only the stand-in is asked.
+    # Undefined behavior in the CUDA primitive, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="non-negative device index, but got -2"):
         STAND_INS["_gather"](chunks(topology, (2, 5)), 0, -2)
 
@@ -117,23 +119,23 @@ def test_negative_dim_counts_from_the_last(topology):
 
 
 @pytest.mark.parametrize(
-    ("formats", "kept"),
+    ("formats", "is_kept"),
     [
         ([torch.channels_last, torch.channels_last], True),
         ([torch.channels_last, torch.contiguous_format], False),
         ([torch.contiguous_format, torch.channels_last], False),
         ([torch.channels_last, torch.contiguous_format, torch.channels_last], False),
     ],
-    ids=["all", "first", "second", "but-one"],
+    ids=["all", "first", "second", "all-but-second"],
 )
-def test_result_is_channels_last_if_all_chunks_are(topology, formats, kept):
+def test_result_is_channels_last_if_all_chunks_are(topology, formats, is_kept):
     tensors = [
         counting((2, 3, 4, 5)).to(device=topology.device(slot), memory_format=memory_format)
         for slot, memory_format in enumerate(formats)
     ]
     result = torch._C._gather(tensors, 0, -1)
-    assert result.is_contiguous(memory_format=torch.channels_last) == kept
-    assert result.is_contiguous() != kept
+    assert result.is_contiguous(memory_format=torch.channels_last) == is_kept
+    assert result.is_contiguous() != is_kept
 
 
 def test_result_keeps_channels_last_3d(topology):
@@ -173,7 +175,7 @@ def test_empty_vector_among_matrices_raises(topology):
         torch._C._gather(chunks(topology, (2, 5), (0,)), 0, -1)
 
 
-@either
+@both_functions
 def test_chunk_that_requires_grad_raises_in_grad_mode(topology, gather):
     tensors = chunks(topology, (2, 5), (2, 5))
     tensors[1].requires_grad_()
@@ -181,7 +183,7 @@ def test_chunk_that_requires_grad_raises_in_grad_mode(topology, gather):
         gather(tensors, 0)
 
 
-@either
+@both_functions
 def test_result_without_grad_mode_has_no_graph(topology, gather):
     tensors = [tensor.requires_grad_() for tensor in chunks(topology, (2, 5), (2, 5))]
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""``torch._C._scatter``: the stand-in, or on a CUDA build the real one."""
+"""``torch._C._scatter``: the stand-in, or the primitive of a CUDA build."""
 
 import pytest
 import torch
@@ -163,7 +163,7 @@ def test_chunk_on_the_same_device_is_a_view_of_the_input(topology):
 )
 def test_copied_chunk_preserves_memory_format(topology, tensor):
     chunks = scatter(tensor, ordinals(topology, 2))
-    # `empty_like` infers strides by the rule of the preserved memory format.
+    # `empty_like` computes strides by the rule of torch.preserve_format.
     expected = [torch.empty_like(part).stride() for part in tensor.chunk(2)]
     assert [chunk.stride() for chunk in chunks] == expected
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensor)

@@ -1,4 +1,4 @@
-"""``torch._C._scatter_out``: the stand-in, or on a CUDA build the real one."""
+"""``torch._C._scatter_out``: the stand-in, or the primitive of a CUDA build."""
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ def test_stream_is_checked_for_chunks_on_the_same_device(topology):
 
 
 def test_scalars_raise(topology):
-    # The real primitive reads past an empty list here, so only the stand-in is asked.
+    # The CUDA primitive reads past the end of an empty list, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="output 0 has none"):
         STAND_INS["_scatter_out"](torch.tensor(1.0), outputs(topology, ()), 0, None)
 
@@ -100,14 +100,14 @@ def test_outputs_are_returned_as_the_same_objects(topology):
 
 
 def test_outputs_keep_their_dtype_and_strides(topology):
-    base = torch.zeros(4, 2, dtype=torch.float64, device=topology.device(0))
-    rest = torch.zeros(4, 2, device=topology.device(1))
-    torch._C._scatter_out(counting((4, 4)), [base, rest], 1, None)
-    assert base.dtype == torch.float64
-    assert torch.equal(base.cpu(), counting((4, 4), torch.float64)[:, :2])
+    left = torch.zeros(4, 2, dtype=torch.float64, device=topology.device(0))
+    right = torch.zeros(4, 2, device=topology.device(1))
+    torch._C._scatter_out(counting((4, 4)), [left, right], 1, None)
+    assert left.dtype == torch.float64
+    assert torch.equal(left.cpu(), counting((4, 4), torch.float64)[:, :2])
 
     columns = torch.zeros(4, 2, device=topology.device(0)).t()
-    torch._C._scatter_out(counting((4, 4)), [columns, rest.t().contiguous()], 0, None)
+    torch._C._scatter_out(counting((4, 4)), [columns, right.t().contiguous()], 0, None)
     assert columns.stride() == (1, 2)
     assert torch.equal(columns.cpu(), counting((4, 4))[:2])
 
@@ -117,7 +117,7 @@ def test_output_that_is_the_right_view_is_written_once(topology):
     top, bottom = tensor.clone().chunk(2)
     before = top._version, bottom._version
     torch._C._scatter_out(tensor, [top, bottom], 0, None)
-    # Views of one base share its counter, so both writes show on both.
+    # Views of one base share a version counter, so each version increases twice.
     assert (top._version, bottom._version) == (before[0] + 2, before[1] + 2)
 
 
