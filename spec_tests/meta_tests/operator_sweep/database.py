@@ -1,7 +1,7 @@
-"""PyTorch's test database of operators, and its sample calls.
+"""PyTorch's OpInfo database: the operators and their sample inputs.
 
-Load the database only in a subprocess: PyTorch's test helpers change the profile of Hypothesis and
-freeze global flags of the back ends.
+Use it in a separate process only: PyTorch's test helpers change the Hypothesis profile and freeze
+the flags of the back ends for the whole process.
 """
 
 import sys
@@ -15,7 +15,7 @@ import torch
 
 __all__ = ["DTYPES", "QUICK_DTYPES", "Case", "cases"]
 
-#: Dtypes of the full sweep: floating with gradients, integer, complex, bool, and half precision.
+#: One dtype for each kind of kernel: gradients, integers, complex, bool, half precision.
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")
 _LAYOUTS = ("sparse_coo", "sparse_csr")
@@ -23,13 +23,13 @@ _LAYOUTS = ("sparse_coo", "sparse_csr")
 
 @dataclass(frozen=True)
 class Case:
-    """One operator with one layout and one dtype.
+    """One operator in one layout and one dtype, with PyTorch's sample inputs.
 
     Args:
-        operator: Name and variant in the database, and the layout unless it is dense.
+        operator: The name in the database with the variant, and with the layout if it is sparse.
         dtype: The name of the dtype.
-        info: The operator's entry in the database.
-        layout: The layout of the tensors: ``dense`` or a sparse layout.
+        info: The OpInfo.
+        layout: The layout of the inputs: ``dense`` or a sparse layout.
     """
 
     operator: str
@@ -47,7 +47,7 @@ class Case:
         )
 
     def samples(self, device: str, *, requires_grad: bool) -> Iterator[Any]:
-        """Yield the sample calls with tensors on ``device``."""
+        """Yield the sample inputs on ``device``."""
         name = "sample_inputs" if self.layout == "dense" else f"sample_inputs_{self.layout}"
         unspecified = getattr(self.info, f"{name}_func").__name__ == "_sample_inputs_unspecified"
         make = self.info.sample_inputs if unspecified else getattr(self.info, name)
@@ -65,13 +65,13 @@ def _as_sparse(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def cases(dtypes: Iterable[str]) -> list[Case]:
-    """Return the cases that the CPU supports, sorted by name and dtype."""
-    names = list(dtypes)
+    """Return the cases that the CPU supports, sorted by name."""
+    wanted = list(dtypes)
     supported = [
         Case(name, dtype, info, layout)
         for info in _infos()
         for name, layout in _layouts_of(info)
-        for dtype in names
+        for dtype in wanted
         if getattr(torch, dtype) in info.supported_dtypes("cpu")
     ]
     return sorted(supported, key=lambda case: (case.operator, case.dtype))
@@ -85,15 +85,15 @@ def _layouts_of(info: Any) -> Iterator[tuple[str, str]]:
 
 
 def _infos() -> list[Any]:
-    # PyTorch's test cases need the package expecttest only as a base class.
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-    sys.modules.setdefault("expecttest", stand_in)
+    # PyTorch's test cases inherit from expecttest.TestCase. None is created here.
+    stub = types.ModuleType("expecttest")
+    stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stub)
     from torch.testing._internal import common_methods_invocations as database
     from torch.testing._internal import common_utils
     from torch.testing._internal.opinfo import core
 
-    # PyTorch would search the source files of all modules for the name of the running test.
+    # These functions search all modules for the running test. No test is running.
     for module in (common_utils, core):
         module.extract_test_fn = lambda: None  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Operators whose results differ from the CPU on purpose, as ``exceptions.toml`` lists them."""
+"""Intended differences from the CPU, and the check that they still exist."""
 
 import tomllib
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class ListedError:
     """Operators that raise NotImplementedError on purpose.
 
     Args:
-        operators: Names in PyTorch's database; a PyTorch version may lack some.
-        dtypes: The dtypes with which the operators raise.
+        operators: The names in PyTorch's database; a release may lack some.
+        dtypes: The dtypes for which they raise it.
         message: A part of every error message.
-        reason: Why sim does not implement the operators.
+        reason: The reason for not implementing them.
     """
 
     operators: tuple[str, ...]
@@ -34,10 +34,10 @@ class Exceptions:
     """The contents of ``exceptions.toml``.
 
     Args:
-        errors: The operators that raise NotImplementedError.
-        uninitialized: Operators that return uninitialized memory, so values are not compared.
-        other_kernels: Operators for which PyTorch uses a different kernel on the CPU than on other
-            devices: the tolerance is larger, and strides are not compared.
+        errors: Operators that raise NotImplementedError.
+        uninitialized: Operators that return uninitialized memory.
+        other_kernels: Operators for which PyTorch's CPU kernel differs from the kernel of all
+            other devices. Values are compared with a larger tolerance, strides are not compared.
     """
 
     errors: tuple[ListedError, ...]
@@ -58,7 +58,7 @@ class Exceptions:
 
 
 def load(path: Path = FILE) -> Exceptions:
-    """Read the file. The keys of a table ``error`` are the fields of `ListedError`."""
+    """Read the file; a table ``error`` has the fields of `ListedError`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return Exceptions(
         tuple(_listed_error(table) for table in tables.get("error", [])),
@@ -69,4 +69,4 @@ def load(path: Path = FILE) -> Exceptions:
 
 def _listed_error(table: dict[str, object]) -> ListedError:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
-    return ListedError(**fields)  # type: ignore[arg-type] # a wrong or missing key raises
+    return ListedError(**fields)  # type: ignore[arg-type] # a wrong key or a missing one raises

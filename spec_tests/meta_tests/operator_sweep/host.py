@@ -1,7 +1,7 @@
-"""Copies the arguments of a call from a device to the CPU, with strides and aliases.
+"""CPU copies of a call's arguments: same strides, same shared storages, same requires_grad.
 
-The sample calls are created on the device and copied to the CPU, not the reverse. So the tensors
-that PyTorch's CUDA tests keep on the CPU, indices and scalars, stay on the CPU.
+Sample inputs are created on the device and copied to the CPU, not the other way round. In this
+way tensors that PyTorch's tests keep on the CPU for every device (indices, scalars) stay there.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ __all__ = ["HostCopies"]
 
 
 class HostCopies:
-    """Copies of the tensors of one call. Copies share memory if the originals do."""
+    """CPU copies of one call's values; tensors that share a storage have copies that share one."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._originals: list[Any] = []
+        self._originals: list[Any] = []  # keep the keys of _storages valid
 
     def copy(self, value: Any) -> Any:
-        """Copy a pytree, with tensors and devices replaced by those of the CPU."""
+        """Copy a pytree to the CPU, and replace each device in it by the CPU."""
         return tree_map(self._copy_leaf, value)
 
     def _copy_leaf(self, leaf: Any) -> Any:
@@ -33,7 +33,8 @@ class HostCopies:
 
     def _copy_tensor(self, tensor: Tensor) -> Tensor:
         plain = tensor.detach()
-        copy = self._copy_strided(plain) if plain.layout == torch.strided else plain.cpu().clone()
+        is_dense = plain.layout == torch.strided
+        copy = self._copy_strided(plain) if is_dense else plain.cpu().clone()
         return copy.requires_grad_() if tensor.requires_grad else copy
 
     def _copy_strided(self, tensor: Tensor) -> Tensor:

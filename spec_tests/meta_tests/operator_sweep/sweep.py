@@ -1,4 +1,4 @@
-"""Runs the calls of one operator with one dtype."""
+"""Run all sample inputs of one operator in one dtype."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -6,18 +6,18 @@ from typing import Any
 
 from .database import Case
 from .exceptions import Exceptions
-from .trial import DEVICE, Comparison, Outcome, run_trial
+from .trial import DEVICE, Comparison, Outcome, compare
 
-__all__ = ["run_case"]
+__all__ = ["run"]
 
-#: Calls of each operator with ``--quick``.
-_QUICK_CALLS = 2
+#: The number of sample inputs of a quick sweep.
+_QUICK_SAMPLES = 2
 
 
-def run_case(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
-    """Run the calls of ``case``. With ``quick``, run only a few unless an error is listed."""
+def run(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
+    """Run all samples of ``case``, or a few if ``quick`` and the operator is not listed."""
     listed = any(case.operator in error.operators for error in exceptions.errors)
-    limit = _QUICK_CALLS if quick and not listed else None
+    limit = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
         values=case.operator not in exceptions.uninitialized,
         same_kernel=case.operator not in exceptions.other_kernels,
@@ -25,7 +25,7 @@ def run_case(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome
     outcomes: list[Outcome] = []
     for function, gradients in _functions(case, quick=quick):
         samples = case.samples(DEVICE, requires_grad=gradients)
-        outcomes += _run_samples(function, samples, comparison, gradients, limit)
+        outcomes += _compare_samples(function, samples, comparison, gradients, limit)
     return outcomes
 
 
@@ -35,7 +35,7 @@ def _functions(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any],
         yield case.info.inplace_variant, False
 
 
-def _run_samples(
+def _compare_samples(
     function: Callable[..., Any],
     samples: Iterator[Any],
     comparison: Comparison,
@@ -44,9 +44,9 @@ def _run_samples(
 ) -> Iterator[Outcome]:
     try:
         for sample in islice(samples, limit):
-            outcome = run_trial(function, sample, comparison, gradients=gradients)
+            outcome = compare(function, sample, comparison, gradients=gradients)
             if outcome.verdict == "unsupported" and gradients:
-                outcome = run_trial(function, sample, comparison, gradients=False)
+                outcome = compare(function, sample, comparison, gradients=False)
             yield outcome
-    except NotImplementedError as error:  # the inputs cannot be created on the device
+    except NotImplementedError as error:  # the device cannot create the inputs
         yield Outcome("unimplemented", str(error).split("\n")[0])

@@ -1,4 +1,4 @@
-"""Runs one call on the CPU and on a device and compares the results."""
+"""Compare one call of an operator on the CPU and on a simulated device."""
 
 import math
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .host import HostCopies
 
-__all__ = ["DEVICE", "Comparison", "Outcome", "run_trial"]
+__all__ = ["DEVICE", "Comparison", "Outcome", "compare"]
 
-#: Not the current device, so that an operator that uses the current device by mistake fails.
+#: Not the current device, so that use of the current device by mistake fails.
 DEVICE = "sim:1"
 _SEED = 20
-#: Relative and absolute tolerance for a kernel that sums in another order, in half precision.
+#: rtol and atol for kernels that sum in another order, half precision included.
 _LOOSE_TOLERANCE = (0.07, 0.003)
 
 
@@ -25,9 +25,9 @@ class Outcome:
     """The outcome of one call.
 
     Args:
-        verdict: ``agrees``, ``differs``, ``unsupported`` (the CPU raises), or ``unimplemented``
-            (the device raises NotImplementedError).
-        detail: The error message or the difference.
+        verdict: ``agrees``, ``unsupported`` (the CPU raises), ``unimplemented`` (the device
+            raises NotImplementedError) or ``differs``.
+        detail: The text of the error, or the difference.
     """
 
     verdict: str
@@ -36,30 +36,30 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The properties to compare in addition to devices, shapes and dtypes.
+    """Options of a comparison; devices, shapes and dtypes are always compared.
 
     Args:
-        values: Whether to compare values; False for uninitialized memory.
-        same_kernel: Whether to compare strides, and values with the default tolerance.
+        values: Compare the values.
+        same_kernel: Compare the strides, and the values with the default tolerance.
     """
 
     values: bool = True
     same_kernel: bool = True
 
 
-def run_trial(
+def compare(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
 ) -> Outcome:
-    """Call ``function`` on both; compare results, gradients and the arguments after the call."""
-    device_call = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
-    host_call = HostCopies().copy(device_call)
+    """Call ``function`` on both; compare results, gradients and the arguments afterwards."""
+    on_device = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    on_cpu = HostCopies().copy(on_device)
     try:
-        expected = _run(function, host_call, gradients)
+        expected = _run(function, on_cpu, gradients)
     except Exception as error:
         return Outcome("unsupported", f"{type(error).__name__}: {error}")
     try:
-        device = _device_of_results(device_call)
-        actual = _run(function, device_call, gradients)
+        device = _device_of_results(on_device)
+        actual = _run(function, on_device, gradients)
         _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
@@ -70,7 +70,7 @@ def run_trial(
 
 
 def _without_base(leaf: Any) -> Any:
-    # Some samples are views that require gradients but get none, because their base does not.
+    # A view created under no_grad gets no gradient although it requires one.
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
@@ -92,12 +92,12 @@ def _gradients(result: Any, leaves: list[Tensor]) -> Any:
     results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
     if not results or not leaves:
         return ()
-    output_grads = [_output_grad(leaf) for leaf in results]
-    return torch.autograd.grad(results, leaves, output_grads, allow_unused=True)
+    grad_outputs = [_output_gradient(leaf) for leaf in results]
+    return torch.autograd.grad(results, leaves, grad_outputs, allow_unused=True)
 
 
-def _output_grad(tensor: Tensor) -> Tensor:
-    """Return a gradient for backward with different values and both signs."""
+def _output_gradient(tensor: Tensor) -> Tensor:
+    """Return a gradient for the backward pass with positive and negative values."""
     plain = tensor.detach()
     if plain.layout != torch.strided:
         return torch.ones_like(plain)
@@ -106,28 +106,28 @@ def _output_grad(tensor: Tensor) -> Tensor:
 
 
 def _device_of_results(call: list[Any]) -> str:
-    """Return the device of the keyword argument, or else that of other arguments."""
+    """Return the call's ``device`` argument, else the simulated device if an argument is on it."""
     kwargs = call[2]
     if kwargs.get("device") is not None:
         return str(torch.device(kwargs["device"]))
-    devices = {
+    named = {
         str(getattr(leaf, "device", leaf))
         for leaf in tree_leaves(call)
         if isinstance(leaf, (Tensor, torch.device, str))
     }
-    return DEVICE if DEVICE in devices else "cpu"
+    return DEVICE if DEVICE in named else "cpu"
 
 
 def _check_device(device: str, results: Any) -> None:
-    # Checks only results: gradients and arguments may also be on the CPU.
+    # Gradients and changed arguments are not checked: they may be on the CPU.
     for result in _tensors(results):
         assert str(result.device) == device, f"on {result.device}"
 
 
 def _compare(expected: Any, actual: Any, comparison: Comparison) -> None:
-    left, right = tree_leaves(expected), tree_leaves(actual)
-    assert len(left) == len(right), f"{len(right)} results, not {len(left)}"
-    for want, got in zip(left, right, strict=True):
+    wanted, found = tree_leaves(expected), tree_leaves(actual)
+    assert len(wanted) == len(found), f"{len(found)} results, not {len(wanted)}"
+    for want, got in zip(wanted, found, strict=True):
         if isinstance(want, Tensor):
             _compare_tensors(want, got, comparison)
         elif not isinstance(want, torch.device):

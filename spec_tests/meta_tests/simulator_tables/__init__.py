@@ -1,4 +1,4 @@
-"""Operators, functions and layers that are compared on the simulated accelerator and the CPU."""
+"""Tables of operators and modules on which the simulator is compared with the CPU."""
 
 from .functional import FUNCTIONAL
 from .inputs import OperatorCase

@@ -1,4 +1,4 @@
-"""Functions of ``torch.nn.functional`` that are neither pointwise nor layers with weights."""
+"""Functions of ``torch.nn.functional`` that are not pointwise."""
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ FUNCTIONAL: dict[str, OperatorCase] = {
         (IMAGE,),
     ),
     "conv1d": (functional.conv1d, (real(2, 4, 9), real(6, 4, 3), real(6))),
-    "conv2d grouped": (
+    "conv2d in groups": (
         lambda x, w: functional.conv2d(x, w, stride=2, padding=1, groups=2),
         (real(2, 4, 7, 6), real(6, 2, 3, 3)),
     ),
@@ -42,11 +42,11 @@ FUNCTIONAL: dict[str, OperatorCase] = {
         lambda x, w: functional.conv2d(x, w, dilation=2),
         (IMAGE, real(5, 3, 2, 2)),
     ),
-    "conv2d channels-last": (
+    "conv2d of channels-last": (
         lambda x, w: functional.conv2d(x.to(memory_format=torch.channels_last), w),
         (IMAGE, real(5, 3, 3, 3)),
     ),
-    "conv2d empty batch": (functional.conv2d, (real(0, 3, 8, 8), real(5, 3, 3, 3))),
+    "conv2d of no images": (functional.conv2d, (real(0, 3, 8, 8), real(5, 3, 3, 3))),
     "conv3d": (functional.conv3d, (real(1, 2, 5, 5, 5), real(3, 2, 2, 2, 2))),
     "conv_transpose1d": (
         lambda x, w: functional.conv_transpose1d(x, w, stride=2, output_padding=1),
@@ -90,15 +90,15 @@ FUNCTIONAL: dict[str, OperatorCase] = {
         (real(2, 2, 3),),
     ),
     "pixel_shuffle": (lambda x: functional.pixel_shuffle(x, 2), (real(1, 4, 3, 3),)),
-    "functional.unfold": (lambda x: functional.unfold(x, 3), (IMAGE,)),
-    "functional.fold": (lambda x: functional.fold(x, (4, 4), 2), (real(1, 8, 9),)),
+    "image to columns": (lambda x: functional.unfold(x, 3), (IMAGE,)),
+    "columns to image": (lambda x: functional.fold(x, (4, 4), 2), (real(1, 8, 9),)),
     "channel_shuffle": (lambda x: functional.channel_shuffle(x, 2), (real(1, 4, 3, 3),)),
     "mse_loss": (functional.mse_loss, (X, real(6, 4))),
     "l1_loss": (functional.l1_loss, (X, real(6, 4))),
     "smooth_l1_loss": (functional.smooth_l1_loss, (X, real(6, 4))),
     "huber_loss": (functional.huber_loss, (X, real(6, 4))),
     "cross_entropy": (functional.cross_entropy, (X, INDEX)),
-    "cross_entropy label smoothing": (
+    "cross_entropy smoothed": (
         lambda x, i, w: functional.cross_entropy(x, i, w.detach(), label_smoothing=0.1),
         (X, INDEX, pos(4)),
     ),

@@ -1,4 +1,4 @@
-"""Functions that create random CPU tensors for the tables."""
+"""Functions that describe random CPU tensors: each returns a function that draws one."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -10,35 +10,35 @@ __all__ = ["Function", "Input", "OperatorCase", "bits", "cplx", "ints", "pos", "
 
 Input: TypeAlias = Callable[[], Tensor]
 Function: TypeAlias = Callable[..., Any]
-#: A function, and the functions that create its arguments.
+#: An operator and the inputs that it is called with.
 OperatorCase: TypeAlias = tuple[Function, tuple[Input, ...]]
 
 
 def real(*shape: int) -> Input:
-    """Draw normally distributed numbers."""
+    """Describe normally distributed numbers."""
     return lambda: torch.randn(shape)
 
 
 def pos(*shape: int) -> Input:
-    """Draw numbers from 0.5 to 1.5."""
+    """Describe numbers from 0.5 to 1.5."""
     return lambda: torch.rand(shape) + 0.5
 
 
 def unit(*shape: int) -> Input:
-    """Draw numbers strictly between 0 and 1."""
+    """Describe numbers from 0.1 to 0.9."""
     return lambda: torch.rand(shape) * 0.8 + 0.1
 
 
 def cplx(*shape: int) -> Input:
-    """Draw complex numbers."""
+    """Describe complex numbers."""
     return lambda: torch.randn(shape, dtype=torch.complex64)
 
 
 def ints(below: int, *shape: int) -> Input:
-    """Draw integers from 0 to ``below - 1``."""
+    """Describe integers from 0 to ``below - 1``."""
     return lambda: torch.randint(below, shape)
 
 
 def bits(*shape: int) -> Input:
-    """Draw booleans."""
+    """Describe booleans."""
     return lambda: torch.rand(shape) > 0.5

@@ -10,7 +10,7 @@ from .inputs import Function, OperatorCase, bits, cplx, ints, pos, real, unit
 __all__ = ["POINTWISE"]
 
 X = real(3, 4)
-#: Inputs, and the unary operators that accept them.
+#: An input, and the names of operators of one tensor that accept it.
 _UNARY = (
     (X, "abs neg sign ceil floor round trunc frac sin cos tan sinh cosh tanh asinh atan exp"),
     (X, "exp2 expm1 erf erfc sigmoid relu square signbit isnan isfinite nan_to_num deg2rad sgn"),
@@ -25,35 +25,35 @@ _UNARY_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu
 _BINARY = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
 _BINARY += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
 _BINARY_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
-_BINARY_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
+_BINARY_INTEGER = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
 
 
 def _function(name: str) -> Function:
     if name.endswith("_"):
-        return lambda x, *args: getattr(x.clone(), name)(*args)
+        return lambda x, *rest: getattr(x.clone(), name)(*rest)
     function: Function = operator.attrgetter(name)(torch)
     return function
 
 
-def _unary_and_binary() -> dict[str, OperatorCase]:
+def _named_cases() -> dict[str, OperatorCase]:
     cases: dict[str, OperatorCase] = {}
-    for draw, names in _UNARY:
-        cases |= {name: (_function(name), (draw,)) for name in names.split()}
+    for x, names in _UNARY:
+        cases |= {name: (_function(name), (x,)) for name in names.split()}
     cases |= {name: (getattr(functional, name), (X,)) for name in _UNARY_FUNCTIONAL.split()}
     cases |= {name: (_function(name), (X, real(4))) for name in _BINARY.split()}
     cases |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _BINARY_POSITIVE.split()}
-    inputs = (ints(9, 3, 4), ints(5, 4))
-    cases |= {name: (_function(name), inputs) for name in _BINARY_INTEGERS.split()}
+    integers = (ints(9, 3, 4), ints(5, 4))
+    cases |= {name: (_function(name), integers) for name in _BINARY_INTEGER.split()}
     return cases
 
 
-POINTWISE: dict[str, OperatorCase] = _unary_and_binary() | {
-    "add scalar": (lambda x: x + 2, (X,)),
+POINTWISE: dict[str, OperatorCase] = _named_cases() | {
+    "add of scalar": (lambda x: x + 2, (X,)),
     "rsub": (lambda x: 2 - x, (X,)),
-    "pow scalar exponent": (lambda x: x**3, (X,)),
-    "pow scalar base": (lambda x: 2**x, (X,)),
+    "pow of scalar": (lambda x: x**3, (X,)),
+    "scalar to the power": (lambda x: 2**x, (X,)),
     "clamp": (lambda x: x.clamp(-0.5, 0.5), (X,)),
-    "clamp tensor bounds": (torch.clamp, (X, real(4), pos(4))),
+    "clamp by tensors": (torch.clamp, (X, real(4), pos(4))),
     "lerp": (torch.lerp, (X, X, unit(4))),
     "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=2), (X, X, X)),
     "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z, value=2), (X, X, pos(3, 4))),
@@ -64,10 +64,10 @@ POINTWISE: dict[str, OperatorCase] = _unary_and_binary() | {
     "threshold": (lambda x: functional.threshold(x, 0.1, 2.0), (X,)),
     "complex": (torch.complex, (X, X)),
     "polar": (torch.polar, (pos(3, 4), X)),
-    "mul complex": (torch.mul, (cplx(3, 4), cplx(4))),
-    "div complex": (torch.div, (cplx(3, 4), cplx(4))),
-    "round decimals": (lambda x: x.round(decimals=1), (X,)),
-    "div rounding_mode": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, pos(4))),
+    "mul of complex": (torch.mul, (cplx(3, 4), cplx(4))),
+    "div of complex": (torch.div, (cplx(3, 4), cplx(4))),
+    "round to decimals": (lambda x: x.round(decimals=1), (X,)),
+    "div rounded": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (X, pos(4))),
     "to float64": (lambda x: x.to(torch.float64), (X,)),
     "to int64": (lambda x: x.to(torch.int64), (X,)),
     "frexp": (lambda x: tuple(torch.frexp(x)), (X,)),
