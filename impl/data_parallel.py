@@ -18,21 +18,21 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from ._comm import check_weights, send
+from ._comm import check_weights, to_device
 from ._compat import (
-    Span,
+    ProfilerSpan,
     break_graph,
     check_not_traced,
     compile_only_inlined,
     exclude_from_compilation,
     is_movable,
     is_recorded,
-    moved,
+    move_tensors,
 )
 from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices, is_cuda
 from ._legacy_names import _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
-from ._pytree import Leaf, Survey, unmarked
+from ._pytree import InputLeaves, Leaf, remove_markers
 from ._replica import check_source, find_replica_cache, use_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -41,9 +41,6 @@ from .scatter_gather import gather, scatter_kwargs
 __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
-
-#: What a profiler shows of a forward.
-_NAME = "DataParallel.forward"
 
 
 class DataParallel(nn.Module, Generic[T]):
@@ -95,6 +92,8 @@ class DataParallel(nn.Module, Generic[T]):
     #: Class attributes, too, so that they need not be in a pickled state.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
+    #: The profiler's name of a forward.
+    _recorded_name = "DataParallel.forward"
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self._compute_on_several(inputs, kwargs)
         if is_recorded():
             return self._compute_on_one(inputs, kwargs)
-        with Span(_NAME):
+        with ProfilerSpan(self._recorded_name):
             if self.device_ids:
                 self._checked_replicas()
             return self._compute_on_one(inputs, kwargs)
@@ -211,18 +210,20 @@ class DataParallel(nn.Module, Generic[T]):
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call the module itself: on its device or, without devices, where it is."""
         if not self.device_ids:
-            args, kwargs = _unmarked((inputs, kwargs))
+            args, kwargs = _remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
+        source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
-            args, kwargs = _sent(inputs, kwargs, self.src_device_obj, self.dim)
-        else:
-            args, kwargs = _first(*self.scatter(inputs, kwargs, self.device_ids))
-        return _moved(self.module(*args, **kwargs), self.src_device_obj, self.output_device)
+            return _compute_on_one(self.module, inputs, kwargs, source, output, self.dim)
+        args, kwargs = _first(*self.scatter(inputs, kwargs, self.device_ids))
+        return _moved(self.module(*args, **kwargs), source, output)
 
     @exclude_from_compilation
-    def _compute_on_several(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _compute_on_several(
+        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> Any:
         check_not_traced()
-        with record_function(_NAME):
+        with record_function(self._recorded_name):
             held = self._checked_replicas()
             all_args, all_kwargs = _with_work(*self.scatter(inputs, kwargs, self.device_ids))
             # A short batch has fewer chunks than there are devices; the last ones stay idle.
@@ -284,43 +285,44 @@ def data_parallel(
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
-        return _compute_on_several(module, inputs, module_kwargs, placement, dim)
-    check_source(module, placement.source)
-    return _compute_on_one(module, inputs, module_kwargs, placement, dim)
+        return _FunctionCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
+    _, output, source = placement
+    check_source(module, source)
+    return _compute_on_one(module, inputs, module_kwargs or {}, source, output, dim)
 
 
-@exclude_from_compilation
-def _compute_on_several(
-    module: nn.Module,
-    inputs: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
-    placement: Placement,
-    dim: int,
-) -> Any:
-    check_not_traced()
-    check_source(module, placement.source)
-    all_args, all_kwargs = _with_work(*scatter_kwargs(inputs, kwargs, placement.device_ids, dim))
-    used = placement.device_ids[: len(all_args)]
-    outputs = parallel_apply(replicate(module, used), all_args, all_kwargs, used)
-    del all_args, all_kwargs  # Their memory is free for the joined outputs.
-    return gather(outputs, placement.output_device, dim)
+class _FunctionCall(DataParallel[nn.Module]):
+    """One call of :func:`data_parallel` on several devices."""
+
+    _recorded_name = "data_parallel"
+
+    @exclude_from_compilation
+    def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:
+        nn.Module.__init__(self)
+        self.module, self.dim = module, dim
+        self.device_ids, self.output_device, self.src_device_obj = placement
+
+    def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
+        """Copy the module, never detached."""
+        return replicate(module, device_ids)
 
 
 def _compute_on_one(
     module: nn.Module,
     inputs: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
-    placement: Placement,
+    kwargs: Mapping[str, Any],
+    source: torch.device,
+    output_device: DeviceId,
     dim: int,
 ) -> Any:
-    args, kwargs = _sent(inputs, kwargs or {}, placement.source, dim)
-    return _moved(module(*args, **kwargs), placement.source, placement.output_device)
+    args, kwargs = _sent(inputs, kwargs, source, dim)
+    return _moved(module(*args, **kwargs), source, output_device)
 
 
 @compile_only_inlined
-def _unmarked(arguments: Any) -> Any:
+def _remove_markers(arguments: Any) -> Any:
     """Return arguments without markers: a module never sees them, even if nothing is split."""
-    return arguments if is_recorded() and is_movable(arguments, 0) else unmarked(arguments)
+    return arguments if is_recorded() and is_movable(arguments, 0) else remove_markers(arguments)
 
 
 @compile_only_inlined
@@ -329,7 +331,7 @@ def _sent(
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return positional and keyword arguments on ``device``, as scatter gives them to one."""
     if is_recorded() and is_movable((inputs, kwargs), dim):
-        args, kwargs = moved((inputs, kwargs), device)
+        args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs
     return _first(*scatter_kwargs(inputs, kwargs, [device], dim))
 
@@ -361,12 +363,12 @@ def _move(output: Any, source: torch.device, target: DeviceId) -> Any:
     device = as_target(target, warns=False)
     if device == source:
         return output
-    survey = Survey()
-    root = survey.take(output, None, "output")
+    leaves = InputLeaves()
+    root = leaves.flatten(output, None, "output")
     # What the module has put elsewhere stays there, as outputs of several replicas that are on
     # the CPU are joined there.
     pieces: dict[Leaf, list[Tensor]] = {
-        leaf: [send(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
-        for leaf in survey.copied
+        leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in leaves.copied
     }
-    return root.columns(1, pieces)[0]
+    return root.unflatten(1, pieces)[0]

@@ -18,12 +18,12 @@ from torch.autograd.function import Function
 
 from ._comm import (
     attached_copies,
+    cat_on_device,
     check_chunk_count,
     check_gather_inputs,
-    cut,
     is_wrapper,
-    join,
-    send,
+    split_into_views,
+    to_device,
 )
 from ._compat import exclude_from_compilation
 from ._device import (
@@ -167,8 +167,8 @@ class Scatter(Function):
         ctx.dim, ctx.device = dim, input.device
         save_streams(ctx, [*devices, input.device])
         check_chunk_count(chunk_sizes, len(devices))
-        chunks = cut(input, len(devices), chunk_sizes, dim)
-        return tuple(_deliver(*pair) for pair in zip(chunks, devices, strict=False))
+        chunks = split_into_views(input, len(devices), chunk_sizes, dim)
+        return tuple(_copy_on_side_stream(*pair) for pair in zip(chunks, devices, strict=False))
 
     @staticmethod
     @with_saved_streams
@@ -176,7 +176,7 @@ class Scatter(Function):
         """Join the gradients of the chunks on the input's device."""
         if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
             # Gather leaves on the CPU what is there, refuses a mix, and fills a plain tensor.
-            grad = torch.cat([send(grad, ctx.device) for grad in grads], ctx.dim)
+            grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
         # Autograd runs this node on the first chunk's device; the gradient is on the input's.
@@ -219,8 +219,8 @@ class Gather(Function):
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else as_target(target_device)
-        dim = check_gather_inputs(inputs, dim, anywhere=all(on_cpu))
-        return join(inputs, dim, target)
+        dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
+        return cat_on_device(inputs, dim, target)
 
     @staticmethod
     @exclude_from_compilation
@@ -234,14 +234,14 @@ class Gather(Function):
         return None, None, *map(_of_kind, chunks, ctx.complex)
 
 
-def _deliver(chunk: Tensor, device: torch.device) -> Tensor:
+def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
         # A wrapper need not have `record_stream`.
-        return send(chunk, device)
+        return to_device(chunk, device)
     # 1. The copy runs beside the current stream and does not wait for the work queued there.
     beside, current = side_stream(device), current_stream(device)
     with use_stream(beside):
-        sent = send(chunk, device)
+        sent = to_device(chunk, device)
     # 2. The current stream waits for the copy.
     current.wait_stream(beside)
     # 3. The memory belongs to the side stream, which must not reuse it before the current one

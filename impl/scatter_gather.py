@@ -12,31 +12,31 @@ from torch import Tensor, nn
 
 from ._comm import (
     attached_copies,
+    cat_on_device,
     check_gather_inputs,
     check_weights,
     chunk_lengths,
-    cut,
     detached_copies,
     is_wrapper,
-    join,
-    send,
-    send_wrapper,
+    split_into_views,
+    to_device,
+    wrapper_to_device,
 )
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
 from ._legacy_names import _is_namedtuple as _is_namedtuple
 from ._legacy_names import is_namedtuple as is_namedtuple
 from ._pytree import (
-    Copied,
-    Joined,
+    CopiedLeaf,
+    GatheredLeaf,
+    InputLeaves,
     Leaf,
-    Outputs,
+    OutputLeaves,
     Pieces,
-    Split,
-    Survey,
-    cut_packed,
-    join_packed,
-    write_trail,
+    SplitLeaf,
+    cat_packed,
+    format_path,
+    split_packed,
 )
 from .functions import Gather, Scatter
 
@@ -155,12 +155,12 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     Warns:
         UserWarning: Scalars became a vector; iterables could not be joined, and are listed.
     """
-    found = Outputs()
-    root = found.take(outputs, "output")
+    found = OutputLeaves()
+    root = found.flatten(outputs, "output")
     pieces: dict[Leaf, list[Any]] = {
-        leaf: [_join_leaf(leaf, target_device, dim)] for leaf in found.joined
+        leaf: [_join_leaf(leaf, target_device, dim)] for leaf in found.gathered
     }
-    return root.columns(1, pieces)[0]
+    return root.unflatten(1, pieces)[0]
 
 
 def _scattered(
@@ -175,34 +175,34 @@ def _scattered(
         check_weights(weights, len(targets))
     # Everything is taken apart before anything is copied: all tensors together decide how many
     # replicas get work, and extents that do not fit are refused before any device has work.
-    survey = Survey()
-    nodes = [survey.take(value, dim, name) for value, name in roots]
-    count, pieces = _distribute(survey, targets, weights)
-    return [node.columns(count, pieces) for node in nodes]
+    leaves = InputLeaves()
+    nodes = [leaves.flatten(value, dim, name) for value, name in roots]
+    count, pieces = _distribute(leaves, targets, weights)
+    return [node.unflatten(count, pieces) for node in nodes]
 
 
 def _distribute(
-    survey: Survey, devices: Sequence[DeviceLike], weights: Sequence[float] | None
+    leaves: InputLeaves, devices: Sequence[DeviceLike], weights: Sequence[float] | None
 ) -> tuple[int, Pieces]:
     """Say how many replicas there is work for, and give the pieces of every leaf for them."""
-    if not (survey.splits or survey.copied):
+    if not (leaves.splits or leaves.copied):
         return len(devices), {}
     check_not_traced()  # It would record the extents as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
-    shares = share_out(survey.splits, len(targets), weights)
+    shares = share_out(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     pieces: dict[Leaf, Sequence[Any]] = {
         split: split_leaf(split, targets, lengths, even=weights is None)
-        for split, lengths in zip(survey.splits, shares, strict=True)
+        for split, lengths in zip(leaves.splits, shares, strict=True)
     }
-    pieces.update(_copy_leaves(survey.copied, targets[:count]))
+    pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 
 
 def share_out(
-    splits: Sequence[Split], count: int, weights: Sequence[float] | None
+    splits: Sequence[SplitLeaf], count: int, weights: Sequence[float] | None
 ) -> list[list[int]]:
     """Share out each leaf's rows; as many chunks of one as of any other.
 
@@ -224,13 +224,15 @@ def share_out(
     return [lengths[split.extent] if id(split) in dealt else one_each for split in splits]
 
 
-def _is_per_device(split: Split, count: int) -> bool:
+def _is_per_device(split: SplitLeaf, count: int) -> bool:
     return split.extent == count and isinstance(split.value, Tensor)
 
 
-def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list[int]]) -> str:
+def _mismatch(
+    first: SplitLeaf, other: SplitLeaf, count: int, lengths: Mapping[int, list[int]]
+) -> str:
     described = [
-        f"{write_trail(split.trail)} has size {split.extent} along dim {split.dim} "
+        f"{format_path(split.path)} has size {split.extent} along dim {split.dim} "
         f"({len(lengths[split.extent])} chunks)"
         for split in (first, other)
     ]
@@ -238,7 +240,11 @@ def _mismatch(first: Split, other: Split, count: int, lengths: Mapping[int, list
 
 
 def split_leaf(
-    split: Split, devices: Sequence[torch.device], lengths: Sequence[int], *, even: bool = False
+    split: SplitLeaf,
+    devices: Sequence[torch.device],
+    lengths: Sequence[int],
+    *,
+    even: bool = False,
 ) -> Sequence[Any]:
     """Split one leaf: its chunks, each on its device.
 
@@ -250,9 +256,9 @@ def split_leaf(
     """
     targets = devices[: len(lengths)]
     if not isinstance(split.value, Tensor):
-        data, row_counts, parts = cut_packed(split.value, lengths)
+        data, row_counts, parts = split_packed(split.value, lengths)
         chunks = _split_tensor(data, targets, row_counts, 0)
-        return [part.around(chunk) for part, chunk in zip(parts, chunks, strict=True)]
+        return [part.with_data(chunk) for part, chunk in zip(parts, chunks, strict=True)]
     is_plain = type(split.value) in _PLAIN
     if not is_plain and is_wrapper(split.value):
         return _split_wrapper(split, targets, lengths, even=even)
@@ -269,29 +275,29 @@ def _split_tensor(
     if _needs_node([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
-    pairs = zip(cut(tensor, len(targets), sizes, dim), targets, strict=True)
-    return [send(chunk, target) for chunk, target in pairs]
+    pairs = zip(split_into_views(tensor, len(targets), sizes, dim), targets, strict=True)
+    return [to_device(chunk, target) for chunk, target in pairs]
 
 
 def _split_wrapper(
-    split: Split, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
+    split: SplitLeaf, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
 ) -> Sequence[Tensor]:
     """Split a tensor by the operations of its own class, which are differentiable."""
     rest = split.extent - sum(lengths)
     # Where rows are left out, there is one row a chunk.
     count = split.extent if rest else len(lengths)
-    chunks = cut(split.value, count, None if even else [*lengths, rest], split.dim)
+    chunks = split_into_views(split.value, count, None if even else [*lengths, rest], split.dim)
     pairs = zip(chunks, targets, strict=False)
-    return [send_wrapper(chunk, target) for chunk, target in pairs]
+    return [wrapper_to_device(chunk, target) for chunk, target in pairs]
 
 
 def _copy_leaves(
-    copied: Sequence[Copied], devices: Sequence[torch.device]
+    copied: Sequence[CopiedLeaf], devices: Sequence[torch.device]
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Copy leaves to every device, those that gradients flow through and the others apart."""
     for leaf in copied:
         if is_wrapper(leaf.tensor):
-            yield leaf, [send_wrapper(leaf.tensor, device) for device in devices]
+            yield leaf, [wrapper_to_device(leaf.tensor, device) for device in devices]
     plain = [leaf for leaf in copied if not is_wrapper(leaf.tensor)]
     with_grad = [leaf for leaf in plain if leaf.tensor.requires_grad]
     without = [leaf for leaf in plain if not leaf.tensor.requires_grad]
@@ -300,11 +306,11 @@ def _copy_leaves(
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
-def _join_leaf(leaf: Joined, device: DeviceLike, dim: int) -> Any:
+def _join_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
     """Join one leaf's tensors, or its packed sequences."""
     if not leaf.packed:
         return _join_tensors(leaf.tensors, device, dim)
-    return join_packed(leaf.packed, _join_tensors(leaf.tensors, device, 0))
+    return cat_packed(leaf.packed, _join_tensors(leaf.tensors, device, 0))
 
 
 def _join_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
@@ -313,7 +319,7 @@ def _join_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Te
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
     dim = check_gather_inputs(tensors, dim)
-    return join(tensors, dim, as_device_or_current(device))
+    return cat_on_device(tensors, dim, as_device_or_current(device))
 
 
 def _is_special(tensor: Tensor) -> bool:

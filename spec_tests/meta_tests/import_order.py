@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = (
     "comm",
     "functions",
+    "comm_and_functions",
     "scatter_gather",
     "replicate",
     "parallel_apply",

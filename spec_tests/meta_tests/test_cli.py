@@ -228,7 +228,11 @@ def test_doctor_reports_the_error_of_importing_torch(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "name a folder that can be written to"),
+        (
+            "TORCH_EXTENSIONS_DIR",
+            "/dev/null/below",
+            "set TORCH_EXTENSIONS_DIR to a writable folder",
+        ),
         ("CXX", "no-such-c++", "install g++ 11 or newer"),
     ],
 )
