@@ -32,11 +32,11 @@ class FunctionMode(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class OperatorLog(TorchDispatchMode):
+class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torch
     """A dispatch mode that records each operator with its arguments in ``calls``."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call] # in torch
         self.calls: list[tuple[Any, Any, dict[str, Any]]] = []
 
     def __torch_dispatch__(

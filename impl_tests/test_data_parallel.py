@@ -3,7 +3,6 @@
 import sys
 import weakref
 
-import pytest
 import torch
 from torch import nn
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from impl._comm.copy import copy_bucket, row_major_copy, to_device, partition_by_size
+from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_device
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued
 

@@ -26,8 +26,9 @@ def read(paths: Sequence[Path]) -> dict[str, Any]:
 
     Returns:
         ``machine``: processor, cores, versions and devices. ``runs``: ``datetime``, ``commit``,
-        ``dirty`` and ``benchmarks`` of each file. A benchmark has ``group``, ``fullname``, ``extra_info`` and
-        ``stats``: minimum, quartiles and median in seconds, and the number of rounds.
+        ``dirty`` and ``benchmarks`` of each file. A benchmark has ``group``, ``fullname``,
+        ``extra_info`` and ``stats``: minimum, quartiles and median in seconds, and the number of
+        rounds.
 
     Raises:
         ValueError: A file was not written by pytest-benchmark, comes from another machine than
