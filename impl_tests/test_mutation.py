@@ -70,7 +70,7 @@ def test_each_change_drops_or_fixes_one_element(name):
 
 def test_equal_changes_of_a_function_are_numbered():
     found = changes.changes(("_comm/split_cat.py",))
-    name = "_comm/split_cat.py _steps_like_channels_last: return False -> pass"
+    name = "_comm/split_cat.py _is_channels_last: return False -> pass"
     first, second = found[name], found[f"{name} [2]"]
     assert first.text != second.text
     assert (first.before, first.after) == (second.before, second.after)
