@@ -13,12 +13,12 @@ MUTANTS = load()
 SAMPLE = (
     "scatter-reverses-chunks",
     "empty-tensors-lose-their-shape",
-    "function-broadcast-thaws-the-frozen",
+    "function-broadcast-copies-of-frozen-tensors-require-grad",
     "named-tuples-are-made-from-one-iterable",
-    "results-stay-with-the-first-replica",
-    "children-stay-the-modules",
+    "gather-ignores-the-target-device",
+    "replicas-share-the-modules-children",
     "errors-lose-their-context",
-    "the-default-device-stays-behind",
+    "the-default-device-is-not-copied-to-modules",
     "devices-are-sorted",
     "copied-arguments-get-no-gradient",
 )
