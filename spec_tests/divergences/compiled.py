@@ -35,7 +35,7 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: Ways to compile a module, by name.
+#: Functions that compile a module, by the name of the compilation.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "torch.compile(m)": _compiled,
     "m.compile()": _in_place,
@@ -45,10 +45,10 @@ COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network and the way in which it is compiled."""
+    """A network that is compiled in one of `COMPILATIONS`."""
 
     network: ModuleSpec
-    how: str
+    compilation: str
     backend: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
@@ -56,11 +56,11 @@ class Compiled:
         torch.compiler.reset()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            return COMPILATIONS[self.how](self.network.build(topology, slot), self.backend)
+            return COMPILATIONS[self.compilation](self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the spec of an input of ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:
-        return f"{self.how}, m = {self.network!r}, backend={self.backend!r}"
+        return f"{self.compilation}, m = {self.network!r}, backend={self.backend!r}"

@@ -27,7 +27,7 @@ class CurrentDevice(nn.Module):
         return torch.accelerator.current_device_index()
 
 
-class CurrentDeviceOfAny(CurrentDevice):
+class CurrentDeviceForAnyArguments(CurrentDevice):
     """Returns the current device, for any arguments."""
 
     def forward(self, *args):
@@ -118,7 +118,11 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
 ):
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
-    arguments = {"modules": [CurrentDeviceOfAny()] * count, "inputs": inputs, "devices": devices}
+    arguments = {
+        "modules": [CurrentDeviceForAnyArguments()] * count,
+        "inputs": inputs,
+        "devices": devices,
+    }
     call = PublicCall("parallel_apply.parallel_apply", arguments)
     with torch.accelerator.device_index(topology.device(slot).index):
         checks.agree(call, target, answers, topology)

@@ -83,7 +83,7 @@ def test_gradients_are_ready_on_the_streams_of_backwards_caller(target, topology
         inputs = [queued(topology, slot, 4).requires_grad_() for slot in range(3)]
         devices = [device.index for device in topology.take(3)]
         found = target.parallel_apply.parallel_apply([Scaling()] * 3, inputs, devices=devices)
-        torch.autograd.backward([each.sum() for each in found])
+        torch.autograd.backward([output.sum() for output in found])
         del found
-        gradients = used(*(each.grad for each in inputs))
+        gradients = used(*(x.grad for x in inputs))
     assert [gradient.tolist() for gradient in gradients] == [[3.0] * 4] * 3

@@ -37,7 +37,7 @@ class ThreadLocalBuffer(nn.Module):
         self.fails = fails
 
     def forward(self):
-        found = getattr(self.local, "buffer", None)
+        previous = getattr(self.local, "buffer", None)
         self.local.buffer = torch.ones(2)
         self.references.append(weakref.ref(self.local.buffer))
         if self.barrier is not None:
@@ -45,7 +45,7 @@ class ThreadLocalBuffer(nn.Module):
         self.inner()
         if self.fails:
             raise ValueError("failure")
-        return found
+        return previous
 
 
 class Counter(threading.local):
@@ -92,34 +92,34 @@ class CurrentLoop(nn.Module):
         return asyncio.get_running_loop()
 
 
-def barrier(count, waits):
-    return threading.Barrier(count, timeout=PATIENCE) if waits else None
+def barrier(count, concurrent):
+    return threading.Barrier(count, timeout=PATIENCE) if concurrent else None
 
 
 @contextmanager
 def record_threads(setter, getter):
     """Yield a list of the threads that run ``TracedModule`` while a hook is set."""
-    seen, before = [], getter()
+    threads, before = [], getter()
 
     def hook(frame, event, _):
         if event == "call" and frame.f_code is TracedModule.forward.__code__:
-            seen.append(threading.get_ident())
+            threads.append(threading.get_ident())
 
     setter(hook)
     try:
-        yield seen
+        yield threads
     finally:
         setter(before)
 
 
 @clause("parallel_apply.state.thread-locals")
-@pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
+@pytest.mark.parametrize("concurrent", [False, True], ids="concurrent={}".format)
 @given(counts=CALLS)
-def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, waits, counts):
+def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, concurrent, counts):
     local = threading.local()
     for count in counts:
-        scratch = ThreadLocalBuffer(local, barrier=barrier(count, waits))
-        assert run(target, topology, [scratch] * count) == [None] * count
+        module = ThreadLocalBuffer(local, barrier=barrier(count, concurrent))
+        assert run(target, topology, [module] * count) == [None] * count
 
 
 @clause("parallel_apply.state.thread-locals")
@@ -153,7 +153,7 @@ def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target,
 @example(outer=2, inner=2, fails=False)
 @given(outer=SEVERAL, inner=SEVERAL, fails=st.booleans())
 def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner, fails):
-    local, kept = threading.local(), []
+    local, unchanged = threading.local(), []
 
     def call():
         before = local.buffer
@@ -162,20 +162,22 @@ def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner
                 run(target, topology, [ThreadLocalBuffer(local, fails=fails)] * inner)
                 == [None] * inner
             )
-        kept.append(local.buffer is before)
+        unchanged.append(local.buffer is before)
 
     assert run(target, topology, [ThreadLocalBuffer(local, inner=call)] * outer) == [None] * outer
-    assert kept == [True] * outer
+    assert unchanged == [True] * outer
 
 
 @clause("parallel_apply.leftovers.thread-locals")
-@pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
+@pytest.mark.parametrize("concurrent", [False, True], ids="concurrent={}".format)
 @given(count=SEVERAL, fails=st.booleans())
-def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, waits, count, fails):
+def test_thread_locals_of_modules_are_freed_after_the_call(
+    target, topology, concurrent, count, fails
+):
     local, references = threading.local(), []
     with no_garbage_collection():
         modules = [
-            ThreadLocalBuffer(local, references, barrier(count, waits), fails=fails)
+            ThreadLocalBuffer(local, references, barrier(count, concurrent), fails=fails)
         ] * count
         with suppress(ValueError):
             run(target, topology, modules)
@@ -188,31 +190,31 @@ def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, wai
 @given(count=SEVERAL)
 def test_hooks_for_new_threads_reach_every_module(target, topology, kind, count):
     run(target, topology, [TracedModule()] * count)
-    with record_threads(*HOOKS[kind][:2]) as seen:
+    with record_threads(*HOOKS[kind][:2]) as threads:
         run(target, topology, [TracedModule()] * count)
-    assert len(seen) == count
+    assert len(threads) == count
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_removed_hooks_reach_no_module(target, topology, kind, count):
-    with record_threads(*HOOKS[kind][:2]) as seen:
+    with record_threads(*HOOKS[kind][:2]) as threads:
         run(target, topology, [TracedModule()] * count)
-        before = len(seen)
+        before = len(threads)
     run(target, topology, [TracedModule()] * count)
-    assert len(seen) == before
+    assert len(threads) == before
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind, count):
-    with record_threads(*HOOKS[kind][2:]) as seen:
+    with record_threads(*HOOKS[kind][2:]) as threads:
         run(target, topology, [TracedModule()] * count)
-        assert not seen
+        assert not threads
         run(target, topology, [TracedModule()])
-        assert seen == [threading.get_ident()]
+        assert threads == [threading.get_ident()]
 
 
 @clause("parallel_apply.state.event-loop")
