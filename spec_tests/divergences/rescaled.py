@@ -29,7 +29,7 @@ KINDS = [
 #: The kinds with parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: The result of a change, and the expected one.
+#: A result and the expected result.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
