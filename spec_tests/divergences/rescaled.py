@@ -115,7 +115,7 @@ def compare_chunks(
 def compare_halving(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Compare modules that halve one parameter before forward, once for each parameter."""
+    """Return the results of modules that halve one parameter before forward, for each parameter."""
     names = _names(_seeded(partial(_in_sequence, kind)))
     return [
         compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)
@@ -126,7 +126,7 @@ def compare_halving(
 def compare_after_step(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> Pair:
-    """Compare replicas that run after an optimizer step on their module."""
+    """Return the results of replicas, and of modules, that run after an optimizer step."""
     devices = topology.take(slots)
     make = partial(_in_sequence, kind)
     parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]

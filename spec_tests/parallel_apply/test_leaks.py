@@ -22,6 +22,7 @@ from spec_tests.strategies.failing_modules import caught, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Doubling
 
+#: Numbers of modules.
 COUNTS = st.integers(1, 4)
 
 

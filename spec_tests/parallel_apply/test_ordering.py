@@ -7,6 +7,7 @@ from torch import nn
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
 from spec_tests.harness.conformance.clauses import clause
 
+#: Three times the elements of `queued(topology, slot, 4)`.
 TRIPLED = [3.0, 6.0, 9.0, 12.0]
 
 

@@ -17,8 +17,11 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
 
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
+#: Numbers of modules in successive calls.
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)
+#: The setters and getters of hooks for new threads and for the current thread.
 HOOKS = {
     "trace": (threading.settrace, threading.gettrace, sys.settrace, sys.gettrace),
     "profile": (threading.setprofile, threading.getprofile, sys.setprofile, sys.getprofile),

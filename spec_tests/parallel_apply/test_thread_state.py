@@ -24,7 +24,9 @@ from spec_tests.strategies.thread_state import (
     whole_sight,
 )
 
+#: Numbers of modules.
 COUNTS = st.integers(1, 4)
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
