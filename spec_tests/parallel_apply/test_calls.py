@@ -159,7 +159,7 @@ def test_a_missing_device_is_an_error_of_its_module(target, answers, topology, d
         lambda lengths: len({*lengths} - {None}) > 1
     )
 )
-def test_sequences_of_different_lengths_are_refused(target, answers, topology, lengths):
+def test_arguments_of_different_lengths_are_refused(target, answers, topology, lengths):
     modules, inputs, keywords, devices = lengths
     call = PublicCall(
         "parallel_apply.parallel_apply",

@@ -78,7 +78,7 @@ def test_result_has_the_keys_of_the_first_output_in_order(target, answers, topol
 
 @clause("scatter_gather.gather.ragged")
 @given(call=ragged_calls())
-def test_sequences_of_different_lengths_are_refused(target, answers, topology, call):
+def test_gathered_sequences_of_different_lengths_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
