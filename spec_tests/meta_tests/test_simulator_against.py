@@ -1,4 +1,4 @@
-"""The comparison of the simulator with an accelerator: what it finds, and what it does not."""
+"""The program that compares the simulator with a real accelerator."""
 
 import json
 import pickle
@@ -10,7 +10,7 @@ import torch
 from spec_tests.harness.compare.snapshot import TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.meta_tests.simulator_against import __main__ as program
-from spec_tests.meta_tests.simulator_against.calls import STRATEGIES, drawn
+from spec_tests.meta_tests.simulator_against.calls import STRATEGIES, draw_calls
 from spec_tests.meta_tests.simulator_against.records import differences, record
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
@@ -18,33 +18,35 @@ from spec_tests.strategies.comm import dense
 
 @pytest.fixture
 def recorded(topology):
-    """A function that makes calls on impl and gives the record."""
+    """Return a function that runs calls on impl and returns the record."""
     return lambda *calls: record(calls, [Target("impl")], topology)
 
 
 SCATTER = PublicCall("comm.scatter", {"tensor": dense(), "devices": [At(0), At(0, "text")]})
-ON_CPU = PublicCall("comm.scatter", {"tensor": dense(slot=None), "devices": [At(0), At(1)]})
-REFUSED = PublicCall("comm.gather", {"tensors": [dense(slot=None)]})
+CPU_SCATTER = PublicCall("comm.scatter", {"tensor": dense(slot=None), "devices": [At(0), At(1)]})
+FAILING_GATHER = PublicCall("comm.gather", {"tensors": [dense(slot=None)]})
 
 
-def tampered(side, part, change):
-    """The record with one part of every outcome changed."""
+def changed_record(record, part, change):
+    """Return ``record`` with one part of every outcome changed."""
     return {
-        key: replace(each, **{part: change(getattr(each, part))}) for key, each in side.items()
+        key: replace(each, **{part: change(getattr(each, part))}) for key, each in record.items()
     }
 
 
-def test_a_record_does_not_differ_from_itself(recorded):
-    assert not list(differences(recorded(SCATTER, REFUSED), recorded(SCATTER, REFUSED)))
+def test_equal_records_have_no_difference(recorded):
+    assert not list(
+        differences(recorded(SCATTER, FAILING_GATHER), recorded(SCATTER, FAILING_GATHER))
+    )
 
 
-def test_the_name_of_the_accelerator_is_no_difference(recorded, topology):
-    text = repr(list(recorded(SCATTER, ON_CPU, REFUSED).values()))
+def test_record_replaces_name_of_the_accelerator(recorded, topology):
+    text = repr(list(recorded(SCATTER, CPU_SCATTER, FAILING_GATHER).values()))
     assert topology.accelerator not in text.replace("spec_tests.simulator", "")
     assert "'device': 'device:0'" in text
 
 
-def _first_value_changed(result):
+def _change_first_value(result):
     first = result.members[0]
     values = first.values.clone()
     values[0, 0] += 1
@@ -52,7 +54,7 @@ def _first_value_changed(result):
     return replace(result, members={**result.members, 0: changed})
 
 
-def _first_stride_changed(result):
+def _change_first_stride(result):
     first = result.members[0]
     changed = TensorSnapshot(first.values, {**first.facts, "strides": (7, 7)})
     return replace(result, members={**result.members, 0: changed})
@@ -61,19 +63,19 @@ def _first_stride_changed(result):
 @pytest.mark.parametrize(
     ("call", "part", "change"),
     [
-        (ON_CPU, "result", _first_value_changed),
-        (SCATTER, "result", _first_stride_changed),
-        (REFUSED, "result", lambda failure: replace(failure, text="another")),
-        (REFUSED, "result", lambda failure: replace(failure, kind="builtins.Other")),
+        (CPU_SCATTER, "result", _change_first_value),
+        (SCATTER, "result", _change_first_stride),
+        (FAILING_GATHER, "result", lambda failure: replace(failure, text="another")),
+        (FAILING_GATHER, "result", lambda failure: replace(failure, kind="builtins.Other")),
         (SCATTER, "warnings", lambda texts: (*texts, "UserWarning: more")),
         (SCATTER, "inputs", lambda inputs: None),
         (SCATTER, "gradients", lambda found: "some"),
     ],
     ids=["value", "stride", "text", "class", "warnings", "inputs", "gradients"],
 )
-def test_what_differs_is_listed(recorded, call, part, change):
-    side = recorded(SCATTER, ON_CPU, REFUSED)
-    changed = {**side, **tampered(recorded(call), part, change)}
+def test_each_changed_part_is_a_difference(recorded, call, part, change):
+    side = recorded(SCATTER, CPU_SCATTER, FAILING_GATHER)
+    changed = {**side, **changed_record(recorded(call), part, change)}
     for pair in (side, changed), (changed, side):
         (found,) = differences(*pair)
         assert found.call == repr(call)
@@ -81,37 +83,37 @@ def test_what_differs_is_listed(recorded, call, part, change):
         assert found.text
 
 
-def test_a_call_of_one_side_alone_is_listed(recorded):
-    sides = recorded(SCATTER), recorded(SCATTER, REFUSED)
+def test_call_missing_from_one_record_is_a_difference(recorded):
+    sides = recorded(SCATTER), recorded(SCATTER, FAILING_GATHER)
     for pair in sides, sides[::-1]:
         (found,) = differences(*pair)
-        assert (found.call, found.kind) == (repr(REFUSED), "drawn on one side only")
+        assert (found.call, found.kind) == (repr(FAILING_GATHER), "missing from one record")
 
 
-def test_every_process_draws_the_same_calls():
-    first, second = ([repr(call) for call in drawn(3)] for _ in range(2))
+def test_drawn_calls_are_deterministic():
+    first, second = ([repr(call) for call in draw_calls(3)] for _ in range(2))
     assert first == second
     assert len(first) >= 2 * len(STRATEGIES)
 
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["equal", "different"])
-def test_the_program_writes_what_differs(recorded, tmp_path, monkeypatch, capsys, is_changed):
+def test_program_writes_differences_to_json(recorded, tmp_path, monkeypatch, capsys, is_changed):
     side = pickle.loads(pickle.dumps(recorded(SCATTER)))
-    other = tampered(side, "warnings", lambda texts: ("more",)) if is_changed else side
-    monkeypatch.setattr(program, "_both", lambda options: (side, other))
+    real = changed_record(side, "warnings", lambda texts: ("more",)) if is_changed else side
+    monkeypatch.setattr(program, "_run_both", lambda options: (side, real))
     status = program.main(["--json", str(tmp_path / "found.json")])
     page = json.loads((tmp_path / "found.json").read_text())
     assert (status, page["differing"], len(page["differences"])) == (is_changed,) * 3
     assert page["calls"] == 1
-    assert f"1 calls on both, {int(is_changed)} differ" in capsys.readouterr().out
+    assert f"1 calls compared, {int(is_changed)} differ" in capsys.readouterr().out
 
 
-def test_nothing_compared_is_no_success(monkeypatch):
-    monkeypatch.setattr(program, "_both", lambda options: ({}, {}))
+def test_program_fails_without_any_call(monkeypatch):
+    monkeypatch.setattr(program, "_run_both", lambda options: ({}, {}))
     assert program.main([]) == 1
 
 
-def test_a_tensor_travels_between_processes(recorded):
-    side = recorded(ON_CPU)
+def test_pickled_record_keeps_tensor_values(recorded):
+    side = recorded(CPU_SCATTER)
     (outcome,) = pickle.loads(pickle.dumps(side)).values()
     assert torch.equal(outcome.result.members[1].values, torch.arange(6.0, 12.0).reshape(2, 3))

@@ -1,4 +1,4 @@
-"""Views, in-place operators and ``out=``: what shares memory on the CPU shares it on sim."""
+"""Views, in-place operators and ``out=`` share memory on sim exactly as on the CPU."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def pair():
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_share_memory_and_geometry(name, pair):
+def test_views_share_memory_and_have_the_strides_of_the_cpu(name, pair):
     here, there = (VIEWS[name](x) for x in pair)
     assert_same(here, there)
     assert there.storage_offset() == here.storage_offset()
@@ -60,14 +60,14 @@ def test_writing_through_a_view_changes_the_base(name, change, pair):
 
 
 @pytest.mark.parametrize("change", IN_PLACE)
-def test_writing_counts_versions_as_on_the_cpu(change, pair):
+def test_versions_agree_with_the_cpu(change, pair):
     for x in pair:
         IN_PLACE[change](x[1:])
     assert pair[0]._version == pair[1]._version > 0
 
 
 @pytest.mark.parametrize("name", ["slice", "transpose", "diagonal", "view", "as_strided"])
-def test_gradients_flow_through_written_views(name, pair):
+def test_backward_through_modified_views_agrees_with_the_cpu(name, pair):
     for x in pair:
         x.requires_grad_()
         y = x * 1
@@ -76,7 +76,7 @@ def test_gradients_flow_through_written_views(name, pair):
     assert_same(pair[0].grad, pair[1].grad)
 
 
-def test_operators_return_the_argument_they_changed(pair):
+def test_in_place_operators_return_their_argument(pair):
     there = pair[1]
     assert there.add_(1) is there
     assert torch.add(there, 1, out=there) is there
@@ -85,7 +85,7 @@ def test_operators_return_the_argument_they_changed(pair):
 
 
 @pytest.mark.parametrize("shape", [(0,), (6, 4), (4, 6)], ids=str)
-def test_outputs_are_resized_in_their_own_memory(shape, pair):
+def test_out_is_resized(shape, pair):
     out = torch.empty(shape[::-1], device=DEVICE).t() if shape == (4, 6) else None
     if out is None:
         out = torch.empty(shape, device=DEVICE).resize_(0)
@@ -95,7 +95,7 @@ def test_outputs_are_resized_in_their_own_memory(shape, pair):
     assert out.stride() == (strides if shape == (4, 6) else (6, 1))
 
 
-def test_outputs_grow_behind_their_offset():
+def test_resized_out_keeps_its_offset():
     storage = torch.zeros(10, device=DEVICE)
     out = storage[2:2]
     torch.arange(0, 20, out=out)
@@ -103,7 +103,7 @@ def test_outputs_grow_behind_their_offset():
     assert out.tolist() == list(range(20))
 
 
-def test_outputs_take_lazy_bits():
+def test_out_gets_lazy_conjugation():
     results = []
     for device in ("cpu", DEVICE):
         x, y = (START[:size, :4].to(device, torch.complex64) * 1j for size in (4, 2))
@@ -114,7 +114,7 @@ def test_outputs_take_lazy_bits():
     assert_same(*results)
 
 
-def test_resizing_keeps_what_fits():
+def test_resize_keeps_leading_elements():
     x = torch.arange(6.0, device=DEVICE).resize_(2, 2)
     assert x.tolist() == [[0, 1], [2, 3]]
     assert x.resize_(8)[:6].tolist() == [0, 1, 2, 3, 4, 5]
@@ -142,7 +142,7 @@ def test_results_that_share_memory_on_the_cpu_share_it_on_sim():
     assert len({chunk.untyped_storage().data_ptr() for chunk in there}) == 1
 
 
-def test_results_never_share_memory_with_an_argument_by_accident():
+def test_results_do_not_share_memory_with_arguments():
     x = torch.ones(3, device=DEVICE)
     for y in (x + 0, x.clone(), x * 1, torch.cat([x]), x.float().double().float(), x[[0, 1, 2]]):
         y.zero_()

@@ -1,9 +1,9 @@
-"""The same drawn calls on the simulator and on a real accelerator; what differs is listed.
+"""Compares the simulator with a real accelerator on the same drawn calls.
 
 ``python -m spec_tests.meta_tests.simulator_against --accelerator cuda --device-ids 0,0,0,0``
-prints every call that comes to something else there than on the simulator with the same slots:
-results, errors, warnings, gradients, and the inputs afterwards. Each is a defect of the simulator,
-or of the stand-ins for the reference's primitives. PyTorch knows one accelerator a process, so
-two processes draw the same calls and write down what comes of them. The exit status is 1 if any
-differs.
+prints every call whose outcome differs between the accelerator and the simulator: the result, the
+error, the warnings, the gradients, or the inputs after the call. Each difference is a bug of the
+simulator or of the stand-ins for the reference's primitives. PyTorch supports one accelerator in a
+process, so two processes draw the same calls and record the outcomes. The exit status is 1 if any
+outcome differs.
 """

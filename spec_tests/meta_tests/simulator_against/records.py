@@ -1,4 +1,4 @@
-"""What came of the calls, as data that names no accelerator, and where two records differ."""
+"""Records of call outcomes without the name of the accelerator, and their differences."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,22 +13,22 @@ from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["Difference", "Record", "differences", "record"]
 
-#: What came of each call, by target and the call's text.
+#: The outcome of each call, by the target's name and the call's text.
 Record = Mapping[tuple[str, str], Outcome]
-_ONE_SIDE = "drawn on one side only"
-#: How many characters of a difference are kept.
-_LONGEST = 1500
+_MISSING = "missing from one record"
+#: Maximum number of characters of a call or a difference.
+_MAX_CHARACTERS = 1500
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A call that comes to something else on the two sides.
+    """A call whose outcome on the simulator and on the accelerator differs.
 
     Args:
-        kind: The function, and what differs: the result, the warnings, ...
+        kind: The function and the part that differs: result, warnings, gradients or inputs.
         target: The package that was called.
         call: The call, as text.
-        text: The first place, in words: what the simulator gives, what was expected.
+        text: The first difference in words.
     """
 
     kind: str
@@ -38,58 +38,58 @@ class Difference:
 
 
 def record(calls: Iterable[Call], targets: Iterable[Target], topology: Topology) -> Record:
-    """Make every call on every target."""
-    found, targets = {}, list(targets)
+    """Run every call on every target and return the outcomes."""
+    outcomes, targets = {}, list(targets)
     for call in calls:
         for target in targets:
             outcome = observe(call, target, topology)
             parts = {
-                part.name: _neutral(getattr(outcome, part.name), topology.accelerator)
+                part.name: _without_accelerator(getattr(outcome, part.name), topology.accelerator)
                 for part in fields(Outcome)
             }
-            found[target.name, repr(call)] = replace(outcome, **parts)
-    return found
+            outcomes[target.name, repr(call)] = replace(outcome, **parts)
+    return outcomes
 
 
 def differences(simulated: Record, real: Record) -> Iterator[Difference]:
-    """The calls that do not come to the same, each with the first difference."""
+    """Yield the calls whose outcomes differ, each with its first difference."""
     for target, call in {**real, **simulated}:
         function = call.partition("(")[0]
-        sides = [side.get((target, call)) for side in (simulated, real)]
-        if sides[0] is None or sides[1] is None:
-            yield Difference(_ONE_SIDE, target, call[:_LONGEST], "")
+        outcomes = [record.get((target, call)) for record in (simulated, real)]
+        if outcomes[0] is None or outcomes[1] is None:
+            yield Difference(_MISSING, target, call[:_MAX_CHARACTERS], "")
             continue
         for part in fields(Outcome):
-            pair = [getattr(side, part.name) for side in sides]
+            pair = [getattr(outcome, part.name) for outcome in outcomes]
             text = checks.difference(pair[0], pair[1], part.name, checks.EXACT)
             if text is not None:
                 kind = f"{function}: {part.name}"
-                yield Difference(kind, target, call[:_LONGEST], text[:_LONGEST])
+                yield Difference(kind, target, call[:_MAX_CHARACTERS], text[:_MAX_CHARACTERS])
                 break
 
 
-def _neutral(value: Any, accelerator: str) -> Any:
-    """``value`` with the accelerator called ``device`` wherever it is named."""
+def _without_accelerator(value: Any, accelerator: str) -> Any:
+    """Return ``value`` with the name of the accelerator replaced by ``device``."""
     match value:
         case str():
-            return _renamed(value, accelerator)
+            return _rename_in(value, accelerator)
         case TensorSnapshot(values, facts):
-            return TensorSnapshot(values, _members(facts, accelerator))
+            return TensorSnapshot(values, _rename_in_members(facts, accelerator))
         case Structure(kind, members):
-            return Structure(kind, _members(members, accelerator))
+            return Structure(kind, _rename_in_members(members, accelerator))
         case Leaf(kind, text, identity):
-            return Leaf(kind, _renamed(text, accelerator), identity)
+            return Leaf(kind, _rename_in(text, accelerator), identity)
         case Failure(kind, text):
-            return Failure(kind, _renamed(text, accelerator))
+            return Failure(kind, _rename_in(text, accelerator))
         case tuple():
-            return tuple(_neutral(each, accelerator) for each in value)
+            return tuple(_without_accelerator(each, accelerator) for each in value)
     return value
 
 
-def _members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
-    return {key: _neutral(member, accelerator) for key, member in members.items()}
+def _rename_in_members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
+    return {key: _without_accelerator(member, accelerator) for key, member in members.items()}
 
 
-def _renamed(text: str, accelerator: str) -> str:
+def _rename_in(text: str, accelerator: str) -> str:
     text = re.sub(rf"\b{accelerator}\b", "device", text)
     return re.sub(rf"\b{accelerator.upper()}\b", "DEVICE", text)
