@@ -71,7 +71,7 @@ class Rescaler(nn.Module):
 
 
 class Product(nn.Module):
-    """Multiplies the input by three parameters."""
+    """A module that multiplies the input by three parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def compare_chunks(
 def compare_halving(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Return the results of modules that halve one parameter before forward, for each parameter."""
+    """Return the results of modules that halve one parameter, for each parameter."""
     names = _names(_seeded(partial(_in_sequence, kind)))
     return [
         compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)

@@ -64,7 +64,7 @@ def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call)
 
 
 class WarningGather(torch.autograd.Function):
-    """Warns with the caller of its forward as the place."""
+    """A Function whose warning names the caller of forward."""
 
     @staticmethod
     def forward(ctx, target, dim, *tensors):

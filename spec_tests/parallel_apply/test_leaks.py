@@ -27,14 +27,14 @@ COUNTS = st.integers(1, 4)
 
 
 class NoOp(nn.Module):
-    """Does nothing."""
+    """A module that does nothing."""
 
     def forward(self):
         pass
 
 
 class Failing(nn.Module):
-    """Records a weak reference to a new tensor, then raises an error."""
+    """A module that records a weak reference to a new tensor, then raises an error."""
 
     def __init__(self, references):
         super().__init__()

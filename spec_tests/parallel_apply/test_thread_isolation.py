@@ -29,7 +29,7 @@ HOOKS = {
 
 
 class ThreadLocalBuffer(nn.Module):
-    """Stores a tensor in a ``threading.local`` and returns the previous one."""
+    """A module that stores a tensor in a ``threading.local`` and returns the previous one."""
 
     def __init__(self, local, references=None, barrier=None, inner=lambda: None, fails=False):
         super().__init__()
@@ -59,7 +59,7 @@ class Counter(threading.local):
 
 
 class CountCalls(nn.Module):
-    """Counts the calls in its thread."""
+    """A module that counts the calls in its thread."""
 
     def __init__(self, local):
         super().__init__()
@@ -78,7 +78,7 @@ class TracedModule(nn.Module):
 
 
 class RunningLoop(nn.Module):
-    """Runs a coroutine in a new event loop."""
+    """A module that runs a coroutine in a new event loop."""
 
     async def fetch(self):
         await asyncio.sleep(0)
@@ -89,7 +89,7 @@ class RunningLoop(nn.Module):
 
 
 class CurrentLoop(nn.Module):
-    """Returns the event loop that runs in its thread."""
+    """A module that returns the event loop that runs in its thread."""
 
     def forward(self):
         return asyncio.get_running_loop()
