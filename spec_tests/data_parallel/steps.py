@@ -73,7 +73,7 @@ def recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
 
 
 class ParameterFacts(nn.Module):
-    """A module that returns three properties of its parameter: leaf, requires_grad, plain Tensor."""
+    """A module that returns is_leaf, requires_grad and the class of its parameter."""
 
     def __init__(self) -> None:
         super().__init__()

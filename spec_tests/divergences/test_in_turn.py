@@ -32,7 +32,7 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """A callable that records its start, its end and the thread, and returns its device or raises."""
+    """A callable that records its start and end with the thread; returns its device or raises."""
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
