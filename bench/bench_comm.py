@@ -13,7 +13,7 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 
 MIB = 2**20
 DEVICES = 4
@@ -47,7 +47,7 @@ def _tensors(payload, device):
     return [torch.ones(size, device=device) for _ in range(count)]
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
 def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
@@ -60,7 +60,7 @@ def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topolog
     assert torch.equal(copies[-1][-1].cpu(), tensors[-1].cpu())
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
 def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"

@@ -6,11 +6,11 @@ Wall time on the host for modules that return their input.
 import pytest
 import torch
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 from .models import Identity
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("count", [2, 4], ids="modules={}".format)
 def bench_parallel_apply(timed, benchmark, library, topology, count):
     benchmark.group = f"parallel_apply identity modules={count}"

@@ -6,13 +6,13 @@ Wall time on the host, from the call until every device is idle.
 import pytest
 import torch
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 from .models import blocks
 
 DEVICES = 4
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("count", [10, 100, 400, 1000], ids="blocks={}".format)
 def bench_replicate(timed, benchmark, library, topology, count, detach):

@@ -5,14 +5,14 @@ Wall time on the host. The tensors are small, so the time is that of the travers
 
 import torch
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 from .models import nested
 
 DEVICES = 4
 ROWS = 64
 
 
-@side_by_side
+@for_both_libraries
 def bench_scatter_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
@@ -22,7 +22,7 @@ def bench_scatter_nested(timed, benchmark, library, topology):
     assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
 
 
-@side_by_side
+@for_both_libraries
 def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
@@ -34,7 +34,7 @@ def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
     assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
-@side_by_side
+@for_both_libraries
 def bench_gather_nested(timed, benchmark, library, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)

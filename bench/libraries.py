@@ -8,6 +8,6 @@ import pytest
 LIBRARIES = {"reference": "torch.nn.parallel", "impl": "impl"}
 
 
-def side_by_side(benchmark: Any) -> Any:
+def for_both_libraries(benchmark: Any) -> Any:
     """Parametrize a benchmark over both libraries, one directly after the other."""
     return pytest.mark.parametrize("library", list(LIBRARIES), indirect=True)(benchmark)

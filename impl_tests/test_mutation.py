@@ -10,10 +10,10 @@ pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mu
 from impl_tests.mutants import IMPL
 from impl_tests.mutation import changes, drops, equivalent, verdicts
 from impl_tests.mutation.lines import Lines
-from impl_tests.mutation.session import within
+from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
 
-MARKERS = changes.changes(("_pytree/markers.py",))
+MARKERS = changes.find_changes(("_pytree/markers.py",))
 NO_DATACLASS = "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
 RECORD = """
 [[equivalent]]
@@ -65,11 +65,11 @@ def record(**lines):
 @pytest.mark.parametrize("name", DROPPED)
 def test_each_change_drops_or_fixes_one_element(name):
     code, expected = DROPPED[name]
-    assert list(drops.texts(code)) == expected
+    assert list(drops.changed_texts(code)) == expected
 
 
 def test_equal_changes_of_a_function_are_numbered():
-    found = changes.changes(("_comm/split_cat.py",))
+    found = changes.find_changes(("_comm/split_cat.py",))
     name = "_comm/split_cat.py _is_channels_last: return False -> pass"
     first, second = found[name], found[f"{name} [2]"]
     assert first.text != second.text
@@ -97,7 +97,7 @@ def test_only_the_changed_file_differs(tmp_path):
 
 
 def test_the_star_of_a_signature_stays():
-    assert not [name for name in changes.changes(("_comm/checks.py",)) if "/," in name]
+    assert not [name for name in changes.find_changes(("_comm/checks.py",)) if "/," in name]
 
 
 def test_an_equivalent_change_is_found():
@@ -126,7 +126,7 @@ def test_a_record_without_a_reason_is_refused(reason):
 
 
 def test_each_record_of_equivalent_toml_names_a_change():
-    assert equivalent.load(changes.changes())
+    assert equivalent.load(changes.find_changes())
 
 
 def test_tests_that_execute_a_line_try_it():
@@ -168,7 +168,7 @@ def test_tests_of_the_function_try_its_decorator():
 
 
 def test_impl_distributed_is_not_changed():
-    names = {path.relative_to(IMPL).as_posix() for path in changes.sources()}
+    names = {path.relative_to(IMPL).as_posix() for path in changes.list_sources()}
     assert {"__init__.py", "comm.py", "_device/device.py"} <= names
     assert not names & {"distributed/__init__.py", "distributed/gradients.py"}
 
@@ -234,8 +234,8 @@ def test_tests_that_detected_a_change_near_by_come_first():
 
 
 def test_no_test_starts_after_the_time_limit():
-    assert list(within(0, ["a"])) == []
-    assert list(within(60, ["a", "b"])) == ["a", "b"]
+    assert list(take_for_seconds(0, ["a"])) == []
+    assert list(take_for_seconds(60, ["a", "b"])) == ["a", "b"]
 
 
 def test_a_test_that_fails_under_coverage_is_left_out():

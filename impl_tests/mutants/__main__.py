@@ -19,7 +19,7 @@ def main() -> int:
     options = parser.parse_args()
     mutants = _chosen(options.names)
     extra = [f"--reference={options.reference}"] if options.reference else []
-    tests = trial.tests_by_clause(clause for mutant in mutants for clause in mutant.breaks)
+    tests = trial.collect_tests(clause for mutant in mutants for clause in mutant.breaks)
     trials = trial.run(mutants, tests, processes=options.processes, options=extra)
     survivors = 0
     for count, done in enumerate(trials, 1):

@@ -49,7 +49,7 @@ class Trial:
         return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
 
 
-def tests_by_clause(names: Iterable[str]) -> dict[str, list[str]]:
+def collect_tests(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the node ids of each clause's tests, collected in a new process.
 
     Args:

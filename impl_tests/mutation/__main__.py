@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from impl_tests.mutation import equivalent, trials, verdicts
-from impl_tests.mutation.changes import Change, changes
+from impl_tests.mutation.changes import Change, find_changes
 from impl_tests.mutation.lines import Lines, record
 from impl_tests.mutation.session import Tests, with_tests
 
@@ -21,8 +21,8 @@ REQUIRED_SHARE = 0.98
 
 def main() -> int:
     """Try changes; return 1 if the tests detect fewer than 98 % of those with an effect."""
-    options = _options()
-    found = changes(tuple(options.files))
+    options = _parse_options()
+    found = find_changes(tuple(options.files))
     excused = equivalent.load(found)
     chosen = [change for name, change in found.items() if name not in excused]
     if options.sample is not None:
@@ -43,7 +43,7 @@ def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) ->
     print(f"{len(lines.seconds)} tests, {len(lines.left_out)} left out", flush=True)
     killers: dict[Change, str | None] = {**verdicts.load(options.verdicts, chosen, lines.seconds)}
     print(f"{len(killers)} verdicts taken from {options.verdicts}", flush=True)
-    for trial in _trials(tests, lines, chosen, killers, options):
+    for trial in _run_trials(tests, lines, chosen, killers, options):
         print(trial, flush=True)
         if trial.killer is not None:
             verdicts.save(options.verdicts, trial.change, trial.killer)
@@ -55,7 +55,7 @@ def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) ->
     return (change for change, killer in killers.items() if killer not in {None, *broken})
 
 
-def _trials(
+def _run_trials(
     tests: Tests,
     lines: Lines,
     chosen: Sequence[Change],
@@ -72,7 +72,7 @@ def _trials(
     return trials.run(tests, lines, untried, kills=kills, seconds=seconds, processes=processes)
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m impl_tests.mutation", description=main.__doc__
     )

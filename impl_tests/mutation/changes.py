@@ -83,7 +83,7 @@ class Change:
         (package / self.file).write_text(self.text, encoding="utf-8")
 
 
-def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
+def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
     """Return all changes to these files, by name; docstrings and type hints stay unchanged.
 
     Args:
@@ -93,16 +93,16 @@ def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
     Raises:
         FileNotFoundError: impl has no such file.
     """
-    paths = [IMPL / name for name in files] or sources()
-    return {change.name: change for path in paths for change in _changes_of(path)}
+    paths = [IMPL / name for name in files] or list_sources()
+    return {change.name: change for path in paths for change in _changes_of_file(path)}
 
 
-def sources() -> list[Path]:
+def list_sources() -> list[Path]:
     """Return the files of impl, without those of ``impl.distributed``."""
     return sorted(path for path in IMPL.rglob("*.py") if path.parent.name != "distributed")
 
 
-def _changes_of(path: Path) -> Iterator[Change]:
+def _changes_of_file(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     file = path.relative_to(IMPL).as_posix()
     places = _places(ast.parse(code))
@@ -131,7 +131,7 @@ def _changed_texts(statement: str) -> Iterable[str]:
     # Each change needs a new tree. Unpickling one is eight times as fast as parsing.
     tree = pickle.dumps(get_ast(statement))
     replaced = itertools.chain.from_iterable(_apply(operator, tree) for operator in OPERATORS)
-    return dict.fromkeys([*replaced, *drops.texts(statement)])
+    return dict.fromkeys([*replaced, *drops.changed_texts(statement)])
 
 
 def _apply(operator: str, tree: bytes) -> Iterator[str]:

@@ -34,7 +34,7 @@ _Edit = tuple[_Position, _Position, str]
 T = TypeVar("T")
 
 
-def texts(code: str) -> Iterator[str]:
+def changed_texts(code: str) -> Iterator[str]:
     """Yield ``code`` once for each element that can be dropped and each condition, changed."""
     nodes = list(ast.walk(ast.parse(code)))
     operators = (

@@ -94,7 +94,7 @@ class Tests:
         self._session.config.pluginmanager.register(_RaiseOnFailure())
         started: list[str] = []
         try:
-            outcomes = self.run(within(seconds, names), before=started.append)
+            outcomes = self.run(take_for_seconds(seconds, names), before=started.append)
             return next((outcome.name for outcome in outcomes if outcome.failed), None)
         except (_Failed, Exception):  # pytest itself may fail on errors that a wrong impl raises.
             return started[-1]
@@ -110,7 +110,7 @@ class Tests:
             self._items |= {item.nodeid: item for item in found}
 
 
-def within(seconds: float, names: Iterable[str]) -> Iterator[str]:
+def take_for_seconds(seconds: float, names: Iterable[str]) -> Iterator[str]:
     """Yield names until this process has used ``seconds`` of CPU time."""
     end = _cpu_seconds() + seconds
     return itertools.takewhile(lambda _: _cpu_seconds() < end, names)

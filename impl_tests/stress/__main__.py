@@ -39,25 +39,29 @@ def _run(package: str, options: argparse.Namespace) -> int:
     devices = [torch.device(options.accelerator, index) for index in options.device_ids]
     print(f"{package}; python {interpreter.name()}; torch {torch.__version__}; seed {seed}")
     start = printed = time.monotonic()
-    found = Results()
-    for found in run_rounds(Shared(package, devices), options.minutes * 60, options.threads, seed):
+    results = Results()
+    for results in run_rounds(
+        Shared(package, devices), options.minutes * 60, options.threads, seed
+    ):
         if time.monotonic() - printed > _PROGRESS_INTERVAL:
             printed = time.monotonic()
-            print(f"{printed - start:6.0f} s  {found.jobs.total()} jobs  {found.snapshots[-1]}")
+            print(
+                f"{printed - start:6.0f} s  {results.jobs.total()} jobs  {results.snapshots[-1]}"
+            )
             sys.stdout.flush()
     if was_free_threaded and interpreter.has_lock():
-        found.errors.append("the interpreter lock was switched on during the run")
-    _print_summary(found, time.monotonic() - start)
-    return int(bool(found.errors))
+        results.errors.append("the interpreter lock was switched on during the run")
+    _print_summary(results, time.monotonic() - start)
+    return int(bool(results.errors))
 
 
-def _print_summary(found: Results, seconds: float) -> None:
-    for name, count in sorted(found.jobs.items()):
+def _print_summary(results: Results, seconds: float) -> None:
+    for name, count in sorted(results.jobs.items()):
         print(f"{count:8}  {name}")
-    print(f"{found.jobs.total()} jobs, {len(found.snapshots)} rounds, {seconds:.0f} s")
-    if found.snapshots:
-        print(f"first round: {found.snapshots[0]}\nlast round:  {found.snapshots[-1]}")
-    print("\n".join(found.errors) or "no wrong result, nothing left over, no growth")
+    print(f"{results.jobs.total()} jobs, {len(results.snapshots)} rounds, {seconds:.0f} s")
+    if results.snapshots:
+        print(f"first round: {results.snapshots[0]}\nlast round:  {results.snapshots[-1]}")
+    print("\n".join(results.errors) or "no wrong result, nothing left over, no growth")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -56,20 +56,20 @@ class Results:
 
 def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Results]:
     """Run rounds until the time is up or a check fails; yield the results after each round."""
-    rng, found = random.Random(seed), Results()
+    rng, results = random.Random(seed), Results()
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
     # thread ends while tensors that it has created are freed (impl/README.md).
     pool = ThreadPoolExecutor(max(threads))
     barrier = threading.Barrier(max(threads))
     wait([pool.submit(barrier.wait) for _ in range(max(threads))])
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not found.errors:
+    while time.monotonic() < end and not results.errors:
         with _exit_after(TIMEOUT):
-            _run_round(shared, rng, rng.choice(threads), found, pool)
-            found.snapshots.append(_take_snapshot(shared))
-        _check_idle(shared, found)
-        yield found
-    found.errors += find_growth(found.snapshots)
+            _run_round(shared, rng, rng.choice(threads), results, pool)
+            results.snapshots.append(_take_snapshot(shared))
+        _check_idle(shared, results)
+        yield results
+    results.errors += find_growth(results.snapshots)
 
 
 @contextmanager
@@ -83,11 +83,11 @@ def _exit_after(seconds: float) -> Iterator[None]:
 
 
 def _run_round(
-    shared: Shared, rng: random.Random, count: int, found: Results, pool: Executor
+    shared: Shared, rng: random.Random, count: int, results: Results, pool: Executor
 ) -> None:
     """Run one round. In its first half all threads run the same job, to provoke races."""
     barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
-    results: list[tuple[Counter[str], list[str]]] = []
+    outcomes: list[tuple[Counter[str], list[str]]] = []
 
     def work(seed: int) -> None:
         thread_rng, jobs, errors = random.Random(seed), Counter[str](), list[str]()
@@ -100,25 +100,25 @@ def _run_round(
                 errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
             else:
                 jobs[name] += 1
-        results.append((jobs, errors))
+        outcomes.append((jobs, errors))
 
-    with _record_errors(found), shared.hold():
+    with _record_errors(results), shared.hold():
         wait([pool.submit(work, rng.getrandbits(32)) for _ in range(count)])
-    for jobs, errors in results:
-        found.jobs += jobs
-        found.errors += errors
+    for jobs, errors in outcomes:
+        results.jobs += jobs
+        results.errors += errors
 
 
 @contextmanager
-def _record_errors(found: Results) -> Iterator[None]:
+def _record_errors(results: Results) -> Iterator[None]:
     try:
         yield
     except AssertionError as error:
-        found.errors.append(str(error))
+        results.errors.append(str(error))
 
 
-def _check_idle(shared: Shared, found: Results) -> None:
-    with _record_errors(found):
+def _check_idle(shared: Shared, results: Results) -> None:
+    with _record_errors(results):
         shared.check_caches_are_empty()
         if not gc.isenabled():
             raise AssertionError("the garbage collector is off outside of pause_gc")

@@ -97,7 +97,10 @@ MODELS = [
         _clip,
         _draw_pairs,
         loss=lambda output: (output["text_embeds"] - output["image_embeds"]).square().mean(),
-        not_compared=(".logits_per_image", ".logits_per_text"),  # each row of a batch against all
+        not_compared=(
+            ".logits_per_image",
+            ".logits_per_text",
+        ),  # compare each row with the whole batch
     ),
     Model(
         "LLaVA",
