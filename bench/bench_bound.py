@@ -11,7 +11,7 @@ import torch
 
 from .bench_compiled import uncompiled_graph
 from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build
-from .models import WIDTH, blocks
+from .models import WIDTH, build_blocks
 
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
 
@@ -62,7 +62,7 @@ def _build(library, topology):
         return [module], [x]
     devices = topology.take(DEVICES)
     rows = BATCH // DEVICES
-    return [blocks(BLOCKS).to(device) for device in devices], [
+    return [build_blocks(BLOCKS).to(device) for device in devices], [
         torch.randn(rows, WIDTH, device=device) for device in devices
     ]
 

@@ -42,7 +42,7 @@ def copy_bandwidth(topology):
     return 2 * source.nbytes / sorted(seconds[2:])[5]
 
 
-def _tensors(payload, device):
+def _create_tensors(payload, device):
     count, size = PAYLOADS[payload]
     return [torch.ones(size, device=device) for _ in range(count)]
 
@@ -52,7 +52,7 @@ def _tensors(payload, device):
 def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
-    tensors = _tensors(payload, devices[0])
+    tensors = _create_tensors(payload, devices[0])
 
     copies = timed(library.comm.broadcast_coalesced, tensors, devices)
 
@@ -65,7 +65,7 @@ def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topolog
 def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
-    rows = [_tensors(payload, device) for device in devices]
+    rows = [_create_tensors(payload, device) for device in devices]
 
     sums = timed(library.comm.reduce_add_coalesced, rows, topology.ordinals[0])
 

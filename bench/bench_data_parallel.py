@@ -17,7 +17,7 @@ from spec_tests.harness.environment.topology import not_run
 
 from .libraries import LIBRARIES
 from .memory import measure_peak_bytes
-from .models import WIDTH, blocks
+from .models import WIDTH, build_blocks
 
 DEVICES = 4
 BATCH = 64
@@ -29,7 +29,7 @@ def build(library, topology, count=BLOCKS, width=WIDTH, **options):
     # All devices of the run; a single device is used four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)
-    module = blocks(count, width).to(devices[0])
+    module = build_blocks(count, width).to(devices[0])
     x = torch.randn(BATCH, width, device=devices[0])
     if library == "module":
         return module, x

@@ -40,6 +40,6 @@ def bench_step(benchmark, pool, library, size, rows):
     sums = benchmark(pool.run, size, ranks.step)
 
     assert len(set(sums)) == 1
-    sent = pool.run(size, ranks.bytes_sent)[0]
+    sent = pool.run(size, ranks.count_bytes_sent)[0]
     assert sent["all_reduce"] == GRADIENTS
     benchmark.extra_info["bytes"] = sent

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from .libraries import for_both_libraries
-from .models import blocks
+from .models import build_blocks
 
 DEVICES = 4
 
@@ -18,7 +18,7 @@ DEVICES = 4
 def bench_replicate(timed, benchmark, library, topology, count, detach):
     benchmark.group = f"replicate blocks={count} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
-    module = blocks(count).to(devices[0])
+    module = build_blocks(count).to(devices[0])
 
     replicas = timed(library.replicate.replicate, module, devices, detach)
 

@@ -15,7 +15,7 @@ from spec_tests.harness.environment.target import Target
 
 from .libraries import LIBRARIES
 from .memory import measure_peak_bytes
-from .models import WIDTH, blocks
+from .models import WIDTH, build_blocks
 
 BATCH = 64
 DEVICES = 4
@@ -57,7 +57,7 @@ def _time_forward(timed, benchmark, topology, module, x):
 @pytest.mark.parametrize(("count", "devices"), COUNTS, ids="{}".format)
 def bench_scaling(timed, benchmark, library, topology, count, devices):
     benchmark.group = f"DataParallel scaling blocks={count} devices={devices}"
-    module, device = _wrap(library, topology, blocks(count), devices)
+    module, device = _wrap(library, topology, build_blocks(count), devices)
     x = torch.randn(BATCH, WIDTH, device=device)
 
     y = _time_forward(timed, benchmark, topology, module, x)
@@ -70,7 +70,7 @@ def bench_scaling(timed, benchmark, library, topology, count, devices):
 @pytest.mark.parametrize("width", [16, 64, 256, 1024], ids="width={}".format)
 def bench_scaling_width(timed, benchmark, library, topology, width):
     benchmark.group = f"DataParallel scaling blocks=4 width={width}"
-    module, device = _wrap(library, topology, blocks(4, width), DEVICES)
+    module, device = _wrap(library, topology, build_blocks(4, width), DEVICES)
     x = torch.randn(BATCH, width, device=device)
 
     y = _time_forward(timed, benchmark, topology, module, x)

@@ -6,7 +6,7 @@ Wall time on the host. The tensors are small, so the time is that of the travers
 import torch
 
 from .libraries import for_both_libraries
-from .models import nested
+from .models import build_nested
 
 DEVICES = 4
 ROWS = 64
@@ -17,7 +17,7 @@ def bench_scatter_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
 
-    chunks = timed(library.scatter_gather.scatter, (nested(ROWS, devices[0]),), devices)
+    chunks = timed(library.scatter_gather.scatter, (build_nested(ROWS, devices[0]),), devices)
 
     assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
 
@@ -26,7 +26,7 @@ def bench_scatter_nested(timed, benchmark, library, topology):
 def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
-    args, kwargs = (nested(ROWS, devices[0]),), {"more": nested(ROWS, devices[0])}
+    args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
 
     chunks, keyword_chunks = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
 
@@ -38,7 +38,7 @@ def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
 def bench_gather_nested(timed, benchmark, library, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
-    outputs = [nested(ROWS // DEVICES, device) for device in devices]
+    outputs = [build_nested(ROWS // DEVICES, device) for device in devices]
 
     gathered = timed(library.scatter_gather.gather, outputs, devices[0])
 

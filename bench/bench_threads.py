@@ -15,7 +15,7 @@ import torch
 
 import impl
 
-from .models import WIDTH, Filter, Recurrent, blocks
+from .models import WIDTH, Filter, Recurrent, build_blocks
 
 BATCH = 64
 BLOCKS = 100
@@ -24,7 +24,7 @@ CPU_REPLICAS = 2
 #: has 32,768 elements; PyTorch divides the operators on larger tensors among threads.
 MODELS = {
     "recurrent": (Recurrent, 512, 32),
-    "blocks": (partial(blocks, BLOCKS), 512, WIDTH),
+    "blocks": (partial(build_blocks, BLOCKS), 512, WIDTH),
     "filter": (Filter, 2048, 2),
 }
 AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
@@ -34,7 +34,7 @@ AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 def bench_replicas(timed, benchmark, library, topology):
     benchmark.group = f"four replicas against one thread blocks={BLOCKS}"
     devices = topology.take(4)
-    replicas = impl.replicate(blocks(BLOCKS).to(devices[0]), devices)
+    replicas = impl.replicate(build_blocks(BLOCKS).to(devices[0]), devices)
     inputs = [torch.randn(BATCH // 4, WIDTH, device=device) for device in devices]
 
     if library == "impl":

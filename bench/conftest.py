@@ -65,12 +65,12 @@ def timed(
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
 
     def run(function: Callable[..., Any], *args: Any) -> Any:
-        return benchmark(synchronised(function, topology), *args)
+        return benchmark(synchronize_after(function, topology), *args)
 
     return run
 
 
-def synchronised(function: Callable[P, R], topology: Topology) -> Callable[P, R]:
+def synchronize_after(function: Callable[P, R], topology: Topology) -> Callable[P, R]:
     """Return a function that calls ``function`` and waits until the devices are idle."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 WIDTH = 16
 
 
-def blocks(count: int, width: int = WIDTH) -> nn.Module:
+def build_blocks(count: int, width: int = WIDTH) -> nn.Module:
     """Return ``count`` blocks of Linear, BatchNorm and ReLU, each of 4 modules and 7 tensors."""
     torch.manual_seed(0)
     return nn.Sequential(
@@ -66,7 +66,7 @@ class Identity(nn.Module):
         return x
 
 
-def nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
+def build_nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
     """Return four dicts of four tensors of ``rows`` rows each."""
     return [
         {name: torch.ones(rows, 4, device=device) for name in ("a", "b", "c", "d")}

@@ -46,7 +46,7 @@ def step(rank: Rank) -> float:
     return float(_STATE["parameters"][0].grad.sum())
 
 
-def bytes_sent(rank: Rank) -> dict[str, int]:
+def count_bytes_sent(rank: Rank) -> dict[str, int]:
     """Return the bytes that one step passes to each collective on this rank."""
     counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}

@@ -12,7 +12,7 @@ from typing import Any
 
 from impl_tests.models.comparison import ELEMENT_TOLERANCE, LOSS_TOLERANCE
 
-__all__ = ["PAGE", "page", "summary"]
+__all__ = ["PAGE", "format_link", "render_page"]
 
 _HERE = Path(__file__).parent
 PAGE = _HERE.parent / "impl" / "drop-in.md"
@@ -69,12 +69,14 @@ differently. Caches that cannot be gathered are not compared; impl returns them 
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """Return the text of the page."""
-    return "".join([_INTRODUCTION, *_consumers(_read("consumers")), *_models(_read("models"))])
+    return "".join(
+        [_INTRODUCTION, *_render_consumers(_read("consumers")), *_render_models(_read("models"))]
+    )
 
 
-def summary() -> str:
+def format_link() -> str:
     """Return the link in the README: the numbers of models and packages that train on impl."""
     models, packages = _read("models"), _read("consumers")
     right = sum(each["impl"] == "right" for each in models.values())
@@ -86,12 +88,12 @@ def _read(folder: str) -> dict[str, Any]:
     return found
 
 
-def _consumers(results: dict[str, Any]) -> Iterable[str]:
+def _render_consumers(results: dict[str, Any]) -> Iterable[str]:
     same = sum(each["largest_difference"] == 0 for each in results.values())
     yield _CONSUMERS.format(same=same, all=len(results))
     for each in results.values():
         difference = each["largest_difference"]
-        yield _row(
+        yield _format_row(
             each["package"],
             each["description"],
             _first_and_last(each["reference"]),
@@ -100,7 +102,7 @@ def _consumers(results: dict[str, Any]) -> Iterable[str]:
         )
 
 
-def _models(results: dict[str, Any]) -> Iterable[str]:
+def _render_models(results: dict[str, Any]) -> Iterable[str]:
     right = [each for each in results.values() if each["impl"] == "right"]
     same = sum(each["reference"] == "same" for each in right)
     rounded = [name for name, each in results.items() if each["rounded"]]
@@ -116,7 +118,9 @@ def _models(results: dict[str, Any]) -> Iterable[str]:
         neither=len(results) - len(right),
     )
     for name, each in results.items():
-        yield _row(name, each["package"], each["chosen_for"], *_result_cells(each), each["wrong"])
+        yield _format_row(
+            name, each["package"], each["chosen_for"], *_result_cells(each), each["wrong"]
+        )
 
 
 def _result_cells(result: dict[str, Any]) -> Iterable[str]:
@@ -131,11 +135,11 @@ def _first_and_last(losses: Sequence[float]) -> str:
     return f"{losses[0]:.7g} … {losses[-1]:.7g}"
 
 
-def _row(*cells: str) -> str:
+def _format_row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         raise SystemExit(__doc__)
-    PAGE.write_text(page())
+    PAGE.write_text(render_page())

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Deletion", "deletions", "main"]
+__all__ = ["Deletion", "find_deletions", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Functions that order work, or select the stream on which work is queued.
@@ -70,14 +70,14 @@ class Deletion:
     source: str
 
 
-def deletions() -> Iterator[Deletion]:
+def find_deletions() -> Iterator[Deletion]:
     """Yield all deletions, file by file."""
     for package in TESTS:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             for node, replacement in _find_calls(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-                source = _replaced(text, node, replacement)
+                source = _replace(text, node, replacement)
                 yield Deletion(package, path.relative_to(ROOT), place, source)
 
 
@@ -118,7 +118,7 @@ def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _replaced(text: str, node: ast.expr, replacement: str) -> str:
+def _replace(text: str, node: ast.expr, replacement: str) -> str:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None
     before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
@@ -152,7 +152,7 @@ def is_detected(deletion: Deletion) -> bool:
 def main() -> int:
     """Try all deletions; return 1 if one survives."""
     survivors = 0
-    for deletion in deletions():
+    for deletion in find_deletions():
         detected = is_detected(deletion)
         survivors += not detected
         print("detected" if detected else "SURVIVED", deletion.place, flush=True)

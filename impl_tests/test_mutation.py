@@ -132,26 +132,26 @@ def test_each_record_of_equivalent_toml_names_a_change():
 def test_tests_that_execute_a_line_try_it():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"here": record(at=[line]), "near": record(at=[line + 1])})
-    assert lines.tests("_comm/chunk_sizes.py", line) == {"here"}
+    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here"}
 
 
 def test_tests_of_the_surrounding_statement_try_an_unexecuted_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
     near = Lines({"near": record(at=[line + 1]), "far": record(at=[1])})
-    assert lines.tests("_comm/chunk_sizes.py", line) == {"far"}
-    assert near.tests("_comm/chunk_sizes.py", line) == {"near"}
+    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"far"}
+    assert near.find_tests("_comm/chunk_sizes.py", line) == {"near"}
 
 
 def test_tests_without_recorded_lines_try_every_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     lines = Lines({"here": record(at=[line]), "far": record(at=[1]), "elsewhere": record()})
-    assert lines.tests("_comm/chunk_sizes.py", line) == {"here", "elsewhere"}
+    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here", "elsewhere"}
 
 
 def test_all_tests_try_a_file_that_only_runs_at_import():
     lines = Lines({"a": record(at=[1]), "b": record()})
-    assert lines.tests(
+    assert lines.find_tests(
         "_pytree/markers.py", line_of("_pytree/markers.py", "class Whole(Generic[T]):")
     ) == {
         "a",
@@ -162,9 +162,9 @@ def test_all_tests_try_a_file_that_only_runs_at_import():
 def test_tests_of_the_function_try_its_decorator():
     line = line_of("_compat/gc_pause.py", "@contextmanager")
     inside = {**record(), "lines": {"_compat/gc_pause.py": [line + 10]}}
-    assert Lines({"it": inside, "far": record(at=[1])}).tests("_compat/gc_pause.py", line) == {
-        "it"
-    }
+    assert Lines({"it": inside, "far": record(at=[1])}).find_tests(
+        "_compat/gc_pause.py", line
+    ) == {"it"}
 
 
 def test_impl_distributed_is_not_changed():
@@ -226,11 +226,11 @@ def test_tests_that_detected_a_change_near_by_come_first():
     lines = Lines({name: record(at=[1]) for name in ["a", "b", "c"]})
     first, second = MARKERS[NO_DATACLASS], MARKERS[NO_DATACLASS.replace("Whole", "SplitAlong")]
     kills = Kills()
-    assert kills.order(first, lines) == ["a", "b", "c"]
+    assert kills.order_tests(first, lines) == ["a", "b", "c"]
     kills.add(second, "b")
     kills.add(first, "c")
-    assert kills.order(first, lines) == ["c", "b", "a"]
-    assert kills.order(second, lines) == ["b", "c", "a"]
+    assert kills.order_tests(first, lines) == ["c", "b", "a"]
+    assert kills.order_tests(second, lines) == ["b", "c", "a"]
 
 
 def test_no_test_starts_after_the_time_limit():

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from impl_tests.orderings import ORDERING, ROOT, TESTS, deletions
+from impl_tests.orderings import ORDERING, ROOT, TESTS, find_deletions
 
-DELETIONS = list(deletions())
+DELETIONS = list(find_deletions())
 CALL = re.compile(
     rf"(?<!def )\b({'|'.join(sorted(ORDERING))})\(|@({'|'.join(ORDERING)})\b"
     r"|current\.close\(|non_blocking=(?!True)"

@@ -66,9 +66,9 @@ def _describe(program: str) -> str:
 
 
 def _largest_difference(left: Record, right: Record) -> float:
-    pairs = zip(_numbers(left), _numbers(right), strict=True)
+    pairs = zip(_flatten(left), _flatten(right), strict=True)
     return max((abs(a - b) for a, b in pairs if a != b), default=0.0)  # inf - inf is nan
 
 
-def _numbers(record: Record) -> list[float]:
+def _flatten(record: Record) -> list[float]:
     return [*record["losses"], *(x for row in record["weights"].values() for x in row)]

@@ -41,7 +41,7 @@ def find_differences(run: Run, plain: Run, not_compared: Sequence[str]) -> list[
     for step, (loss, expected) in enumerate(zip(run.losses, plain.losses, strict=True)):
         if not relative_error(loss, expected) <= LOSS_TOLERANCE:
             found.append(f"loss {step} is {loss}, not {expected}")
-    found += _compare(_averaged(run.outputs, plain.outputs), plain.outputs, not_compared)
+    found += _compare(_average_scalars(run.outputs, plain.outputs), plain.outputs, not_compared)
     found += [f"weight {line}" for line in _compare(run.weights, plain.weights, ())]
     return found
 
@@ -62,7 +62,9 @@ def _is_equal(left: Tensor, right: Tensor) -> bool:
     return torch.equal(left.nan_to_num(), right.nan_to_num())
 
 
-def _averaged(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _average_scalars(
+    found: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     return {
         path: value.mean(0) if _is_scalar_per_replica(value, expected.get(path)) else value
         for path, value in found.items()

@@ -72,7 +72,7 @@ def summarize(model: Model, runs: Runs) -> Result:
         reference=of_reference,
         rounded=of_reference == "same" and _bit_differences(ours, reference) != [],
         impl=_find_error(model, plain, ours) or "right",
-        deviation=_deviation(losses),
+        deviation=_largest_error(losses),
         wrong=_known_error(model),
     )
 
@@ -94,7 +94,7 @@ def _known_error(model: Model) -> str:
     return model.reference and f"reference: {model.reference}"
 
 
-def _deviation(losses: Mapping[str, list[float]]) -> float | None:
+def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
     if not {"one device", "impl"} <= set(losses):
         return None
     return max(map(relative_error, losses["impl"], losses["one device"]))

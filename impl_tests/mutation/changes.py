@@ -105,10 +105,10 @@ def list_sources() -> list[Path]:
 def _changes_of_file(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     file = path.relative_to(IMPL).as_posix()
-    places = _places(ast.parse(code))
+    places = _find_places(ast.parse(code))
     count: Counter[tuple[str, str, str]] = Counter()
     lines = code.splitlines(keepends=True)
-    for start, end in itertools.pairwise(_boundaries(code)):
+    for start, end in itertools.pairwise(_find_boundaries(code)):
         statement = "".join(lines[start:end])
         for text in _changed_texts(statement):
             first, before, after = _first_difference(statement.splitlines(), text.splitlines())
@@ -120,7 +120,7 @@ def _changes_of_file(path: Path) -> Iterator[Change]:
                 yield Change(file, kind[0], line, before, after, whole, count[kind])
 
 
-def _boundaries(code: str) -> list[int]:
+def _find_boundaries(code: str) -> list[int]:
     """Return the last lines of the top-level statements; each is copied and changed alone."""
     statements = ast.parse(code).body
     return [0, *sorted({node.end_lineno or node.lineno for node in statements})]
@@ -172,7 +172,7 @@ def _on_one_line(lines: list[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())
 
 
-def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
+def _find_places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
     """Return the innermost function or class around each line, by line number."""
     found: dict[int, str] = {}
     for node in ast.iter_child_nodes(tree):
@@ -180,7 +180,7 @@ def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
         if isinstance(node, _SCOPES):
             last = node.end_lineno or node.lineno
             found |= dict.fromkeys(range(first_line(node), last + 1), name)
-        found |= _places(node, f"{name}." if name else "")
+        found |= _find_places(node, f"{name}." if name else "")
     return found
 
 

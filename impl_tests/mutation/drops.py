@@ -47,15 +47,15 @@ def changed_texts(code: str) -> Iterator[str]:
     )
     for operator in operators:
         for start, end, text in itertools.chain.from_iterable(map(operator, nodes)):
-            yield _prefix(code, start) + text + code[len(_prefix(code, end)) :]
+            yield _text_before(code, start) + text + code[len(_text_before(code, end)) :]
 
 
-def _prefix(code: str, end: _Position) -> str:
+def _text_before(code: str, end: _Position) -> str:
     lines, (line, column) = code.splitlines(keepends=True), end
     return "".join(lines[: line - 1]) + lines[line - 1].encode()[:column].decode()
 
 
-def _edit(first: _Node, last: _Node, text: str) -> _Edit:
+def _replace_nodes(first: _Node, last: _Node, text: str) -> _Edit:
     """Return the edit that replaces the nodes from ``first`` to ``last`` by ``text``."""
     end = last.end_lineno or last.lineno, last.end_col_offset or last.col_offset
     return (first.lineno, first.col_offset), end, text
@@ -66,7 +66,7 @@ def _drop_statements(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, _FUNCTIONS):
         for inner in _body_nodes(node):
             if isinstance(inner, _STATEMENTS) and not _is_constant(inner):
-                yield _edit(inner, inner, "pass")
+                yield _replace_nodes(inner, inner, "pass")
 
 
 def _body_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -88,12 +88,12 @@ def _drop_contexts(node: ast.AST) -> Iterator[_Edit]:
             if item.optional_vars is None:
                 others = ", ".join(map(ast.unparse, _without(node.items, index)))
                 head = f"with {others}" if others else "if True"
-                yield _edit(node, node.items[-1].context_expr, head)
+                yield _replace_nodes(node, node.items[-1].context_expr, head)
 
 
 def _drop_finally(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, ast.Try) and node.finalbody:
-        yield _edit(node.finalbody[0], node.finalbody[-1], "pass")
+        yield _replace_nodes(node.finalbody[0], node.finalbody[-1], "pass")
 
 
 def _drop_operands(node: ast.AST) -> Iterator[_Edit]:
@@ -101,7 +101,7 @@ def _drop_operands(node: ast.AST) -> Iterator[_Edit]:
         operator = " and " if isinstance(node.op, ast.And) else " or "
         for index in range(len(node.values)):
             operands = _without(node.values, index)
-            yield _edit(node, node, operator.join(map(_bracketed, operands)))
+            yield _replace_nodes(node, node, operator.join(map(_bracketed, operands)))
 
 
 def _bracketed(node: ast.expr) -> str:
@@ -118,7 +118,9 @@ def _drop_keywords(node: ast.AST) -> Iterator[_Edit]:
         for index, keyword in enumerate(node.keywords):
             if not _is_bool(keyword.value):
                 keywords = _without(node.keywords, index)
-                yield _edit(node, node, ast.unparse(ast.Call(node.func, node.args, keywords)))
+                yield _replace_nodes(
+                    node, node, ast.unparse(ast.Call(node.func, node.args, keywords))
+                )
 
 
 def _is_bool(node: ast.expr) -> bool:
@@ -133,7 +135,7 @@ def _fix_conditions(node: ast.AST) -> Iterator[_Edit]:
         tests = node.ifs
     for test in tests:
         for fixed in sorted({"False", "True"} - {ast.unparse(test)}, reverse=True):
-            yield _edit(test, test, fixed)
+            yield _replace_nodes(test, test, fixed)
 
 
 def _without(nodes: Sequence[T], index: int) -> list[T]:

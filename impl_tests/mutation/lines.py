@@ -52,14 +52,14 @@ class Lines:
                 for line in lines:
                     self._tests[file, line].add(name)
 
-    def tests(self, file: str, line: int) -> set[str]:
+    def find_tests(self, file: str, line: int) -> set[str]:
         """Return the tests that execute the smallest possible statement around a line.
 
         For example, no test executes a function's defaults, since they run at import; the tests of
         its body are returned. For a file that only runs at import all tests are returned. Tests
         without a recorded line are always included.
         """
-        for first, last in _spans(file, line):
+        for first, last in _find_spans(file, line):
             found = self._tests_between(file, first, last)
             if found:
                 return found | self.unrecorded
@@ -74,7 +74,7 @@ class Lines:
         return set().union(*found)
 
 
-def _spans(file: str, line: int) -> list[tuple[int, int]]:
+def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
     """Return first and last lines: of the line, of the statements around it, of the file."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
     spans = [
@@ -98,7 +98,7 @@ def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
         RuntimeError: The tests of a file hung or crashed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {file: folder / f"{_key(file)}.json" for file in tests.files()}
+    paths = {file: folder / f"{_hash_files(file)}.json" for file in tests.list_files()}
     missing = [file for file, path in paths.items() if not path.exists()]
     jobs = (forks.Job(file, functools.partial(_record_file, tests, file)) for file in missing)
     for done in forks.run(jobs, processes=processes):
@@ -109,7 +109,7 @@ def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
     return Lines({name: record for records in found for name, record in records.items()})
 
 
-def _key(file: str) -> str:
+def _hash_files(file: str) -> str:
     digest = hashlib.sha256(file.encode())
     for path in [*sorted(IMPL.rglob("*.py")), ROOT / file]:
         digest.update(path.read_bytes())
@@ -121,7 +121,7 @@ def _record_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
     _trace_backward()
-    outcomes = list(tests.run(tests.of_file(file), before=tracer.switch_context))
+    outcomes = list(tests.run(tests.tests_of_file(file), before=tracer.switch_context))
     tracer.stop()
     lines = _lines_by_test(tracer.get_data())
     return {

@@ -57,14 +57,14 @@ class Tests:
         self._session = session
         self._items = {item.nodeid: item for item in session.items}
 
-    def files(self) -> list[str]:
+    def list_files(self) -> list[str]:
         """Return the files of all tests, as in node ids."""
         found = [path for pattern in PRIVATE for path in ROOT.glob(pattern)]
         private = [path for path in found if path.name not in _EXCLUDED]
         collected = {_file_of(name) for name in self._items}
         return sorted(collected | {str(path.relative_to(ROOT)) for path in private})
 
-    def of_file(self, file: str) -> list[str]:
+    def tests_of_file(self, file: str) -> list[str]:
         """Return the node ids of a file's tests."""
         self._collect(file)
         return [name for name in self._items if _file_of(name) == file]
@@ -77,7 +77,7 @@ class Tests:
         A test that cannot be collected, or that ends the session, counts as failed.
         """
         for name, following in itertools.pairwise(itertools.chain(names, [""])):
-            item, after = self._item(name), self._item(following)
+            item, after = self._find_item(name), self._find_item(following)
             before(name)
             start = time.monotonic()
             failed = self._session.testsfailed
@@ -99,7 +99,7 @@ class Tests:
         except (_Failed, Exception):  # pytest itself may fail on errors that a wrong impl raises.
             return started[-1]
 
-    def _item(self, name: str) -> pytest.Item | None:
+    def _find_item(self, name: str) -> pytest.Item | None:
         if name:
             self._collect(_file_of(name))
         return self._items.get(name)

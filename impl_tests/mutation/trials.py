@@ -52,9 +52,9 @@ class Kills:
         """Count a change that a test detected."""
         self._found.update((scope, killer) for scope in _scopes(change))
 
-    def order(self, change: Change, lines: Lines) -> list[str]:
+    def order_tests(self, change: Change, lines: Lines) -> list[str]:
         """Return the tests that may detect a change, by the expected time until one does."""
-        tests = lines.tests(change.file, change.line)
+        tests = lines.find_tests(change.file, change.line)
         cases = _case_numbers(sorted(tests, key=lambda name: (lines.seconds[name], name)))
 
         def expected_seconds(name: str) -> float:
@@ -103,7 +103,8 @@ def run(
     """Try each change for at most ``seconds`` of CPU time; yield trials as they end."""
     jobs = (
         forks.Job(
-            change, functools.partial(_try, tests, change, kills.order(change, lines), seconds)
+            change,
+            functools.partial(_try, tests, change, kills.order_tests(change, lines), seconds),
         )
         for change in chosen
     )

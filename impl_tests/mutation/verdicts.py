@@ -33,31 +33,31 @@ def load(
     entries = {entry["change"]: entry for entry in map(json.loads, lines)}
     found = {}
     for change in chosen:
-        entry = entries.get(_key(change))
+        entry = entries.get(_hash_change(change))
         if entry is None or ("::" in entry["killer"] and entry["killer"] not in tests):
             continue
-        if with_stale or entry["test"] == _digest_of(entry["killer"]):
+        if with_stale or entry["test"] == _hash_test_file(entry["killer"]):
             found[change] = entry["killer"]
     return found
 
 
 def save(path: Path, change: Change, killer: str) -> None:
     """Append an entry: ``killer`` detected ``change``. A later entry replaces an earlier one."""
-    entry = {"change": _key(change), "killer": killer, "test": _digest_of(killer)}
+    entry = {"change": _hash_change(change), "killer": killer, "test": _hash_test_file(killer)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         print(json.dumps(entry), file=file)
 
 
-def _digest_of(killer: str) -> str:
+def _hash_test_file(killer: str) -> str:
     """Return a digest of the test's file; an empty text for a failure outside of tests."""
     file = ROOT / killer.partition("::")[0]
-    return _short(file.read_bytes()) if "::" in killer and file.is_file() else ""
+    return _hash(file.read_bytes()) if "::" in killer and file.is_file() else ""
 
 
-def _key(change: Change) -> str:
-    return _short(f"{change.file}\n{change.text}".encode())
+def _hash_change(change: Change) -> str:
+    return _hash(f"{change.file}\n{change.text}".encode())
 
 
-def _short(data: bytes) -> str:
+def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]

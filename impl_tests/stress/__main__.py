@@ -67,7 +67,7 @@ def _print_summary(results: Results, seconds: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.stress", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--threads", type=_range, default=range(2, 17), help="default: 2-16")
+    parser.add_argument("--threads", type=_parse_range, default=range(2, 17), help="default: 2-16")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--accelerator", default="sim")
     parser.add_argument(
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _range(text: str) -> range:
+def _parse_range(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 

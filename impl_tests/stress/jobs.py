@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .sharing import Shared, net, numbered
+from .sharing import Shared, build_net, create_tensor
 
 __all__ = ["JOBS", "Job"]
 
@@ -39,7 +39,7 @@ def _draw_devices(shared: Shared, rng: random.Random) -> list[torch.device]:
 def _check_comm(shared: Shared, rng: random.Random) -> None:
     """Check broadcast, scatter and gather of comm."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
-    x = numbered(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
+    x = create_tensor(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
     for copy in comm.broadcast(x, devices):
         _check_equal(copy, x)
     chunks = comm.scatter(x, devices)
@@ -50,7 +50,7 @@ def _check_comm(shared: Shared, rng: random.Random) -> None:
 def _check_coalesced(shared: Shared, rng: random.Random) -> None:
     """Check broadcast_coalesced and reduce_add_coalesced."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
-    tensors = [numbered(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
+    tensors = [create_tensor(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
     rows = comm.broadcast_coalesced(tensors, devices, buffer_size=rng.choice([16, 10**6]))
     for total, tensor in zip(comm.reduce_add_coalesced(rows, devices[0]), tensors, strict=True):
         _check_equal(total, tensor * len(devices))
@@ -58,14 +58,14 @@ def _check_coalesced(shared: Shared, rng: random.Random) -> None:
 
 def _check_functions(shared: Shared, rng: random.Random) -> None:
     """Check Scatter and Gather from the CPU, which uses side streams, and second derivatives."""
-    functions, devices = shared.part("functions"), _draw_devices(shared, rng)
-    x = numbered(len(devices) * 2, 2).requires_grad_()
+    functions, devices = shared.import_part("functions"), _draw_devices(shared, rng)
+    x = create_tensor(len(devices) * 2, 2).requires_grad_()
     chunks = functions.Scatter.apply(devices, None, 0, x)
     y = functions.Gather.apply(devices[0], 0, *(chunk**2 for chunk in chunks))
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     _check_equal(grad.detach(), 2 * x.detach())
     _check_equal(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    side_stream = shared.part("_device").side_stream
+    side_stream = shared.import_part("_device").side_stream
     if side_stream(devices[0]) is not side_stream(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
@@ -74,7 +74,7 @@ def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
     """Check scatter and gather of nested values, markers and packed sequences."""
     parallel, devices = shared.parallel, _draw_devices(shared, rng)
     k = len(devices)
-    x = numbered(k * 2, 3, device=devices[0])
+    x = create_tensor(k * 2, 3, device=devices[0])
     lengths = torch.tensor([3] * (k * 2))
     packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True)
     value = {"x": [x, (x + 1, "text")], "all": parallel.Whole(x), "packed": packed}
@@ -91,13 +91,13 @@ def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
 def _check_replicate(shared: Shared, rng: random.Random) -> None:
     """Check replicas of a module that all threads share, and gradients of a private module."""
     devices = shared.devices[: rng.randint(2, len(shared.devices))]
-    x = numbered(2, 3)
+    x = create_tensor(2, 3)
     expected = shared.net(x.to(devices[0]))
     for device, replica in zip(
         devices, shared.parallel.replicate(shared.net, devices), strict=True
     ):
         _check_equal(replica(x.to(device)).detach(), expected.detach())
-    own = net(devices[0])
+    own = build_net(devices[0])
     replicas = shared.parallel.replicate(own, devices)
     sum(replica[3].weight.sum().to(devices[0]) for replica in replicas).backward()
     weight = own[3].get_parameter("weight")
@@ -125,11 +125,11 @@ def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
     value, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
     _CONTEXT_VAR.set(value)
     modules = [_WaitForOthers(threading.Barrier(len(devices)))] * len(devices)
-    inputs = [numbered(2, device=device) for device in devices]
+    inputs = [create_tensor(2, device=device) for device in devices]
     with torch.set_grad_enabled(has_grad):
         found = shared.parallel.parallel_apply(modules, inputs, None, devices)
     for (y, index, grad, was_fresh), device in zip(found, devices, strict=True):
-        _check_equal(y, numbered(2) + value)
+        _check_equal(y, create_tensor(2) + value)
         if (index, grad, was_fresh) != (device.index, has_grad, True):
             raise AssertionError(f"wrong state on {device}: {index}, {grad}, {was_fresh}")
 
@@ -154,7 +154,7 @@ def _check_errors(shared: Shared, rng: random.Random) -> None:
     devices = _draw_devices(shared, rng)
     modules = [_Fail(shared, number) for number in range(len(devices))]
     try:
-        inputs = [numbered(2, device=device) for device in devices]
+        inputs = [create_tensor(2, device=device) for device in devices]
         shared.parallel.parallel_apply(modules, inputs, in_turn=rng.random() < 0.5)
     except KeyError as error:
         text = str(error)
@@ -166,7 +166,7 @@ def _check_errors(shared: Shared, rng: random.Random) -> None:
 
 def _check_shared_wrapper(shared: Shared, rng: random.Random) -> None:
     """Check a wrapper that all threads call."""
-    x = numbered(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
+    x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.set_grad_enabled(rng.random() < 0.5):
         _check_equal(shared.wrapper(x).detach(), shared.net(x).detach())
 
@@ -174,9 +174,9 @@ def _check_shared_wrapper(shared: Shared, rng: random.Random) -> None:
 def _check_training(shared: Shared, rng: random.Random) -> None:
     """Check gradients of a private module against the plain module's."""
     devices = [shared.devices[0], *rng.sample(shared.devices[1:], 2)]
-    own, plain = net(devices[0]), net(devices[0])
+    own, plain = build_net(devices[0]), build_net(devices[0])
     options: dict[str, Any] = {"in_turn": rng.random() < 0.3, "chunk_sizes": [1, 2, 1]}
-    x = numbered(rng.randint(4, 12), 3, device=devices[0])
+    x = create_tensor(rng.randint(4, 12), 3, device=devices[0])
     for _ in range(2):
         shared.parallel.DataParallel(own, devices, **options)(x).sum().backward()
         plain(x).sum().backward()
@@ -188,21 +188,21 @@ def _check_training(shared: Shared, rng: random.Random) -> None:
 
 def _check_cpu_replicas(shared: Shared, rng: random.Random) -> None:
     """Check DataParallel on the CPU."""
-    own = net("cpu")
-    x = numbered(rng.randint(1, 9), 3)
+    own = build_net("cpu")
+    x = create_tensor(rng.randint(1, 9), 3)
     _check_equal(shared.parallel.DataParallel(own, ["cpu"] * 3)(x).detach(), own(x).detach())
 
 
 def _check_hold(shared: Shared, rng: random.Random) -> None:
     """Check blocks of hold in several threads on one wrapper."""
-    x = numbered(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
+    x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.no_grad(), shared.held.hold():
         _check_equal(shared.held(x), shared.held.module(x))
 
 
 def _check_pool(shared: Shared, rng: random.Random) -> None:
     """Check that each task of a pool has a thread, and that close ends all threads."""
-    pool = shared.part("_threads.pool")._Pool()
+    pool = shared.import_part("_threads.pool")._Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
@@ -218,7 +218,7 @@ def _check_pool(shared: Shared, rng: random.Random) -> None:
 
 def _check_pause_gc(shared: Shared, rng: random.Random) -> None:
     """Check that the garbage collector is off inside a block of pause_gc."""
-    with shared.part("_compat.gc_pause").pause_gc():
+    with shared.import_part("_compat.gc_pause").pause_gc():
         if gc.isenabled():
             raise AssertionError("the garbage collector is on inside a block of pause_gc")
 

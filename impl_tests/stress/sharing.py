@@ -9,21 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Shared", "net", "numbered"]
+__all__ = ["Shared", "build_net", "create_tensor"]
 
 
-def numbered(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
+def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
     """Return consecutive integers as floats; their sums are exact in any order."""
     count = torch.Size(shape).numel()
     return torch.arange(start, start + count, dtype=torch.float64).reshape(shape).to(device)
 
 
-def net(device: torch.device | str) -> nn.Sequential:
+def build_net(device: torch.device | str) -> nn.Sequential:
     """Return a module with parameters, a buffer and submodules; all values are integers."""
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(numbered(*parameter.shape) % 5 - 2)
+            parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
     return module.to(device)
 
 
@@ -57,12 +57,12 @@ class Shared:
     def __init__(self, name: str, devices: list[torch.device]) -> None:
         self.parallel: Any = import_module(name)
         self.devices = devices
-        self.net = net(devices[0])
+        self.net = build_net(devices[0])
         self.wrapper = self.parallel.DataParallel(self.net, devices)
         self.replications = 0
-        self.held = _count_replications(self.parallel, self)(net(devices[0]).eval(), devices)
+        self.held = _count_replications(self.parallel, self)(build_net(devices[0]).eval(), devices)
 
-    def part(self, name: str) -> ModuleType:
+    def import_part(self, name: str) -> ModuleType:
         """Return a module of the package."""
         return import_module(f"{self.parallel.__name__}.{name}")
 
@@ -76,7 +76,7 @@ class Shared:
 
     def check_caches_are_empty(self) -> None:
         """Raise AssertionError if impl still caches replicas."""
-        caches = self.part("_replica.cache")._caches
+        caches = self.import_part("_replica.cache")._caches
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 

@@ -56,9 +56,9 @@ class Implementation:
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
     """Return all implementations by name, in the order of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    return {name: _implementation(name, table) for name, table in tables.items()}
+    return {name: _parse_implementation(name, table) for name, table in tables.items()}
 
 
-def _implementation(name: str, table: Mapping[str, Any]) -> Implementation:
+def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:
     lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
     return Implementation(name=name, **{**table, **lists})

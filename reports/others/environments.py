@@ -64,7 +64,7 @@ def install_torch(version: str, python: Path) -> None:
         return
     pip(python, "--no-deps", f"torch=={version}")
     pip(python, *(it for it in _requirements(python) if not CUDA.search(it)))
-    library = _output(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
+    library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
     stub_libraries = ROOT / ".ci" / "without_cuda.py"
     subprocess.run([sys.executable, stub_libraries, Path(library).parent / "lib"], check=True)
 
@@ -72,10 +72,10 @@ def install_torch(version: str, python: Path) -> None:
 def _requirements(python: Path) -> Iterable[str]:
     """Return the requirements of PyTorch, without extras; pip evaluates their markers."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
-    return [line for line in _output(python, program).splitlines() if "extra ==" not in line]
+    return [line for line in _run_python(python, program).splitlines() if "extra ==" not in line]
 
 
-def _output(python: Path, program: str) -> str:
+def _run_python(python: Path, program: str) -> str:
     done = subprocess.run([python, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 

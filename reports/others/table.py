@@ -22,22 +22,24 @@ BEGIN, END = "<!-- table -->\n", "<!-- end -->"
 def render_table(results: Path = RESULTS) -> str:
     """Return a table with one row for each implementation that has a report."""
     heads = ["implementation", "`tox -e others --`", *verdicts.VERDICTS, "what differs"]
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    lines = [_format_row(heads), _format_row(["---"] * len(heads))]
     for name, each in catalogue.load().items():
         report = f"{each.report_target}/torch-{each.torch}_sim"
         if (results / report).exists():
             title = f"[{each.title}](../results/{report}/summary.md)"
-            lines.append(_row([title, f"`{name}`", *_counts(results / report), each.differs]))
+            lines.append(
+                _format_row([title, f"`{name}`", *_count_verdicts(results / report), each.differs])
+            )
     return "\n".join(lines) + "\n"
 
 
-def _counts(report: Path) -> list[str]:
+def _count_verdicts(report: Path) -> list[str]:
     found = verdicts.by_clause(verdicts.read(report / "verdicts.jsonl"))
     counts = Counter(found.values())
     return [str(counts[verdict]) for verdict in verdicts.VERDICTS]
 
 
-def _row(cells: list[str]) -> str:
+def _format_row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 

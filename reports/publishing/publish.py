@@ -92,7 +92,7 @@ def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     floors = tomllib.loads(compare.FLOORS.read_text(encoding="utf-8"))["floors"]
     machine, last = data["machine"], data["runs"][-1]
     about = {
-        **_environment(),
+        **_read_environment(),
         "runs": len(sources),
         "date": last["datetime"],
         "commit": last["commit"],
@@ -103,7 +103,7 @@ def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         "python": machine["python_version"],
     }
     text = json.dumps(data, indent=1) + "\n"
-    return about, {"benchmark.json": text, "summary.md": benchmarks.summary(data, floors)}
+    return about, {"benchmark.json": text, "summary.md": benchmarks.format_summary(data, floors)}
 
 
 def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -112,7 +112,7 @@ def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     A file without a header was written on this machine.
     """
     header, tests = checked.verdicts(source)
-    about = {**(header or _environment()), "tests": len(tests)}
+    about = {**(header or _read_environment()), "tests": len(tests)}
     found = verdicts.by_clause(tests)
     suite = about.get("suite") or clauses.suite_version(found)
     cores = f", {about['cores']} cores" if about.get("cores") else ""
@@ -124,7 +124,7 @@ def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return about, {"verdicts.jsonl": text, "summary.md": summary}
 
 
-def _environment() -> dict[str, Any]:
+def _read_environment() -> dict[str, Any]:
     """Return versions, processor and commit of this checkout."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

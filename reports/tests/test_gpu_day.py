@@ -14,8 +14,8 @@ from reports.gpu_day.process import TAIL_BYTES, run
 from reports.gpu_day.requirements import check_requirements
 from reports.gpu_day.runner import is_complete, open_log, run_steps
 from reports.gpu_day.step_log import StepResult
-from reports.gpu_day.steps import Setup, Step, steps
-from reports.gpu_day.summary import summary
+from reports.gpu_day.steps import Setup, Step, list_steps
+from reports.gpu_day.summary import format_summary
 from reports.tests.samples import benchmark_run
 
 #: Seconds for the steps in one call of nine minutes, and the number of calls.
@@ -183,27 +183,27 @@ def test_benchmark_without_figures_is_recorded(setup):
 
 
 def test_limits_of_all_steps_fit_into_three_calls(setup):
-    todo = steps(setup)
+    todo = list_steps(setup)
     assert sum(step.seconds for step in todo) <= CALLS * CALL
     assert all(step.seconds <= CALL for step in todo)
     assert len({step.name for step in todo}) == len(todo)
 
 
 def test_results_are_at_most_eight_files(setup):
-    named = {part for step in steps(setup) for part in step.command if str(setup.out) in part}
+    named = {part for step in list_steps(setup) for part in step.command if str(setup.out) in part}
     assert len(named | {"benchmark.json", "steps.jsonl", "summary.md"}) <= 8
 
 
 def test_steps_with_one_file_of_verdicts_share_no_test(setup):
     # `--resume` skips a test that has a verdict.
-    shared = [step for step in steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
+    shared = [step for step in list_steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3
     assert len(set(paths)) == len(paths)
 
 
 def test_steps_for_cuda_are_not_run_on_the_simulator(setup):
-    todo = steps(Setup(setup.out, setup.scratch, "sim", 2))
+    todo = list_steps(Setup(setup.out, setup.scratch, "sim", 2))
     reasons = {step.name: step.skip_reason for step in todo if step.skip_reason}
     assert reasons == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
 
@@ -277,7 +277,7 @@ def test_page_lists_requirements_steps_and_failures(setup):
         StepResult("suite-2", "ended", 1, 20.0),
         StepResult("nccl", "not-run", tail="needs CUDA"),
     ]
-    page = summary(steps(setup), results, setup.out)
+    page = format_summary(list_steps(setup), results, setup.out)
     assert "| suite-2 | impl, one GPU as two | ended | 1 | 120 |" in page
     assert "| suite-3 | impl, one GPU as three | left for the next call | - | 0 |" in page
     assert "| not-run: needs CUDA | - | 0 |" in page
@@ -291,7 +291,7 @@ def test_page_lists_requirements_steps_and_failures(setup):
 
 def test_exit_status_says_whether_steps_remain(tmp_path, monkeypatch, capsys):
     todo = [shell("exit 0", "first", 1), shell("exit 0", "second", 90)]
-    monkeypatch.setattr(program, "steps", lambda setup: todo)
+    monkeypatch.setattr(program, "list_steps", lambda setup: todo)
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     arguments = ["--out", str(tmp_path / "new" / "out"), "--minutes"]
     assert program.main([*arguments, "1"]) == 1

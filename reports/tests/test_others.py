@@ -63,7 +63,7 @@ def test_other_verdicts_are_unexpected(tmp_path, lines, status, expected):
 
 def test_report_has_one_verdict_for_each_clause():
     tests = [line("pass"), line("fail", reason="r" * 999, test="u"), line("fail", test="v")]
-    (found,) = publishing.by_clause(tests)
+    (found,) = publishing.reduce_to_clauses(tests)
     assert (found["verdict"], found["test"], len(found["reason"])) == ("fail", "u", 160)
 
 
@@ -71,7 +71,7 @@ def test_report_holds_no_path_of_the_machine():
     reason = (
         "[gw0] linux -- Python 3.11.7 /home/me/bin/python\nin /home/me/spec_tests/a.py:3 and/or b"
     )
-    (found,) = publishing.by_clause([line("fail", reason=reason)])
+    (found,) = publishing.reduce_to_clauses([line("fail", reason=reason)])
     assert found["reason"] == "in a.py:3 and/or b"
 
 

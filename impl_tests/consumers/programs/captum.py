@@ -35,12 +35,14 @@ def train() -> Record:
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
-    for attribution in _attributions(net, net.module.conv, x, truth):
+    for attribution in _compute_attributions(net, net.module.conv, x, truth):
         losses += attribution.detach().flatten(1).norm(dim=1).tolist()
     return record(losses, net.module, type(net))
 
 
-def _attributions(net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor) -> list[Tensor]:
+def _compute_attributions(
+    net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor
+) -> list[Tensor]:
     """Return attributions by methods that hook modules, compute gradients or split inputs."""
     baseline = torch.zeros_like(x)
     return [
