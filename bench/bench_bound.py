@@ -1,4 +1,4 @@
-"""What is the best possible ratio of a DataParallel that runs all operators in one thread?
+"""The best possible ratio of a DataParallel that runs all operators in one thread.
 
 In these groups `impl` is not a DataParallel. It is four modules on four devices that run one after
 the other, each on a chunk that is already on its device. Nothing is replicated, scattered or

@@ -1,4 +1,4 @@
-"""How fast are broadcast_coalesced and reduce_add_coalesced, by payload?
+"""The speed of broadcast_coalesced and reduce_add_coalesced, by payload.
 
 Only on real accelerators: on the simulator the reference's primitives are stand-ins, not those of
 torch.nn.parallel. Wall time on the host until every device is idle. `copy_share` is a bandwidth,

@@ -1,4 +1,4 @@
-"""What does DataParallel of a compiled module cost above the plain module?
+"""The cost of DataParallel of a compiled module above the plain module.
 
 Run this file alone: compiling slows Python down by a quarter or more afterwards.
 torch.nn.parallel cannot run compiled modules, so the reference runs the uncompiled module.

@@ -1,4 +1,4 @@
-"""What does DataParallel cost above the plain module, in time and in memory?
+"""The cost of DataParallel above the plain module, in time and memory.
 
 Wall time on the host, from the call until every device is idle. `module` is the plain module on
 one device. In the rows of evaluation impl caches its replicas (`hold`). In the rows in turn impl

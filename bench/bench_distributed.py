@@ -1,4 +1,4 @@
-"""What does impl.distributed cost compared with DistributedDataParallel?
+"""The cost of impl.distributed compared with DistributedDataParallel.
 
 Wall time of one step, forward and backward, until every rank has its gradients, including the call
 of the ranks. Both use buckets of the same size. DistributedDataParallel (`reference`) gets each

@@ -1,4 +1,4 @@
-"""What does parallel_apply cost for modules that do nothing?
+"""The cost of parallel_apply for modules that do nothing.
 
 Wall time on the host for modules that return their input.
 """

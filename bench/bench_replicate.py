@@ -1,4 +1,4 @@
-"""How long does replicate take, by the size of the module?
+"""The time of replicate, by the size of the module.
 
 Wall time on the host, from the call until every device is idle.
 """

@@ -1,4 +1,4 @@
-"""How does DataParallel scale with modules, devices, the size of tensors and of arguments?
+"""The growth of DataParallel with modules, devices, tensor sizes and nested arguments.
 
 Wall time on the host, from the call until every device is idle, and the devices' peak memory.
 `module` is the plain module on one device. On a machine with too few devices some are used several

@@ -1,4 +1,4 @@
-"""How long do scatter and gather of nested structures take?
+"""The time of scatter and gather of nested structures.
 
 Wall time on the host. The tensors are small, so the time is that of the traversal, not of copies.
 """

@@ -1,4 +1,4 @@
-"""How much faster are several threads than one thread?
+"""The speed-up of several threads over one thread.
 
 The gain is large on free-threaded Python and small with the interpreter lock. Wall time on the
 host. In these groups `reference` is not torch.nn.parallel but the same work in one thread: the

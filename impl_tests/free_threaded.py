@@ -99,15 +99,15 @@ def _probe(python: str) -> dict[str, Any]:
     return about
 
 
-def _environment(base: str, home: Path) -> Path:
+def _environment(base: str, folder: Path) -> Path:
     """Create a virtual environment with all requirements; return its interpreter."""
-    python = home / "bin" / "python"
+    python = folder / "bin" / "python"
     minor = _probe(base)["version"][1]
     torch = os.environ.get("TORCH_VERSION") or TORCH.get(minor, DEFAULT_TORCH)
-    stamp, contents = home / "made.json", json.dumps([base, torch, _requirements()])
+    stamp, contents = folder / "made.json", json.dumps([base, torch, _requirements()])
     if not stamp.exists() or stamp.read_text() != contents:
-        print(f"creating {home}: torch {torch}", flush=True)
-        subprocess.run([base, "-m", "venv", "--clear", home], check=True)
+        print(f"creating {folder}: torch {torch}", flush=True)
+        subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
         install_torch(torch, python)
         # Prefer an older release with a wheel for this Python to a build from source.
         pip(

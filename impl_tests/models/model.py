@@ -4,9 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-__all__ = ["HOOKS", "NO_PARAMETERS", "ROWS", "Model", "mean_loss"]
+__all__ = [
+    "HOOKS",
+    "NO_PARAMETERS",
+    "ROWS",
+    "Model",
+    "draw_images",
+    "mean_loss",
+    "squared_error",
+]
 
 #: The rows of a batch: two for each device.
 ROWS = 4
@@ -21,6 +30,16 @@ def mean_loss(output: Any) -> Tensor:
     """Return the mean of the losses that the replicas, or the plain module, computed."""
     loss: Tensor = output["loss"].mean()
     return loss
+
+
+def squared_error(output: Tensor) -> Tensor:
+    """Return the mean squared difference of ``output`` from 1."""
+    return (output - 1).square().mean()
+
+
+def draw_images(rows: int, size: int = 16) -> Tensor:
+    """Draw square images with three channels."""
+    return torch.randn(rows, 3, size, size)
 
 
 @dataclass(frozen=True)
@@ -51,5 +70,5 @@ class Model:
 
     @property
     def has_race(self) -> bool:
-        """Whether the reference is wrong only if its replicas run at the same time."""
+        """True if the reference is wrong only when its replicas run at the same time."""
         return self.reference == HOOKS

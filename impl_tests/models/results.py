@@ -13,6 +13,8 @@ from .training import VARIANTS, Run, run
 
 __all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write"]
 
+#: The variants whose losses are published; those of several threads vary from run to run.
+_PUBLISHED = ("one device", "reference", "impl")
 _FILE = Path(__file__).with_name("results.json")
 
 #: The run of each variant, or its error.
@@ -26,7 +28,7 @@ class Result:
     Args:
         package: The package and its version.
         chosen_for: As in the catalogue.
-        losses: The losses of each variant that ran without error, one per step.
+        losses: The losses of each published variant that ran without error, one per step.
         reference: "same" if the reference equals impl bit for bit with aligned copies; otherwise
             its error.
         rounded: Whether the reference differs from impl in rounding without aligned copies.
@@ -64,7 +66,8 @@ def summarize(model: Model, runs: Runs) -> Result:
     """Return the result of a model's runs."""
     plain, reference, ours = runs["one device"], runs["reference"], runs["impl"]
     of_reference = _judge_reference(model, runs)
-    losses = {variant: it.losses for variant, it in runs.items() if isinstance(it, Run)}
+    published = {variant: runs[variant] for variant in _PUBLISHED}
+    losses = {variant: it.losses for variant, it in published.items() if isinstance(it, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         chosen_for=model.chosen_for,

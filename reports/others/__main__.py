@@ -29,9 +29,9 @@ def main() -> int:
 
 
 def _validate(implementation: catalogue.Implementation, options: argparse.Namespace) -> list[str]:
-    home = options.home.resolve()
-    python = prepare_environment(implementation, home)
-    verdicts = home / f"{implementation.name}.jsonl"
+    environments = options.home.resolve()
+    python = prepare_environment(implementation, environments)
+    verdicts = environments / f"{implementation.name}.jsonl"
     status = validation.run(implementation, python, verdicts, workers=options.workers)
     unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:

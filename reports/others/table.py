@@ -45,8 +45,8 @@ def _format_row(cells: list[str]) -> str:
 
 def update_table(page: str) -> str:
     """Return ``page`` with its table replaced by the current one."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, tail = page.partition(BEGIN)
+    _, _, after = tail.partition(END)
     return f"{before}{BEGIN}{render_table()}{END}{after}"
 
 

@@ -42,8 +42,8 @@ def pipe(tmp_path):
     os.close(end)
 
 
-def shell(text, name="step", seconds=LONG, **rest):
-    return Step(name, "purpose", ("sh", "-c", text), seconds, **rest)
+def shell(text, name="step", seconds=LONG, **fields):
+    return Step(name, "purpose", ("sh", "-c", text), seconds, **fields)
 
 
 def statuses(setup):

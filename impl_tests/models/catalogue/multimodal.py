@@ -3,16 +3,12 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, build_model
-from impl_tests.models.model import HOOKS, Model
+from impl_tests.models.model import HOOKS, Model, draw_images
 
 __all__ = ["MODELS"]
-
-
-def _draw_images(rows: int, size: int = 16) -> Tensor:
-    return torch.randn(rows, 3, size, size)
 
 
 def _clip() -> nn.Module:
@@ -46,13 +42,13 @@ def _llava() -> nn.Module:
 def _draw_captioned_images(rows: int) -> dict[str, Any]:
     words = torch.randint(3, VOCABULARY_SIZE, (rows, 6))
     tokens = torch.cat([torch.ones(rows, 4, dtype=torch.long), words], 1)  # four tokens per image
-    return {"input_ids": tokens, "pixel_values": _draw_images(rows), "labels": tokens.clone()}
+    return {"input_ids": tokens, "pixel_values": draw_images(rows), "labels": tokens.clone()}
 
 
 def _draw_pairs(rows: int) -> dict[str, Any]:
     return {
         "input_ids": torch.randint(3, VOCABULARY_SIZE, (rows, 8)),
-        "pixel_values": _draw_images(rows),
+        "pixel_values": draw_images(rows),
     }
 
 
@@ -116,7 +112,7 @@ MODELS = [
         "masks from prompt points",
         _sam,
         lambda rows: {
-            "pixel_values": _draw_images(rows, 32),
+            "pixel_values": draw_images(rows, 32),
             "input_points": torch.rand(rows, 1, 2, 2) * 16,
         },
         loss=lambda output: (

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model
+from impl_tests.models.model import Model, squared_error
 
 __all__ = ["MODELS"]
 
@@ -44,12 +44,8 @@ def _draw_images(rows: int) -> tuple[Tensor, ...]:
     return (torch.randn(rows, 3, 32, 32),)
 
 
-def _squared_error(output: Tensor) -> Tensor:
-    return (output - 1).square().mean()
-
-
 def _sum_of_squared_errors(output: list[Tensor]) -> Tensor:
-    return torch.stack([_squared_error(each) for each in output]).sum()
+    return torch.stack([squared_error(each) for each in output]).sum()
 
 
 _PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_classes": 3}
@@ -61,7 +57,7 @@ MODELS = [
         "depthwise convolutions, squeeze and excite",
         lambda: _build("test_efficientnet", num_classes=3),
         _draw_images,
-        _squared_error,
+        squared_error,
     ),
     Model(
         "DeiT",
@@ -69,7 +65,7 @@ MODELS = [
         "two heads during training",
         lambda: _build("deit_tiny_distilled_patch16_224", num_heads=2, **_PATCHES),
         _draw_images,
-        lambda output: _squared_error(output if isinstance(output, Tensor) else sum(output)),
+        lambda output: squared_error(output if isinstance(output, Tensor) else sum(output)),
     ),
     Model(
         "MLP-Mixer",
@@ -77,7 +73,7 @@ MODELS = [
         "neither convolution nor attention",
         _mixer,
         _draw_images,
-        _squared_error,
+        squared_error,
     ),
     Model(
         "NFNet",
@@ -85,7 +81,7 @@ MODELS = [
         "weights standardized in each forward",
         lambda: _build("test_nfnet", num_classes=3),
         _draw_images,
-        _squared_error,
+        squared_error,
     ),
     Model(
         "ByobNet",
@@ -101,7 +97,7 @@ MODELS = [
         "batch norm in attention; attention biases by offset",
         _levit,
         _draw_images,
-        _squared_error,
+        squared_error,
     ),
     Model(
         "XCiT",
@@ -117,6 +113,6 @@ MODELS = [
             num_classes=3,
         ),
         _draw_images,
-        _squared_error,
+        squared_error,
     ),
 ]

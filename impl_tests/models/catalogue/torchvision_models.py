@@ -5,17 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model
+from impl_tests.models.model import Model, draw_images, squared_error
 
 __all__ = ["MODELS"]
-
-
-def _draw_images(rows: int, size: int) -> Tensor:
-    return torch.randn(rows, 3, size, size)
-
-
-def _squared_error(output: Tensor) -> Tensor:
-    return (output - 1).square().mean()
 
 
 def _build(name: str, **settings: Any) -> nn.Module:
@@ -140,7 +132,7 @@ def _sum_losses(output: Any) -> Tensor:
 def _draw_detection_batch(rows: int) -> tuple[Tensor, ...]:
     corner = torch.arange(rows).view(rows, 1, 1)
     boxes = torch.tensor([4.0, 4.0, 24.0, 28.0]) + corner
-    return _draw_images(rows, 32), boxes, torch.ones(rows, 1, dtype=torch.long)
+    return draw_images(rows, 32), boxes, torch.ones(rows, 1, dtype=torch.long)
 
 
 MODELS = [
@@ -149,16 +141,16 @@ MODELS = [
         "torchvision",
         "batch norm",
         _resnet,
-        lambda rows: (_draw_images(rows, 32),),
-        _squared_error,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "DenseNet",
         "torchvision",
         "concatenated layers",
         _densenet,
-        lambda rows: (_draw_images(rows, 32),),
-        _squared_error,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "GoogLeNet",
@@ -167,8 +159,8 @@ MODELS = [
         lambda: _build(
             "googlenet", num_classes=3, init_weights=False, dropout=0.0, dropout_aux=0.0
         ),
-        lambda rows: (_draw_images(rows, 32),),
-        lambda output: sum(map(_squared_error, output), torch.zeros(())).mean(),
+        lambda rows: (draw_images(rows, 32),),
+        lambda output: sum(map(squared_error, output), torch.zeros(())).mean(),
     ),
     Model(
         "MaxViT",
@@ -183,8 +175,8 @@ MODELS = [
             head_dim=8,
             num_classes=3,
         ),
-        lambda rows: (_draw_images(rows, 32),),
-        _squared_error,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "MaxViT, one pixel",
@@ -199,8 +191,8 @@ MODELS = [
             head_dim=10,
             num_classes=2,
         ),
-        lambda rows: (_draw_images(rows, 8),),
-        _squared_error,
+        lambda rows: (draw_images(rows, 8),),
+        squared_error,
     ),
     Model(
         "R3D",
@@ -208,14 +200,14 @@ MODELS = [
         "video; convolutions in 3-D",
         _r3d,
         lambda rows: (torch.randn(rows, 3, 4, 16, 16),),
-        _squared_error,
+        squared_error,
     ),
     Model(
         "RAFT",
         "torchvision",
         "optical flow; a list of outputs; state that a module keeps between two calls",
         _raft,
-        lambda rows: (_draw_images(rows, 32), _draw_images(rows, 32), 2),
+        lambda rows: (draw_images(rows, 32), draw_images(rows, 32), 2),
         lambda output: torch.stack([each.abs().mean() for each in output]).mean(),
     ),
     Model(
@@ -223,8 +215,8 @@ MODELS = [
         "torchvision",
         "a dictionary of outputs; global average pooling",
         lambda: _build("lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3),
-        lambda rows: (_draw_images(rows, 32),),
-        lambda output: _squared_error(output["out"]),
+        lambda rows: (draw_images(rows, 32),),
+        lambda output: squared_error(output["out"]),
     ),
     Model(
         "Faster R-CNN",

@@ -6,17 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from impl_tests.models.configurations import SMALL, build_model
-from impl_tests.models.model import HOOKS, Model
+from impl_tests.models.model import HOOKS, Model, draw_images
 
 __all__ = ["MODELS"]
 
 
-def _draw_images(rows: int, size: int = 16) -> Tensor:
-    return torch.randn(rows, 3, size, size)
-
-
 def _draw_labelled_images(rows: int) -> dict[str, Any]:
-    return {"pixel_values": _draw_images(rows), "labels": torch.arange(rows) % 3}
+    return {"pixel_values": draw_images(rows), "labels": torch.arange(rows) % 3}
 
 
 def _detection_loss(output: Any) -> Tensor:
@@ -133,7 +129,7 @@ MODELS = [
             num_labels=3,
         ),
         lambda rows: {
-            "pixel_values": _draw_images(rows),
+            "pixel_values": draw_images(rows),
             "labels": torch.randint(0, 3, (rows, 16, 16)),
         },
         reference=HOOKS,
@@ -143,7 +139,7 @@ MODELS = [
         "transformers",
         "detection: a convolutional backbone, then queries",
         _detr,
-        lambda rows: {"pixel_values": _draw_images(rows, 32)},
+        lambda rows: {"pixel_values": draw_images(rows, 32)},
         loss=_detection_loss,
     ),
     Model(
@@ -151,7 +147,7 @@ MODELS = [
         "transformers",
         "detection by extra tokens",
         _yolos,
-        lambda rows: {"pixel_values": _draw_images(rows)},
+        lambda rows: {"pixel_values": draw_images(rows)},
         loss=_detection_loss,
     ),
     Model(
