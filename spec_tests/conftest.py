@@ -12,7 +12,7 @@ from spec_tests.harness.conformance import (
     not_offered,
     register,
 )
-from spec_tests.harness.conformance.verdicts import AGREEMENT, BY, judged_alone, read
+from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
@@ -61,7 +61,9 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     whole = _is_whole(config) and not clause_filter.selected(config)
     if whole:
         _refuse("without a test", set(known) - named)
-        _refuse("judged by agreement alone", named - selection.judged(conformance))
+        _refuse(
+            "judged by agreement alone", named - selection.judged_without_reference(conformance)
+        )
     path = _register(config)
     if path is not None:
         not_offered.mark(conformance, register.lacks(path, known))
@@ -69,19 +71,23 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     target_map.load(mapping_of(config), PARTS)  # refuse a wrong map before the first test
     wanted = clause_filter.selected(config)
     if wanted:
-        selection.leave_out(
+        selection.deselect(
             config, items, [each for each in items if not wanted & set(clauses.of(each))]
         )
     if config.getoption("--resume"):
-        done = {test["test"] for test in read(selection.verdicts_file(config))}
-        selection.leave_out(config, items, [item for item in items if item.nodeid in done])
+        done = {test["test"] for test in read(selection.resumed_file(config))}
+        selection.deselect(config, items, [item for item in items if item.nodeid in done])
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Return the number of clauses that are judged by agreement alone."""
     conformance = [item for item in items if _is_conformance(item.path)]
     named = {name for item in conformance for name in clauses.of(item)}
-    return judged_alone(sorted(named - selection.judged(conformance))) if named else ""
+    return (
+        reference_only_text(sorted(named - selection.judged_without_reference(conformance)))
+        if named
+        else ""
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -92,7 +98,7 @@ def pytest_runtest_makereport(
     report = yield
     if not_offered.judge(item, call, report):
         return report
-    failure_report.of_skip(item, call, report)
+    failure_report.fail_not_offered(item, call, report)
     register.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure_report.describe(item, call))
@@ -124,8 +130,8 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
     if hidden:
         raise pytest.UsageError(f"{item.nodeid}: its file does not write out {min(hidden)}")
     item.user_properties.extend(("clause", name) for name in names)
-    if selection.asks_the_reference(item):
-        item.user_properties.append((BY, AGREEMENT))
+    if selection.needs_reference(item):
+        item.user_properties.append((JUDGED_BY, AGREEMENT))
     return set(names)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._comm.copy import copy_bucket, row_major_copy, send, small_and_large
-from spec_tests.harness.concurrency.side_streams import late_copies, queued
+from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
 LARGE = 2**20
 
@@ -124,7 +124,7 @@ def test_copies_have_no_history(topology):
 
 @pytest.mark.parametrize("move", [send, row_major_copy])
 def test_a_copy_on_the_cpu_may_be_read_at_once(topology, move):
-    tensor = queued(topology, 0, 3)
+    tensor = queued_arange(topology, 0, 3)
     with late_copies(topology):
         assert move(tensor, torch.device("cpu")).tolist() == [1, 2, 3]
 

@@ -13,7 +13,7 @@ from impl._pytree.inputs import Survey, unmarked
 from impl._pytree.markers import Whole
 from impl._pytree.outputs import Outputs
 from impl._pytree.traversal import descend
-from spec_tests.strategies.deep_nesting import LEVELS, nested, unnested
+from spec_tests.strategies.deep_nesting import LEVELS, nest, unnest
 
 MANY = 20_000
 
@@ -42,11 +42,11 @@ def below(depth):
 @pytest.mark.parametrize("kinds", [*([kind] for kind in LEVELS), [*LEVELS]], ids=str)
 def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
     depth = sys.getrecursionlimit()
-    value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth, torch.arange(4, device=topology.device(0)))
     shares = scatter(value, topology.take(2))
-    assert [unnested(share)[1].tolist() for share in shares] == [[0, 1], [2, 3]]
-    found, tensor = unnested(gather(shares, topology.device(0)))
-    assert (found, tensor.tolist()) == (unnested(value)[0], [0, 1, 2, 3])
+    assert [unnest(share)[1].tolist() for share in shares] == [[0, 1], [2, 3]]
+    found, tensor = unnest(gather(shares, topology.device(0)))
+    assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
     with pytest.raises(RecursionError, match=f"more than {depth} levels"):
         scatter([value], topology.take(2))
     with pytest.raises(RecursionError, match=f"more than {depth} levels"):
@@ -87,8 +87,8 @@ def test_deep_parts_are_listed_in_order():
     tensors = [torch.ones(1, 2 + size) for size in range(4)]
     first, second, third, fourth = tensors
     survey = Survey()
-    survey.take([first, nested(["list"], 700, [second, (third,)]), fourth], 0, "x")
+    survey.take([first, nest(["list"], 700, [second, (third,)]), fourth], 0, "x")
     assert [id(split.value) for split in survey.splits] == [*map(id, tensors)]
     outputs = Outputs()
-    outputs.take([[first, nested(["list"], 700, [second, (third,)]), fourth]], "x")
+    outputs.take([[first, nest(["list"], 700, [second, (third,)]), fourth]], "x")
     assert [id(joined.tensors[0]) for joined in outputs.joined] == [*map(id, tensors)]

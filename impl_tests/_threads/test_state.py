@@ -20,7 +20,7 @@ from impl._threads import state as thread_state
 from impl.parallel_apply import parallel_apply
 from impl_tests.samples import FunctionMode
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.thread_state import sight, sights, thread_states
+from spec_tests.strategies.thread_state import thread_states, visible_state, visible_states
 
 CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
@@ -88,8 +88,8 @@ def change_state(device):
 def test_worker_inherits_the_callers_state(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
-        expected = sights([device])[0]
-        assert in_new_thread(run_in, state_for(device), sight, device) == expected
+        expected = visible_states([device])[0]
+        assert in_new_thread(run_in, state_for(device), visible_state, device) == expected
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
@@ -97,9 +97,9 @@ def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
     device = topology.device(slot)
 
     def before_and_after(state):
-        before = sights(topology.devices)
+        before = visible_states(topology.devices)
         run_in(state, change_state, device)
-        return before, sights(topology.devices), thread_state.is_pristine()
+        return before, visible_states(topology.devices), thread_state.is_pristine()
 
     with state.entered(topology):
         before, after, is_pristine = in_new_thread(before_and_after, state_for(device))
@@ -111,9 +111,9 @@ def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
 def test_changes_of_a_replica_are_undone_in_the_calling_thread(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
-        before = sights(topology.devices), VARIABLE.get()
+        before = visible_states(topology.devices), VARIABLE.get()
         run_in(state_for(device), change_state, device)
-        assert (sights(topology.devices), VARIABLE.get()) == before
+        assert (visible_states(topology.devices), VARIABLE.get()) == before
 
 
 def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):

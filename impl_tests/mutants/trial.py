@@ -16,7 +16,7 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.conformance.verdicts import RED, by_clause, read
+from spec_tests.harness.conformance.verdicts import ERRORS, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest that come with verdicts: all passed, some failed.
@@ -49,7 +49,7 @@ class Trial:
         """
         if self.verdicts is None:
             return ()
-        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
+        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in ERRORS)
 
 
 def tests_by_clause(names: Iterable[str]) -> dict[str, list[str]]:

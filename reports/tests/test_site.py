@@ -238,7 +238,7 @@ def test_columns_are_runs_of_todays_suite_if_there_are_any(shelf):
             )
             for place, (run, suite) in enumerate(zip(found.runs, suites, strict=True))
         ]
-        matrix = Matrix.of(runs.Shelf(renewed[::-1], []), known)
+        matrix = Matrix.of(runs.Results(renewed[::-1], []), known)
         assert [run.about["target"] for run in matrix.columns] == columns
         assert len(matrix.older) == 3 - len(columns)
 

@@ -8,7 +8,7 @@ import pytest
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 
-__all__ = ["Progress", "Tally"]
+__all__ = ["Progress", "VerdictCounter"]
 
 #: Where there is no terminal: so many tests a line.
 STEP = 100
@@ -16,7 +16,7 @@ STEP = 100
 MOST_LINES, MOST_LETTERS = 6, 400
 
 
-class Tally:
+class VerdictCounter:
     """A plugin that remembers the verdict of each clause, and what could not be collected."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Tally:
         """Count."""
         verdict = verdicts.of_report(report)
         for name in verdicts.clauses_of(report) if verdict else ():
-            self._found[name] = verdicts.graver(self._found.get(name), verdict or "")
+            self._found[name] = verdicts.worse(self._found.get(name), verdict or "")
 
 
-class Progress(Tally):
+class Progress(VerdictCounter):
     """A plugin that prints.
 
     Args:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli.progress import Progress, Tally
+from spec_tests.cli.progress import Progress, VerdictCounter
 
-HOME = Path(__file__).resolve().parents[1]
+SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
 NOT_OFFERED = 6
 
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     if not _exists(options.target):
         print(f"no package {options.target} can be imported here")
         return int(pytest.ExitCode.USAGE_ERROR)
-    tally = Tally() if options.verbose else Progress(repeat=_command(options))
+    tally = VerdictCounter() if options.verbose else Progress(repeat=_command(options))
     status = int(pytest.main(_arguments(options), plugins=[tally]))
     if status == pytest.ExitCode.TESTS_FAILED and tally.lacks_only():
         return NOT_OFFERED
@@ -37,11 +37,11 @@ def _exists(name: str) -> bool:
 
 def _arguments(options: argparse.Namespace) -> list[str]:
     """The command line of pytest: independent of the settings of the project around."""
-    where = ["-c", str(SETTINGS), "--rootdir", str(HOME.parent), "--confcutdir", str(HOME)]
+    where = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     where += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
-    where += ["--ignore", str(HOME / "meta_tests")]  # they judge the suite
+    where += ["--ignore", str(SUITE / "meta_tests")]  # they judge the suite
     prints = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
-    return [str(HOME), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]
+    return [str(SUITE), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]
 
 
 def _passed_on(options: argparse.Namespace) -> list[str]:

@@ -8,7 +8,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import overlaps, spans
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 
@@ -71,7 +71,7 @@ def test_gradients_of_the_copies_reach_the_input(target, answers, topology, call
 
 @clause("comm.broadcast.refuses-negative-ordinal")
 def test_a_negative_ordinal_is_refused(target, topology):
-    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [At(0), -1]})
+    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [DeviceAt(0), -1]})
     text = "Expected non-negative device index, but got -1"
     refused(call, target, topology, RuntimeError, text)
 

@@ -12,12 +12,12 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import overlaps, spans, versions_after_each_write
-from spec_tests.strategies.calls import At, PublicCall, Unlike
+from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES, broadcast_coalesced_calls
 from spec_tests.strategies.comm import SPARSE, dense
 from spec_tests.strategies.tensors import TensorSpec, counting
 
-DIFFERENT = Unlike((0, 1, 2))
+DIFFERENT = DistinctDevices((0, 1, 2))
 #: Neighbours alike and unlike in shape and dtype; with elements and without.
 MANY = [
     TensorSpec(shape, dtype, layout="offset")
@@ -145,11 +145,11 @@ def test_a_tensor_that_is_not_on_the_first_device_is_refused(target, topology, s
 @clause("comm.broadcast-coalesced.refuses-negative-ordinal")
 def test_a_negative_ordinal_is_refused(target, topology):
     text = "Expected non-negative device index, but got -1"
-    refused(_broadcast([dense()], devices=[At(0), -1]), target, topology, RuntimeError, text)
+    refused(_broadcast([dense()], devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)
 
 
 @clause("comm.broadcast-coalesced.refuses-other-devices")
 def test_a_tensor_on_the_cpu_is_refused(target, topology):
-    call = _broadcast([dense(slot=None)], devices=[At(0)])
+    call = _broadcast([dense(slot=None)], devices=[DeviceAt(0)])
     text = "All tensors must be on devices[0]: {ordinals[0]}"
     refused(call, target, topology, RuntimeError, text)

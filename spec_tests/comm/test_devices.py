@@ -8,7 +8,7 @@ import torch
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall, StreamAt
+from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -47,7 +47,7 @@ def test_each_function_has_the_documented_parameters(target, answers, name):
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @pytest.mark.parametrize("name", TO_DEVICES)
 def test_a_device_may_be_an_ordinal_a_text_or_a_device(target, topology, name, spelling):
-    devices = [At(0, spelling), At(1, spelling)]
+    devices = [DeviceAt(0, spelling), DeviceAt(1, spelling)]
     call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": devices})
     rows = call.run(target, call.inputs(topology))
     found = [row[0] if isinstance(row, list) else row for row in rows]
@@ -58,7 +58,7 @@ def test_a_device_may_be_an_ordinal_a_text_or_a_device(target, topology, name, s
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @pytest.mark.parametrize("name", TO_DESTINATION)
 def test_a_destination_may_be_an_ordinal_a_text_or_a_device(target, topology, name, spelling):
-    arguments = {**TO_DESTINATION[name], "destination": At(2, spelling)}
+    arguments = {**TO_DESTINATION[name], "destination": DeviceAt(2, spelling)}
     call = PublicCall(f"comm.{name}", arguments)
     result = call.run(target, call.inputs(topology))
     found = result[0] if isinstance(result, tuple) else result
@@ -69,7 +69,7 @@ def test_a_destination_may_be_an_ordinal_a_text_or_a_device(target, topology, na
 @pytest.mark.parametrize("current", [1, 2], ids="slot={}".format)
 @pytest.mark.parametrize("name", TO_DEVICES)
 def test_an_ordinal_means_its_device_whichever_is_current(target, topology, name, current):
-    devices = [At(0, "ordinal"), At(1, "ordinal")]
+    devices = [DeviceAt(0, "ordinal"), DeviceAt(1, "ordinal")]
     call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": devices})
     inputs = call.inputs(topology)
     with torch.accelerator.device_index(topology.device(current).index):
@@ -82,7 +82,7 @@ def test_an_ordinal_means_its_device_whichever_is_current(target, topology, name
 @pytest.mark.parametrize("current", [1, 2], ids="slot={}".format)
 @pytest.mark.parametrize("name", TO_FIRST)
 def test_a_destination_is_its_device_whichever_is_current(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**TO_FIRST[name], "destination": At(0, "ordinal")})
+    call = PublicCall(f"comm.{name}", {**TO_FIRST[name], "destination": DeviceAt(0, "ordinal")})
     inputs = call.inputs(topology)
     with torch.accelerator.device_index(topology.device(current).index):
         result = call.run(target, inputs)
@@ -94,7 +94,7 @@ def test_a_destination_is_its_device_whichever_is_current(target, topology, name
 @pytest.mark.parametrize("name", TO_DEVICES)
 @pytest.mark.parametrize("cpu", ["cpu", torch.device("cpu")], ids=repr)
 def test_the_cpu_is_refused_as_a_device(target, topology, name, cpu):
-    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [At(0), cpu]})
+    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [DeviceAt(0), cpu]})
     refused(call, target, topology, ValueError, CPU)
 
 
@@ -110,7 +110,7 @@ def test_the_cpu_is_refused_as_the_destination_of_a_sum(target, topology, name, 
 @pytest.mark.parametrize("name", TO_DEVICES)
 @pytest.mark.parametrize("spelled", [str, torch.device], ids=["text", "device"])
 def test_a_device_without_index_is_refused(target, topology, name, spelled):
-    devices = [At(0), spelled(topology.accelerator)]
+    devices = [DeviceAt(0), spelled(topology.accelerator)]
     call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": devices})
     refused(call, target, topology, ValueError, NO_INDEX.format(topology.accelerator))
 
@@ -119,7 +119,9 @@ def test_a_device_without_index_is_refused(target, topology, name, spelled):
 @pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
 @pytest.mark.parametrize("name", TO_DEVICES)
 def test_copies_leave_the_current_device_alone(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [At(0), At(2), At(3)]})
+    call = PublicCall(
+        f"comm.{name}", {**TO_DEVICES[name], "devices": [DeviceAt(0), DeviceAt(2), DeviceAt(3)]}
+    )
     ordinal = topology.device(current).index
     with torch.accelerator.device_index(ordinal):
         call.run(target, call.inputs(topology))
@@ -130,7 +132,7 @@ def test_copies_leave_the_current_device_alone(target, topology, name, current):
 @pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
 @pytest.mark.parametrize("name", TO_DESTINATION)
 def test_sums_and_joins_leave_the_current_device_alone(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**TO_DESTINATION[name], "destination": At(2)})
+    call = PublicCall(f"comm.{name}", {**TO_DESTINATION[name], "destination": DeviceAt(2)})
     ordinal = topology.device(current).index
     with torch.accelerator.device_index(ordinal):
         call.run(target, call.inputs(topology))
@@ -142,7 +144,7 @@ def test_sums_and_joins_leave_the_current_device_alone(target, topology, name, c
 def test_copies_run_on_the_current_stream_of_their_device(target, topology, name):
     topology.require(distinct=2)
     topology.require_copies()
-    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [At(0), At(1)]})
+    call = PublicCall(f"comm.{name}", {**TO_DEVICES[name], "devices": [DeviceAt(0), DeviceAt(1)]})
     inputs = call.inputs(topology)
     with StreamAt(1).build(topology) as stream:
         used = streams_of(lambda: call.run(target, inputs))

@@ -3,24 +3,27 @@
 import pytest
 import torch
 
-from spec_tests.harness.concurrency.stream_log import current_places
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.faults import without_memory
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-DEVICES = [At(0), At(2), At(1)]
+DEVICES = [DeviceAt(0), DeviceAt(2), DeviceAt(1)]
 SMALL = dense()
 CALLS = {
     "scatter": {"tensor": SMALL, "devices": DEVICES},
     "broadcast": {"tensor": SMALL, "devices": DEVICES},
     "broadcast_coalesced": {
         "tensors": [dense(slot=1), dense((2**18, 4), slot=1)],
-        "devices": [At(1), At(2)],  # Not the current one first: a call may have to switch to it.
+        "devices": [
+            DeviceAt(1),
+            DeviceAt(2),
+        ],  # Not the current one first: a call may have to switch to it.
     },
-    "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": At(2)},
-    "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": At(2)},
-    "gather": {"tensors": [SMALL, dense(slot=1)], "destination": At(2)},
+    "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": DeviceAt(2)},
+    "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": DeviceAt(2)},
+    "gather": {"tensors": [SMALL, dense(slot=1)], "destination": DeviceAt(2)},
 }
 
 
@@ -29,9 +32,9 @@ CALLS = {
 def test_a_device_without_memory_is_told_and_left_alone(target, topology, name):
     topology.require(distinct=3)
     call = PublicCall(f"comm.{name}", CALLS[name])
-    inputs, before = call.inputs(topology), current_places(topology)
+    inputs, before = call.inputs(topology), current_device_and_streams(topology)
     for _ in range(2):
         with without_memory(topology, 2), pytest.raises(torch.OutOfMemoryError):
             call.run(target, inputs)
-        assert current_places(topology) == before
+        assert current_device_and_streams(topology) == before
         call.run(target, inputs)  # Memory is there again.

@@ -13,12 +13,12 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import dense as as_array
 from spec_tests.oracle.tensors import (
     dense_sum,
-    order_tellers,
+    order_sensitive_addends,
     overlaps,
     spans,
     versions_after_each_write,
 )
-from spec_tests.strategies.calls import At, PublicCall, build
+from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
@@ -44,7 +44,7 @@ def test_many_positions_of_few_shapes(target, answers, topology, buffer_size, sl
     kinds = [(dtype, layout) for dtype in DTYPES for layout in ("contiguous", "offset")]
     shapes = [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
     rows = [[TensorSpec(s, *kind, slot=slot) for s in shapes for kind in kinds] for slot in slots]
-    call = _reduce(*rows, destination=At(slots[0]), buffer_size=buffer_size)
+    call = _reduce(*rows, destination=DeviceAt(slots[0]), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
 
 
@@ -71,7 +71,7 @@ def test_sums_of_sparse_and_dense_positions_keep_their_order(target, topology, r
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(1, 0, 1, 2), (0, 0, 0, 0)], ids=str)
 def test_each_sum_rounds_as_reduce_add_does(target, topology, buffer_size, slots):
-    addends = zip(order_tellers(4), topology.take(slots), strict=True)
+    addends = zip(order_sensitive_addends(4), topology.take(slots), strict=True)
     rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in addends]
     sums = target.comm.reduce_add_coalesced(rows, rows[0][0].device, buffer_size)
     alone = [target.comm.reduce_add(each, each[0].device) for each in zip(*rows, strict=True)]
@@ -135,7 +135,7 @@ def test_the_sums_of_a_single_list_are_its_members(target, topology, buffer_size
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 def test_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
     rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
-    call = _reduce(*rows, destination=At(0), buffer_size=buffer_size)
+    call = _reduce(*rows, destination=DeviceAt(0), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
 
 
@@ -156,19 +156,19 @@ def test_the_sums_come_in_a_tuple(target, topology):
 def test_lists_of_different_lengths_are_refused(target, topology, lengths, word):
     rows = [[dense()] * length for length in lengths]
     text = f"zip() argument 2 is {word} than argument 1"
-    refused(_reduce(*rows, destination=At(0)), target, topology, ValueError, text)
+    refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, text)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 def test_a_list_on_the_cpu_is_refused(target, topology):
     text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
-    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=At(0))
+    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=DeviceAt(0))
     refused(call, target, topology, AssertionError, text)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 @pytest.mark.parametrize(
-    "rest", [{"destination": At(1)}, {"destination": At(1), "buffer_size": 0}]
+    "rest", [{"destination": DeviceAt(1)}, {"destination": DeviceAt(1), "buffer_size": 0}]
 )
 def test_a_destination_that_holds_no_list_is_refused(target, topology, rest):
     topology.require(distinct=2)

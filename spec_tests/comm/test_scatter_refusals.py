@@ -5,10 +5,10 @@ import pytest
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-TWO = [At(0), At(0)]
+TWO = [DeviceAt(0), DeviceAt(0)]
 #: In the order in which they are looked for: a call with several mistakes names the first.
 LENGTH = (
     "Expected devices and chunk_sizes to be of same length, "
@@ -82,7 +82,7 @@ def test_sizes_that_do_not_sum_up_are_refused(target, topology, dim):
 @clause("comm.scatter.refuses-negative-ordinal")
 def test_a_negative_ordinal_is_refused_for_a_chunk_that_moves(target, topology):
     text = "Expected non-negative device index, but got -1"
-    refused(_scatter(devices=[At(0), -1]), target, topology, RuntimeError, text)
+    refused(_scatter(devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)
 
 
 @clause("comm.scatter.refuses-no-target")

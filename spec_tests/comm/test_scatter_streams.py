@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import observe
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import current_places, streams_of
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall, StreamAt, StreamedCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
@@ -71,13 +71,13 @@ def test_a_stream_serves_until_the_next_one_given(target, topology):
 def test_device_and_streams_are_restored_afterwards(target, topology, source):
     tensor = counting((6, 2), torch.float32, topology.device(source))
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     topology.synchronize()  # the memory may have been others'
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
-    assert current_places(topology) == before
+    assert current_device_and_streams(topology) == before
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")
@@ -86,7 +86,7 @@ def test_a_stream_of_another_device_is_refused(target, topology, index):
     topology.require(distinct=2)
     streams = [None, None]
     streams[index] = StreamAt(1)
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     text = _text(PublicCall("comm.scatter", arguments), target, topology)
     assert text.startswith(MISMATCH.format(index))
 
@@ -108,7 +108,11 @@ def _text(call, target, topology):
 @clause("comm.scatter.streams-of-views-ignored")
 def test_the_stream_of_a_chunk_that_stays_is_not_looked_at(target, answers, topology):
     topology.require(distinct=2)
-    arguments = {"tensor": dense((4, 2)), "devices": [At(0)] * 2, "streams": [StreamAt(1)] * 2}
+    arguments = {
+        "tensor": dense((4, 2)),
+        "devices": [DeviceAt(0)] * 2,
+        "streams": [StreamAt(1)] * 2,
+    }
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
 
 
@@ -126,12 +130,12 @@ def test_it_is_refused_in_the_words_of_the_reference(target, reference, topology
 
 
 def _scatter_from_the_cpu(streams):
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     return PublicCall("comm.scatter", arguments)
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
 def test_streams_that_are_no_sequence_are_refused(target, topology):
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": 7}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": 7}
     text = "Expected a sequence in THPUtils_PySequence_to_CUDAStreamList"
     refused(PublicCall("comm.scatter", arguments), target, topology, RuntimeError, text)

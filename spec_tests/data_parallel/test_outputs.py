@@ -9,11 +9,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import wrapped_module
-from spec_tests.strategies.calls import At, build
+from spec_tests.strategies.calls import DeviceAt, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
-    New,
-    Weighted,
+    NewModule,
+    WeightedLeaves,
     nested_calls,
     network_calls,
     script_calls,
@@ -66,12 +66,14 @@ def test_nested_positional_and_keyword_arguments_are_scattered(target, answers, 
 @clause("data_parallel.split-dimension")
 @given(
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
-    devices=st.lists(st.builds(At, st.integers(0, 3)), min_size=2, max_size=4),
+    devices=st.lists(st.builds(DeviceAt, st.integers(0, 3)), min_size=2, max_size=4),
 )
 def test_arguments_are_scattered_and_outputs_gathered_along_dim(
     target, answers, topology, dim, devices
 ):
-    call = DataParallelCall(New(Weighted), (TensorSpec((3, 4, 5)),), {}, devices, None, dim)
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (TensorSpec((3, 4, 5)),), {}, devices, None, dim
+    )
     checks.agree(call, target, answers, topology)
 
 

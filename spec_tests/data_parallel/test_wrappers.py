@@ -14,7 +14,7 @@ from spec_tests.strategies.wrappers import (
     WARNINGS,
     Jagged,
     Masked,
-    Reading,
+    SequenceSum,
     jagged_specs,
     masked_specs,
 )
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 @example(spec=Masked(4), slots=(0, 1), functional=True)
 def test_a_module_computes_with_them_as_it_does_alone(target, topology, spec, slots, functional):
     first = topology.device(slots[0])
-    module = Reading().to(first)
+    module = SequenceSum().to(first)
     part, devices = target.data_parallel, topology.take(slots)
     inputs = spec.build(topology)
     found = (

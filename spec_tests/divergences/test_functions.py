@@ -10,7 +10,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.gradients import facts
-from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -144,7 +144,7 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
 
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
 def test_reference_refuses_chunks_on_the_cpu(reference, topology):
-    call = ApplyCall("Gather", (At(0), 0), (dense(slot=None), dense(slot=None)))
+    call = ApplyCall("Gather", (DeviceAt(0), 0), (dense(slot=None), dense(slot=None)))
     refused(call, reference, topology, AssertionError, NO_CPU)
 
 

@@ -24,7 +24,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.probe_modules import Placed, Remembering
+from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
 
 HELD = clause("divergences.DP-4.replicas-are-held")
 SAME = clause("divergences.DP-4.results-are-the-same")
@@ -174,7 +174,7 @@ def test_held_replicas_give_the_results_of_new_ones(target, topology, sequence):
 @SAME
 @pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
 def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology, inference):
-    module, x = wrapped(target, topology, module=Remembering())
+    module, x = wrapped(target, topology, module=StateUpdater())
     with torch.no_grad(), module.hold():
         for count in (1, 2, 3):
             with torch.inference_mode() if inference else torch.no_grad():
@@ -186,7 +186,7 @@ def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology
 @SAME
 def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
     with torch.inference_mode():
-        module, x = wrapped(target, topology, module=Placed().to(topology.device(0)))
+        module, x = wrapped(target, topology, module=OrdinalColumn().to(topology.device(0)))
         with module.hold():
             for offset in (0.0, 3.0, 4.0):
                 module.module.offset.fill_(offset)

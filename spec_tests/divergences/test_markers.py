@@ -12,11 +12,11 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.layers import APART
-from spec_tests.strategies.markers import Mark, Marked, marked_arguments
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
+from spec_tests.strategies.markers import Mark, MarkedArguments, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 MARKS = clause("divergences.SG-5.marked-arguments")
 GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
 MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
@@ -24,7 +24,9 @@ ALONE = clause("divergences.SG-5.whole-alone")
 BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(
-    case=Marked([Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1))
+    case=MarkedArguments(
+        [Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1)
+    )
 )
 
 

@@ -11,11 +11,11 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.layers import APART
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, sequences
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")

@@ -22,7 +22,7 @@ from spec_tests.strategies.exceptions import (
     builtins,
     generated,
 )
-from spec_tests.strategies.failing_modules import FailingCall, caught, failing_calls
+from spec_tests.strategies.failing_modules import FailingCall, error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 
 INTERRUPTED = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
@@ -74,7 +74,7 @@ def references_after_failure(target, topology, errors):
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
     with no_thread_reports():
-        found, modules = caught(call, target, topology)
+        found, modules = error_and_modules(call, target, topology)
     assert found is modules[min(call.errors)].raised
 
 
@@ -83,7 +83,7 @@ def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
     with no_thread_reports():
-        found, modules = caught(call, target, topology)
+        found, modules = error_and_modules(call, target, topology)
     assert isinstance(found, call.errors[min(call.errors)].base)
     assert modules[0].turns.passed == len(modules)
 
@@ -93,7 +93,7 @@ def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topolog
 def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, kind):
     call = FailingCall({1: ExceptionSpec(kind)}, (0, 1), (0, 1))
     with no_thread_reports():
-        found, _ = caught(call, reference, topology)
+        found, _ = error_and_modules(call, reference, topology)
     assert repr(found) == "KeyError(1)"
 
 
@@ -104,7 +104,7 @@ def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, 
 @example(call=ENDING)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_every_exception_contains_text_replica_and_device(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     printed = "".join(traceback.format_exception(found))
     first = min(call.errors)
     device = topology.device(call.slots[first]).index
@@ -123,7 +123,7 @@ def test_every_exception_contains_text_replica_and_device(target, topology, call
     )
 )
 def test_an_exception_class_built_from_a_text_is_kept(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     assert type(found) is type(modules[min(call.errors)].raised)
 
 
@@ -131,14 +131,14 @@ def test_an_exception_class_built_from_a_text_is_kept(target, topology, call):
 @example(call=FailingCall({0: ExceptionSpec(Exception, "two", "class")}, (0,), (0,)))
 @given(call=failing_calls(generated(constructors=("two", "keyword", "nothing", "picky"))))
 def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, topology, call):
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     assert type(found) is RuntimeError
 
 
 @clause("divergences.PA-4.no-error-is-lost")
 @pytest.mark.parametrize("call", [GROUPED, NAMED], ids=["group", "message attribute"])
 def test_reference_loses_classes_with_a_message_attribute(reference, topology, call):
-    found, _ = caught(call, reference, topology)
+    found, _ = error_and_modules(call, reference, topology)
     assert type(found) is TypeError
     assert "failure of module 0" not in str(found)
 
@@ -146,7 +146,7 @@ def test_reference_loses_classes_with_a_message_attribute(reference, topology, c
 @clause("divergences.PA-4.no-error-is-lost")
 @pytest.mark.parametrize("call", [MUTE, ENDING], ids=["raises", "ends"])
 def test_reference_loses_the_text_that_str_does_not_return(reference, topology, call):
-    found, _ = caught(call, reference, topology)
+    found, _ = error_and_modules(call, reference, topology)
     printed = "".join(traceback.format_exception(found))
     assert printed.endswith("Generated: <exception str() failed>\n")
     assert "in replica" not in printed
@@ -156,7 +156,7 @@ def test_reference_loses_the_text_that_str_does_not_return(reference, topology, 
 @example(call=SUB_KEY)
 @given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited",))))
 def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     first = min(call.errors)
     assert isinstance(found, KeyError)
     assert str(found).startswith(f"Caught Generated in replica {first} on device ")
@@ -165,7 +165,7 @@ def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topolog
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topology):
-    found, _ = caught(SUB_KEY, reference, topology)
+    found, _ = error_and_modules(SUB_KEY, reference, topology)
     assert r"\nOriginal Traceback" in str(found)
 
 
@@ -173,13 +173,13 @@ def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topol
 @example(call=PLAIN)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_the_original_exception_is_the_cause(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     assert found.__cause__ is modules[min(call.errors)].raised
 
 
 @clause("divergences.PA-6.the-original-is-the-cause")
 def test_reference_has_no_cause(reference, topology):
-    found, _ = caught(PLAIN, reference, topology)
+    found, _ = error_and_modules(PLAIN, reference, topology)
     assert found.__cause__ is None
 
 

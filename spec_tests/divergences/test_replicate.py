@@ -12,13 +12,13 @@ from spec_tests.divergences.methods import StoringMethods, owners, with_stored_f
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import copies, state, walk
-from spec_tests.strategies.edge_case_modules import Specimen
-from spec_tests.strategies.layers import APART
+from spec_tests.oracle.replica_laws import copies, modules_with_paths, state
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS = clause("divergences.RE-3.hooks-are-the-replicas-own")
 KEPT_HOOKS = clause("divergences.RE-3.hooks-are-kept")
@@ -59,7 +59,7 @@ def _dictionaries(module):
     """Return every dictionary of hooks of every module below ``module``."""
     return [
         value
-        for _, each in walk(module)
+        for _, each in modules_with_paths(module)
         for name, value in vars(each).items()
         if "_hooks" in name and isinstance(value, dict)
     ]
@@ -89,7 +89,7 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
 @KEPT_HOOKS
 @given(slots=device_slots())
 def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
-    module = Specimen("hooks").build(topology, slots[0])
+    module = EdgeCaseModule("hooks").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     found = [[list(each.values()) for each in _dictionaries(replica)] for replica in replicas]
     checks.same(found, [[list(each.values()) for each in _dictionaries(module)]] * len(slots))

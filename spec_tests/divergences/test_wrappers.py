@@ -16,11 +16,11 @@ from spec_tests.strategies.wrappers import (
     WARNINGS,
     Jagged,
     Masked,
-    Reading,
+    SequenceSum,
     entries,
     jagged_specs,
     masked_specs,
-    total,
+    sum_of_squares,
 )
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
@@ -37,7 +37,7 @@ FOUR_MASKED = Masked(4, requires_grad=True)
 
 def weighted_total(chunks, device):
     """The sum of the chunks' totals, each multiplied by the number of its chunk."""
-    totals = [total(chunk).to(device) for chunk in chunks]
+    totals = [sum_of_squares(chunk).to(device) for chunk in chunks]
     return sum(number * each for number, each in enumerate(totals, 1))
 
 
@@ -89,7 +89,7 @@ def test_reference_cannot_join_the_gradients(reference, topology, spec, error, s
 @example(spec=FOUR_MASKED, slots=(0, 1))
 def test_an_input_has_the_gradient_of_the_module_alone(target, topology, spec, slots):
     first = topology.device(slots[0])
-    module = Reading().to(first)
+    module = SequenceSum().to(first)
     whole, alone = spec.build(topology), replace(spec, slot=slots[0]).build(topology)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     for function, inputs in ((wrapped, whole), (module, alone)):

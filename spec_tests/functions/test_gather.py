@@ -12,7 +12,7 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import missing_facts, refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.gradients import facts, gathered_gradient
-from spec_tests.strategies.calls import ApplyCall, At, PublicCall, build
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, TensorSpec, counting
@@ -23,7 +23,7 @@ SCALARS = (
 )
 
 
-FIRST = At(0)
+FIRST = DeviceAt(0)
 
 
 def _gather(*tensors, to=FIRST, dim=0):

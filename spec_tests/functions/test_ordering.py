@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
+from spec_tests.harness.concurrency.side_streams import (
+    on_side_streams,
+    queued_arange,
+    queued_copies,
+)
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
 
@@ -23,7 +27,7 @@ def test_a_chunk_from_the_cpu_is_ready(target, topology, pinned, requires_grad):
     # PyTorch 1.0: readers on the current stream overtook the copy (#16966).
     rows = _rows(pinned, requires_grad)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
-    found = used(*chunks)
+    found = queued_copies(*chunks)
     topology.synchronize()
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
@@ -35,7 +39,7 @@ def test_a_chunk_from_the_cpu_may_be_freed_at_once(target, topology, pinned, req
     # Without record_stream the side stream reuses what the current one still reads (#18465).
     rows = _rows(pinned, requires_grad)
     # The chunks are freed when the work that reads them has been queued.
-    found = used(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
+    found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
 
@@ -43,17 +47,17 @@ def test_a_chunk_from_the_cpu_may_be_freed_at_once(target, topology, pinned, req
 def test_a_chunk_from_the_cpu_is_ready_on_the_callers_side_streams(target, topology):
     with on_side_streams(topology):
         rows = torch.tensor(ROWS)
-        found = used(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
+        found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
 
 def _gather(functions, topology, leaf):
-    parts = [leaf, *(queued(topology, slot, 3, 2) for slot in (1, 2))]
+    parts = [leaf, *(queued_arange(topology, slot, 3, 2) for slot in (1, 2))]
     return [functions.Gather.apply(topology.device(1), 0, *parts)]
 
 
 def _sums(functions, topology, leaf):
-    others = [queued(topology, slot, 3, 2) for slot in (1, 2)]
+    others = [queued_arange(topology, slot, 3, 2) for slot in (1, 2)]
     return functions.ReduceAddCoalesced.apply(topology.device(0), 1, leaf, *others)
 
 
@@ -64,12 +68,12 @@ CALLS = [_gather, _sums]
 @pytest.mark.parametrize("call", CALLS, ids=["gather", "sums"])
 def test_gradients_are_ready_where_backward_was_called(target, topology, call):
     with on_side_streams(topology):
-        leaf = queued(topology, 0, 3, 2).requires_grad_()
+        leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
         results = [result * 1 for result in call(target.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
         torch.autograd.backward(results, grads)
         del results, grads
-        (found,) = used(leaf.grad)
+        (found,) = queued_copies(leaf.grad)
     assert found.tolist() == [[1.0] * 2] * 3
 
 
@@ -86,7 +90,7 @@ def test_the_gradient_of_a_cpu_input_is_there_when_backward_returns(target, topo
 @clause("functions.order.host")
 def test_what_arrives_on_the_cpu_is_there_when_the_call_returns(target, topology):
     with on_side_streams(topology):
-        parts = [queued(topology, slot, 3, 2) for slot in (0, 1)]
+        parts = [queued_arange(topology, slot, 3, 2) for slot in (0, 1)]
         joined = target.functions.Gather.apply("cpu", 0, *parts)
     assert _sent_on(topology, joined) == ROWS * 2
 

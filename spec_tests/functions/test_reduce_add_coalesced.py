@@ -12,12 +12,12 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.gradients import facts
 from spec_tests.oracle.tensors import dense as as_array
 from spec_tests.oracle.tensors import dense_sum
-from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.coalesced import mixed_rows
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import reduce_applies
 
-FIRST = At(0)
+FIRST = DeviceAt(0)
 
 
 def _reduce(*tensors, to=FIRST, count=1):
@@ -64,7 +64,7 @@ def test_tensors_that_make_no_whole_rows_are_refused(target, topology, extra):
 def test_a_destination_that_holds_no_addend_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(_reduce(dense(), dense(), to=At(1)), target, topology, RuntimeError, text)
+    refused(_reduce(dense(), dense(), to=DeviceAt(1)), target, topology, RuntimeError, text)
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")

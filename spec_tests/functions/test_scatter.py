@@ -9,11 +9,11 @@ from hypothesis import example, given
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import Pause, current_places
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import ApplyCall, At
+from spec_tests.strategies.calls import ApplyCall, DeviceAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
@@ -26,7 +26,7 @@ from spec_tests.strategies.wrappers import (
     masked_specs,
 )
 
-TWO = [At(0), At(1)]
+TWO = [DeviceAt(0), DeviceAt(1)]
 
 
 def _scatter(tensor, devices=TWO, sizes=None, dim=0):
@@ -48,7 +48,7 @@ def test_a_tensor_on_the_cpu_is_scattered_alike(target, answers, topology, call)
 @clause("functions.scatter.chunks")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 def test_a_device_for_which_no_row_is_left_gets_no_chunk(target, answers, topology, slot):
-    call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
+    call = _scatter(dense((2,), slot=slot), devices=[DeviceAt(1), DeviceAt(0), DeviceAt(1)])
     checks.agree(call, target, answers, topology)
 
 
@@ -108,9 +108,9 @@ def test_a_chunk_that_is_part_of_the_graph_refuses_in_place_writes(target, topol
 @clause("functions.scatter.streams-restored")
 def test_device_and_streams_are_the_callers_afterwards(target, topology):
     tensor = counting((6, 2))
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
-    assert current_places(topology) == before
+    assert current_device_and_streams(topology) == before
 
 
 @clause("functions.scatter.streams-restored-in-every-thread")
@@ -122,18 +122,18 @@ def test_they_are_where_two_threads_scatter_at_one_time(target, topology):
 
     def scatter(slot, pause):
         torch.accelerator.set_device_index(topology.device(slot).index)
-        before = current_places(topology)
-        with Pause(pause):
+        before = current_device_and_streams(topology)
+        with CopyPause(pause):
             scatter_function.apply(topology.take(2), None, 0, counting((6, 2)))
-        places.append((before, current_places(topology)))
+        places.append((before, current_device_and_streams(topology)))
 
     def first():
-        scatter(0, lambda: (at_copy[0].set(), at_copy[1].wait(PATIENCE)))
+        scatter(0, lambda: (at_copy[0].set(), at_copy[1].wait(TIMEOUT)))
         ended.set()
 
     def second():
-        at_copy[0].wait(PATIENCE)
-        scatter(1, lambda: (at_copy[1].set(), ended.wait(PATIENCE)))
+        at_copy[0].wait(TIMEOUT)
+        scatter(1, lambda: (at_copy[1].set(), ended.wait(TIMEOUT)))
 
     threads = [threading.Thread(target=each) for each in (first, second)]
     for thread in threads:
@@ -203,7 +203,7 @@ def test_a_scalar_is_refused(target, topology):
 @clause("functions.scatter.refuses-like-comm")
 def test_a_negative_ordinal_is_refused(target, topology):
     text = "Expected non-negative device index, but got -1"
-    refused(_scatter(dense(), devices=[At(0), -1]), target, topology, RuntimeError, text)
+    refused(_scatter(dense(), devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)
 
 
 @clause("functions.get-stream")

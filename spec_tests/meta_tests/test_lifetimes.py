@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 
 KEPT = []
 
@@ -37,18 +37,18 @@ def forget():
 
 
 def test_what_is_kept_is_named(topology):
-    assert left_over(Call(), KEPT.append, topology) == ["inputs['x']"]
-    assert left_over(Call(), lambda x: KEPT.append(x + 1), topology) == []
-    assert left_over(Call(), torch.clone, topology) == []
+    assert leaked_objects(Call(), KEPT.append, topology) == ["inputs['x']"]
+    assert leaked_objects(Call(), lambda x: KEPT.append(x + 1), topology) == []
+    assert leaked_objects(Call(), torch.clone, topology) == []
 
 
 def test_a_call_that_should_succeed_must(topology):
     with pytest.raises(ValueError, match="no"):
-        left_over(Call(), refuse, topology)
+        leaked_objects(Call(), refuse, topology)
 
 
 def test_a_call_that_should_be_refused_must(topology):
-    assert left_over_of_refusal(Call(), refuse, topology) == []
-    assert left_over_of_refusal(Call(), keep_and_refuse, topology) == ["inputs['x']"]
+    assert objects_leaked_by_error(Call(), refuse, topology) == []
+    assert objects_leaked_by_error(Call(), keep_and_refuse, topology) == ["inputs['x']"]
     with pytest.raises(pytest.fail.Exception, match="the call was not refused"):
-        left_over_of_refusal(Call(), torch.clone, topology)
+        objects_leaked_by_error(Call(), torch.clone, topology)

@@ -9,28 +9,33 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.meta_tests.both_wrong import wrong
 from spec_tests.meta_tests.without_reference import TEXT
-from spec_tests.strategies.calls import ApplyCall, At, PublicCall
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
-from spec_tests.strategies.data_parallel import DataParallelCall, New
-from spec_tests.strategies.jit_modules import Script, ScriptCall
-from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip
-from spec_tests.strategies.parallel_apply import EchoCall
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.jit_modules import ScriptCall, ScriptSpec
+from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualBlock, SharedLayer
+from spec_tests.strategies.parallel_apply import PassthroughCall
 from spec_tests.strategies.replicate import ReplicateCall
 
 ROOT = Path(__file__).resolve().parents[2]
-TWO = [At(0), At(1)]
+TWO = [DeviceAt(0), DeviceAt(1)]
 X, Y = dense(), dense(slot=1)
 #: A function and a call that shows whether it is right, several a chapter.
 CALLS = {
     "comm.scatter": PublicCall("comm.scatter", {"tensor": X, "devices": TWO}),
-    "comm.reduce_add": PublicCall("comm.reduce_add", {"inputs": [X, Y], "destination": At(0)}),
+    "comm.reduce_add": PublicCall(
+        "comm.reduce_add", {"inputs": [X, Y], "destination": DeviceAt(0)}
+    ),
     "functions.Broadcast": ApplyCall("Broadcast", (TWO,), (X, dense((2,)))),
     "scatter_gather.gather": PublicCall(
-        "scatter_gather.gather", {"outputs": [(X,), (dense((2, 3), 1),)], "target_device": At(0)}
+        "scatter_gather.gather",
+        {"outputs": [(X,), (dense((2, 3), 1),)], "target_device": DeviceAt(0)},
     ),
     "replicate.replicate": ReplicateCall(ModuleSpec((Layer("linear"),)), (0, 1)),
-    "parallel_apply.parallel_apply": EchoCall((1, 2), None, (0, 1), (0, 1)),
-    "data_parallel.data_parallel": DataParallelCall(New(nn.Tanh), (X,), {}, TWO, functional=True),
+    "parallel_apply.parallel_apply": PassthroughCall((1, 2), None, (0, 1), (0, 1)),
+    "data_parallel.data_parallel": DataParallelCall(
+        NewModule(nn.Tanh), (X,), {}, TWO, functional=True
+    ),
 }
 #: A clause of each chapter, to be judged where torch.nn.parallel is no more.
 SOME = (
@@ -57,12 +62,17 @@ BATCH_NORM = ModuleSpec((Layer("batch_norm"),))
 #: What the oracle has once got wrong.
 FINE_POINTS = {
     "a module twice": ReplicateCall(
-        ModuleSpec((Skip((Layer("linear_without_bias"), Same(0))),)), (0,), detach=True
+        ModuleSpec((ResidualBlock((Layer("linear_without_bias"), SharedLayer(0))),)),
+        (0,),
+        detach=True,
     ),
-    "buffers of a script module": ScriptCall(Script(BATCH_NORM, "below_python"), (0, 1)),
+    "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
     # Normalisation refuses the last chunk's only row, and the first chunk has been counted.
     "a replica that fails": DataParallelCall(
-        Script(BATCH_NORM, "scripted"), (dense((5, 4)),), {}, [At(0), At(1), At(2)]
+        ScriptSpec(BATCH_NORM, "scripted"),
+        (dense((5, 4)),),
+        {},
+        [DeviceAt(0), DeviceAt(1), DeviceAt(2)],
     ),
 }
 

@@ -3,14 +3,14 @@
 import torch
 from hypothesis import given
 
-from spec_tests.oracle.replica_laws import sharing, state, walk
+from spec_tests.oracle.replica_laws import modules_with_paths, sharing, state
 from spec_tests.strategies.layers import KINDS, ROW_WISE
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
-    Same,
-    Skip,
-    Tied,
+    ResidualBlock,
+    SharedLayer,
+    TiedLinear,
     module_specs,
     row_wise_specs,
 )
@@ -40,14 +40,16 @@ def test_rows_of_a_row_wise_module_do_not_mix(topology, spec):
 
 
 def test_shared_layers_are_one_object(topology):
-    module = ModuleSpec((Layer("linear"), Skip((Same(0),)), Same(2))).build(topology)
-    found = sharing(dict(walk(module)))
+    module = ModuleSpec((Layer("linear"), ResidualBlock((SharedLayer(0),)), SharedLayer(2))).build(
+        topology
+    )
+    found = sharing(dict(modules_with_paths(module)))
     assert found["module.1.inner.0"] == "module.0"
     assert found["module.2"] == "module.1"
 
 
 def test_tied_weights_are_one_parameter(topology):
-    module = ModuleSpec((Layer("linear"), Skip((Tied(0),)))).build(topology)
+    module = ModuleSpec((Layer("linear"), ResidualBlock((TiedLinear(0),)))).build(topology)
     assert module[1].inner[0].weight is module[0].weight
 
 

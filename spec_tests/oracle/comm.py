@@ -12,8 +12,8 @@ from torch import Tensor
 from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.chunk_sizes import even_chunks
 
-Place = torch.device | int | str | None
-OF_THE_CPU = (
+DeviceLike = torch.device | int | str | None
+CPU_ORDINAL_WARNING = (
     "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
     'instead, e.g., "cpu".'
 )
@@ -21,7 +21,7 @@ OF_THE_CPU = (
 
 def scatter(
     tensor: Tensor,
-    devices: Sequence[Place] | None = None,
+    devices: Sequence[DeviceLike] | None = None,
     chunk_sizes: Sequence[int] | None = None,
     dim: int = 0,
     streams: object = None,
@@ -47,7 +47,10 @@ def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 
 
 def broadcast(
-    tensor: Tensor, devices: Sequence[Place] | None = None, *, out: Sequence[Tensor] | None = None
+    tensor: Tensor,
+    devices: Sequence[DeviceLike] | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
     """The tensor itself on its own device, a row-major copy on each other, or in ``out``."""
     if out is not None:
@@ -64,7 +67,7 @@ def copied(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def broadcast_coalesced(
-    tensors: Sequence[Tensor], devices: Sequence[Place], buffer_size: int = 10 * 2**20
+    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
     """The tensors themselves on the first device, copies without history on the others."""
     others = [as_device(device) for device in devices[1:]]
@@ -74,7 +77,7 @@ def broadcast_coalesced(
     ]
 
 
-def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
+def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
     """The last input on the destination, and the others added to it in their order."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
@@ -88,7 +91,9 @@ def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
 
 
 def reduce_add_coalesced(
-    inputs: Sequence[Sequence[Tensor]], destination: Place = None, buffer_size: int = 10 * 2**20
+    inputs: Sequence[Sequence[Tensor]],
+    destination: DeviceLike = None,
+    buffer_size: int = 10 * 2**20,
 ) -> tuple[Tensor, ...]:
     """The sum of each position, row-major and without history."""
     columns = [[each.detach() for each in column] for column in zip(*inputs, strict=True)]
@@ -98,7 +103,7 @@ def reduce_add_coalesced(
 def gather(
     tensors: Sequence[Tensor],
     dim: int = 0,
-    destination: Place = None,
+    destination: DeviceLike = None,
     *,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -108,10 +113,10 @@ def gather(
     return joined(tensors, dim, destination_of(destination), tensors[0].dtype)
 
 
-def destination_of(named: Place) -> torch.device:
+def destination_of(named: DeviceLike) -> torch.device:
     """Return the device of the result; -1 is deprecated."""
     if named == -1:
-        warnings.warn(OF_THE_CPU, FutureWarning, stacklevel=2)
+        warnings.warn(CPU_ORDINAL_WARNING, FutureWarning, stacklevel=2)
     return as_device(named)
 
 

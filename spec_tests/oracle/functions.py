@@ -9,7 +9,7 @@ from torch import Tensor
 from spec_tests.oracle import comm
 from spec_tests.oracle._devices import as_device
 
-OF_SCALARS = (
+SCALARS_WARNING = (
     "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
     "unsqueeze and return a vector."
 )
@@ -20,7 +20,10 @@ class Scatter:
 
     @staticmethod
     def apply(
-        devices: Sequence[comm.Place], chunk_sizes: Sequence[int] | None, dim: int, tensor: Tensor
+        devices: Sequence[comm.DeviceLike],
+        chunk_sizes: Sequence[int] | None,
+        dim: int,
+        tensor: Tensor,
     ) -> tuple[Tensor, ...]:
         """One chunk a device."""
         return comm.scatter(tensor, devices, chunk_sizes, dim)
@@ -30,11 +33,11 @@ class Gather:
     """Chunks joined."""
 
     @staticmethod
-    def apply(target: comm.Place, dim: int, *tensors: Tensor) -> Tensor:
+    def apply(target: comm.DeviceLike, dim: int, *tensors: Tensor) -> Tensor:
         """One tensor; of chunks without dimensions a vector."""
         device = comm.destination_of(target)
         if all(each.dim() == 0 for each in tensors) and dim == 0:
-            warnings.warn(OF_SCALARS, stacklevel=2)
+            warnings.warn(SCALARS_WARNING, stacklevel=2)
             tensors = tuple(each.unsqueeze(0) for each in tensors)
         return comm.joined(tensors, dim, device, tensors[0].dtype)
 
@@ -43,7 +46,7 @@ class Broadcast:
     """Copies on every device."""
 
     @staticmethod
-    def apply(devices: Sequence[comm.Place], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def apply(devices: Sequence[comm.DeviceLike], *tensors: Tensor) -> tuple[Tensor, ...]:
         """Views on the first device, then the copies of each other device in turn."""
         views = [each.view_as(each) for each in tensors]
         places = [as_device(device) for device in devices[1:]]
@@ -54,7 +57,7 @@ class ReduceAddCoalesced:
     """Sums of rows."""
 
     @staticmethod
-    def apply(destination: comm.Place, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def apply(destination: comm.DeviceLike, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         """The sum of each of the ``count`` positions."""
         columns: list[Any] = [tensors[position::count] for position in range(count)]
         sums = [comm.reduce_add(column, destination).contiguous() for column in columns]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.oracle._devices import as_device
-from spec_tests.oracle.comm import Place
+from spec_tests.oracle.comm import DeviceLike
 
 
 def get_a_var(obj: Any) -> Tensor | None:
@@ -26,7 +26,7 @@ def parallel_apply(
     modules: Sequence[nn.Module],
     inputs: Sequence[Any],
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
-    devices: Sequence[Place] | None = None,
+    devices: Sequence[DeviceLike] | None = None,
 ) -> list[Any]:
     """Return the output of each module; raise the error of the first that fails."""
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
@@ -41,7 +41,7 @@ def parallel_apply(
     for index, (call, device) in enumerate(zip(calls, places, strict=False)):
         error = call.exception()
         if error is not None:
-            raise told(error, index, device)
+            raise with_origin(error, index, device)
     return [call.result() for call in calls]
 
 
@@ -68,27 +68,27 @@ def _call(
         return module(*arguments, **named)
 
 
-def told(error: BaseException, index: int, device: torch.device) -> BaseException:
+def with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
     """The error anew, of its own class, saying where it was raised and how."""
     story = "".join(traceback.format_exception(error))
     where = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
-    return rebuilt(type(error), f"{where}\nOriginal {story}")
+    return make_error(type(error), f"{where}\nOriginal {story}")
 
 
-class Plain(str):
+class UnquotedText(str):
     """A text that is printed as it stands, though a KeyError asks for its repr."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-def rebuilt(kind: Any, text: str) -> BaseException:
+def make_error(kind: Any, text: str) -> BaseException:
     """An exception of the class with this text, by keyword where the class has a message.
 
     A class that takes no text so makes a RuntimeError.
     """
     if issubclass(kind, KeyError):
-        text = Plain(text)
+        text = UnquotedText(text)
     has_message = getattr(kind, "message", None)
     try:
         found: BaseException = kind(message=text) if has_message else kind(text)

@@ -57,12 +57,12 @@ def state(module: nn.Module) -> dict[str, Tensor]:
     return {name: found for each in named for name, found in each(remove_duplicate=False)}
 
 
-def walk(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
+def modules_with_paths(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
     """Yield every module below ``module`` with its path, a shared one with every path."""
     yield path, module
     for name, child in module._modules.items():
         if child is not None:
-            yield from walk(child, f"{path}.{name}")
+            yield from modules_with_paths(child, f"{path}.{name}")
 
 
 def sharing(found: Mapping[str, object]) -> dict[str, str]:
@@ -88,7 +88,7 @@ def _reach(module: nn.Module, name: str) -> Tensor:
 def identities(module: nn.Module) -> dict[str, int]:
     """Return the id of every entry of every module, hooks included."""
     found: dict[str, int] = {}
-    for path, each in walk(module):
+    for path, each in modules_with_paths(module):
         for name, value in vars(each).items():
             found[f"{path}.{name}"] = id(value)
             if isinstance(value, dict):
@@ -96,9 +96,11 @@ def identities(module: nn.Module) -> dict[str, int]:
     return found
 
 
-def former(replica: nn.Module, source: nn.Module) -> tuple[dict[str, bool], dict[str, bool]]:
+def former_parameters(
+    replica: nn.Module, source: nn.Module
+) -> tuple[dict[str, bool], dict[str, bool]]:
     """Return whether each former parameter is the replica's copy, and the expected values."""
-    pairs = list(zip(walk(replica), walk(source), strict=True))
+    pairs = list(zip(modules_with_paths(replica), modules_with_paths(source), strict=True))
     found = {
         f"{path}.{name}": getattr(each, name) is copy
         for (path, each), _ in pairs
@@ -109,7 +111,7 @@ def former(replica: nn.Module, source: nn.Module) -> tuple[dict[str, bool], dict
     return found, expected
 
 
-def flat_weights(module: nn.Module) -> list[bool]:
+def flat_weights_are_shared(module: nn.Module) -> list[bool]:
     """Return whether each flattened weight of the recurrent layer is its weight of that name."""
     layer: Any = module.layer
     pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.oracle._devices import as_device
-from spec_tests.oracle.comm import Place, broadcast_coalesced, copied
+from spec_tests.oracle.comm import DeviceLike, broadcast_coalesced, copied
 from spec_tests.oracle.functions import Broadcast
 
 _Made = TypeVar("_Made")
 
 
 def replicate(
-    network: nn.Module, devices: Sequence[Place], detach: bool = False
+    network: nn.Module, devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[nn.Module]:
     """One copy of the module a device; what is shared in it is shared in each copy."""
     places = [as_device(device) for device in devices]
@@ -24,7 +24,7 @@ def replicate(
 
 
 def _broadcast_coalesced_reshape(
-    tensors: Sequence[Tensor], devices: Sequence[Place], detach: bool = False
+    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[list[Tensor]]:
     """All tensors for each device; no list where there are no tensors."""
     if not tensors:

@@ -10,7 +10,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.oracle.functions import Gather, Scatter
 
 
-def scatter(inputs: Any, target_gpus: Sequence[comm.Place], dim: int = 0) -> Any:
+def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -> Any:
     """Return the value for each device: its chunk of every tensor, and all other leaves unchanged.
 
     Where a batch makes fewer chunks than there are devices, the devices left over get nothing.
@@ -27,7 +27,7 @@ def _counts(value: Any, devices: int, dim: int) -> list[int]:
     return [count for each in _members(value) for count in _counts(each, devices, dim)]
 
 
-def _part(value: Any, devices: Sequence[comm.Place], dim: int, index: int) -> Any:
+def _part(value: Any, devices: Sequence[comm.DeviceLike], dim: int, index: int) -> Any:
     if isinstance(value, Tensor):
         chunks = Scatter.apply(devices, None, dim, value)
         return chunks[index] if index < len(chunks) else None
@@ -50,7 +50,10 @@ def _rebuilt(value: Any, members: list[Any]) -> Any:
 
 
 def scatter_kwargs(
-    inputs: Any, kwargs: Mapping[str, Any] | None, target_gpus: Sequence[comm.Place], dim: int = 0
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None,
+    target_gpus: Sequence[comm.DeviceLike],
+    dim: int = 0,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Both kinds of arguments, as many of one as of the other."""
     positional = scatter(inputs, target_gpus, dim) if inputs else []
@@ -62,7 +65,7 @@ def scatter_kwargs(
     )
 
 
-def gather(outputs: Sequence[Any], target_device: comm.Place, dim: int = 0) -> Any:
+def gather(outputs: Sequence[Any], target_device: comm.DeviceLike, dim: int = 0) -> Any:
     """Join the outputs of all replicas into one value of the class of the first."""
     first = outputs[0]
     if isinstance(first, Tensor):
@@ -75,7 +78,7 @@ def gather(outputs: Sequence[Any], target_device: comm.Place, dim: int = 0) -> A
     return type(first)(*members) if hasattr(first, "_fields") else type(first)(members)
 
 
-def _joined_keys(outputs: Sequence[Any], target: comm.Place, dim: int) -> Any:
+def _joined_keys(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> Any:
     first = outputs[0]
     if {len(each) for each in outputs} != {len(first)}:
         raise ValueError("All dicts must have the same number of keys")
@@ -84,7 +87,7 @@ def _joined_keys(outputs: Sequence[Any], target: comm.Place, dim: int) -> Any:
     )
 
 
-def _joined(outputs: Sequence[Tensor], target: comm.Place, dim: int) -> Tensor:
+def _joined(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int) -> Tensor:
     first = outputs[0]
     if first.dim() == 0 and dim != 0:
         first.size(dim)  # refuses

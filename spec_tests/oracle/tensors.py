@@ -52,7 +52,7 @@ def stacked(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([tensor.detach().cpu() for tensor in tensors])
 
 
-def order_tellers(count: int) -> list[Tensor]:
+def order_sensitive_addends(count: int) -> list[Tensor]:
     """Return addends whose sum differs in some element if they are added in another order.
 
     Small numbers are lost beside large ones in float32; every arrangement of them has a column.

@@ -12,13 +12,13 @@ from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import PRINTS, ExceptionSpec, builtins, generated
 from spec_tests.strategies.failing_modules import (
-    Failing,
     FailingCall,
-    caught,
+    FailingModule,
     chaining_calls,
+    error_and_modules,
     failing_calls,
 )
-from spec_tests.strategies.parallel_apply import Echo, ordinals
+from spec_tests.strategies.parallel_apply import Passthrough, ordinals
 
 #: Seconds that a module sleeps. An early return would not wait for them.
 PAUSE = 0.02
@@ -55,7 +55,7 @@ class SlowEcho(nn.Module):
 
     def __init__(self, number, turns, finished):
         super().__init__()
-        self.echo = Echo(number, turns)
+        self.echo = Passthrough(number, turns)
         self.finished = finished
 
     def forward(self):
@@ -126,7 +126,7 @@ def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
 @example(call=ENDING)
 @given(call=failing_calls(SILENT))
 def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     first = min(call.errors)
     assert type(found) is type(modules[first].raised)
     assert str(found.args[0]).startswith(f"Caught Generated in replica {first} on device ")
@@ -182,7 +182,7 @@ def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topolog
 @clause("parallel_apply.errors.after-all-have-ended")
 def test_an_error_is_raised_after_all_modules_have_ended(target, topology):
     turns, finished = ThreadOrder(range(4)), []
-    failing = Failing(0, turns, ExceptionSpec(ValueError))
+    failing = FailingModule(0, turns, ExceptionSpec(ValueError))
     modules = [failing, *(SlowEcho(number, turns, finished) for number in range(1, 4))]
     with pytest.raises(ValueError):
         run(target, topology, modules)

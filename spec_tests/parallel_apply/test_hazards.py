@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.parallel_apply.nested import NestedCall
@@ -87,7 +87,7 @@ def test_data_parallel_inside_data_parallel_fails_on_different_devices(
 @clause("parallel_apply.hazards.several-callers")
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
 def test_several_threads_may_call_concurrently(target, topology, counts):
-    barrier = threading.Barrier(sum(counts), timeout=PATIENCE)
+    barrier = threading.Barrier(sum(counts), timeout=TIMEOUT)
 
     def call(caller, count):
         return run(
@@ -101,7 +101,7 @@ def test_several_threads_may_call_concurrently(target, topology, counts):
 
 @clause("parallel_apply.hazards.several-callers")
 def test_an_error_reaches_its_own_caller_only(target, topology):
-    barrier = threading.Barrier(4, timeout=PATIENCE)
+    barrier = threading.Barrier(4, timeout=TIMEOUT)
     good = [Call(wait_and_return, barrier, index) for index in range(2)]
     bad = [Call(wait_and_fail, barrier) for _ in range(2)]
     with ThreadPoolExecutor(2) as callers:

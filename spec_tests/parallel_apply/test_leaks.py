@@ -18,9 +18,9 @@ from spec_tests.harness.concurrency.leaks import (
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
-from spec_tests.strategies.failing_modules import caught, failing_calls
+from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
-from spec_tests.strategies.probe_modules import Doubling
+from spec_tests.strategies.probe_modules import Double
 
 COUNTS = st.integers(1, 4)
 
@@ -64,7 +64,7 @@ def references_after_failure(target, topology, count):
 @given(count=COUNTS)
 def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
     with no_garbage_collection():
-        references = apply(target, topology, [Doubling() for _ in range(count)])
+        references = apply(target, topology, [Double() for _ in range(count)])
         assert all_freed(references)
 
 
@@ -93,5 +93,5 @@ def test_failing_calls_do_not_accumulate_threads(target, topology, call):
     run(target, topology, [NoOp()] * 4)
     before = threading.active_count()
     with no_thread_reports():
-        caught(call, target, topology)
+        error_and_modules(call, target, topology)
     assert has_no_more_threads_than(before)

@@ -14,7 +14,7 @@ from torch import nn
 
 from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
 from spec_tests.harness.concurrency.run_modules import run
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 
 SEVERAL = st.integers(2, 4)
@@ -93,7 +93,7 @@ class CurrentLoop(nn.Module):
 
 
 def barrier(count, waits):
-    return threading.Barrier(count, timeout=PATIENCE) if waits else None
+    return threading.Barrier(count, timeout=TIMEOUT) if waits else None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import replicate_calls, zoo_calls
+from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 BUFFERED = ("batch_norm", "counter", "grad_buffer", "shared_buffer")
@@ -21,7 +21,7 @@ def test_buffers_are_copied_as_buffers(target, answers, topology, call):
 
 
 @clause("replicate.buffers.dtypes")
-@given(call=zoo_calls("assorted"))
+@given(call=edge_case_calls("assorted"))
 def test_buffers_of_every_dtype_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 

@@ -9,11 +9,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
-from spec_tests.strategies.layers import APART, ROW_WISE
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING, ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: Kinds whose gradients are summed in at least single precision.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 #: Kinds with nonzero second derivatives.

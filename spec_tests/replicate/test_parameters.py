@@ -9,10 +9,10 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle.replica_laws import copies, former
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.oracle.replica_laws import copies, former_parameters
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import replicate_calls, zoo_calls
+from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 FEW = example_count.divided_by(4)
@@ -32,7 +32,7 @@ def test_replicas_have_no_parameters(target, topology, spec, slots):
 def test_former_parameters_name_the_copies(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    pairs = [former(replica, module) for replica in replicas]
+    pairs = [former_parameters(replica, module) for replica in replicas]
     checks.same([found for found, _ in pairs], [expected for _, expected in pairs], spec)
 
 
@@ -74,7 +74,7 @@ def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slot
 @clause("replicate.parameters.complex")
 @given(slots=device_slots(), detach=st.booleans())
 def test_complex_parameters_stay_complex(target, topology, slots, detach):
-    module = Specimen("complex").build(topology, slots[0])
+    module = EdgeCaseModule("complex").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     found = [each.scale.tolist() for each in replicas]
     checks.same(found, [module.scale.tolist()] * len(slots), slots)
@@ -90,7 +90,7 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 
 @clause("replicate.parameters.large")
 @FEW
-@given(call=zoo_calls("large"))
+@given(call=edge_case_calls("large"))
 def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 

@@ -8,7 +8,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
-from spec_tests.strategies.jit_modules import Unfinished, script_calls
+from spec_tests.strategies.jit_modules import PartlyBuiltScript, script_calls
 
 FEW = example_count.divided_by(3)
 REFUSED = "Cannot replicate network where python modules are children of ScriptModule"
@@ -49,7 +49,7 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
             target.replicate.replicate(parent(module), topology.take(count))
         checks.same(str(caught.value), REFUSED)
 
-    Unfinished(replicate_unfinished)
+    PartlyBuiltScript(replicate_unfinished)
 
 
 @clause("replicate.script.without-jit")

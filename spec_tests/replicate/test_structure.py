@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import copies, identities, sharing, state, walk
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip, Tied, module_specs
+from spec_tests.oracle.replica_laws import copies, identities, modules_with_paths, sharing, state
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.modules import (
+    Layer,
+    ModuleSpec,
+    ResidualBlock,
+    SharedLayer,
+    TiedLinear,
+    module_specs,
+)
 from spec_tests.strategies.replicate import replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -50,7 +57,7 @@ def test_all_tensors_of_a_replica_are_on_its_device(target, topology, spec, slot
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
 def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, slots):
-    devices = [At(slot, spelling).build(topology) for slot in slots]
+    devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     replicas = target.replicate.replicate(NETWORK.build(topology, slots[0]), devices)
     checks.same([replica[0].weight.device for replica in replicas], topology.take(slots), slots)
 
@@ -59,15 +66,21 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 @given(parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1))
 def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
     layers = tuple(map(Layer, parts))
-    module = ModuleSpec((*layers, Skip((Same(0), Layer("tanh"))), Same(0))).build(topology)
+    module = ModuleSpec(
+        (*layers, ResidualBlock((SharedLayer(0), Layer("tanh"))), SharedLayer(0))
+    ).build(topology)
     for replica in target.replicate.replicate(module, topology.take(3)):
-        checks.same(sharing(dict(walk(replica))), sharing(dict(walk(module))), parts)
+        checks.same(
+            sharing(dict(modules_with_paths(replica))),
+            sharing(dict(modules_with_paths(module))),
+            parts,
+        )
 
 
 @clause("replicate.tied-parameters")
 @given(spec=module_specs(kinds=("linear", "tanh", "linear_without_bias")), detach=st.booleans())
 def test_tied_parameters_stay_tied(target, topology, spec, detach):
-    tied = spec.then(Layer("linear"), Layer("tanh"), Tied(spec.finished)).build(topology)
+    tied = spec.then(Layer("linear"), Layer("tanh"), TiedLinear(spec.finished)).build(topology)
     for replica in target.replicate.replicate(tied, topology.take(3), detach):
         checks.same(sharing(copies(replica, tied)), sharing(state(tied)), spec)
 
@@ -101,9 +114,13 @@ def test_every_module_keeps_its_mode(target, topology, modes):
 def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
     module = spec.build(topology)
     replicas = target.replicate.replicate(module, topology.take(2))
-    marks = {getattr(each, "_is_replica", False) for r in replicas for _, each in walk(r)}
+    marks = {
+        getattr(each, "_is_replica", False) for r in replicas for _, each in modules_with_paths(r)
+    }
     checks.same(marks, {True}, spec)
-    checks.same(any(hasattr(each, "_is_replica") for _, each in walk(module)), False, spec)
+    checks.same(
+        any(hasattr(each, "_is_replica") for _, each in modules_with_paths(module)), False, spec
+    )
 
 
 @clause("replicate.attributes")

@@ -11,9 +11,9 @@ from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,
     THRICE,
-    from_the_bottom,
-    nested,
-    unnested,
+    call_on_empty_stack,
+    nest,
+    unnest,
 )
 
 DEPTHS = [*([[kind], depth] for kind, depth in SCATTERED.items()), [[*SCATTERED], THRICE]]
@@ -37,43 +37,42 @@ def warm(target, topology):
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), DEPTHS, ids=str)
 def test_a_deep_argument_is_split(target, topology, kinds, depth):
-    value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth, torch.arange(4, device=topology.device(0)))
     scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
-    shares = [unnested(share) for share in from_the_bottom(scatter)]
+    shares = [unnest(share) for share in call_on_empty_stack(scatter)]
     assert [tensor.tolist() for _, tensor in shares] == [[0, 1], [2, 3]]
-    assert [kinds for kinds, _ in shares] == [unnested(value)[0]] * 2
+    assert [kinds for kinds, _ in shares] == [unnest(value)[0]] * 2
 
 
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), DEPTHS, ids=str)
 def test_deep_keyword_arguments_are_split(target, topology, kinds, depth):
     tensor = torch.arange(4, device=topology.device(0))
-    args, kwargs = (nested(kinds, depth - 1, tensor),), {"y": nested(kinds, depth - 1, tensor)}
+    args, kwargs = (nest(kinds, depth - 1, tensor),), {"y": nest(kinds, depth - 1, tensor)}
     call = partial(target.scatter_gather.scatter_kwargs, args, kwargs, topology.take(2))
-    inputs, named = from_the_bottom(call)
-    assert [unnested(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
-    assert [unnested(each["y"])[1].tolist() for each in named] == [[0, 1], [2, 3]]
+    inputs, named = call_on_empty_stack(call)
+    assert [unnest(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
+    assert [unnest(each["y"])[1].tolist() for each in named] == [[0, 1], [2, 3]]
 
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_deep_outputs_are_joined(target, topology, kinds, depth):
     outputs = [
-        nested(kinds, depth, torch.full((2,), slot, device=topology.device(slot)))
-        for slot in (0, 1)
+        nest(kinds, depth, torch.full((2,), slot, device=topology.device(slot))) for slot in (0, 1)
     ]
     gather = partial(target.scatter_gather.gather, outputs, topology.device(0))
-    found, tensor = unnested(from_the_bottom(gather))
-    assert (found, tensor.tolist()) == (unnested(outputs[0])[0], [0, 0, 1, 1])
+    found, tensor = unnest(call_on_empty_stack(gather))
+    assert (found, tensor.tolist()) == (unnest(outputs[0])[0], [0, 0, 1, 1])
 
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_a_module_may_return_the_deep_value_that_it_is_given(target, topology, kinds, depth):
-    value = nested(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
     wrapped = target.data_parallel.DataParallel(Same(), topology.take(2))
-    found, tensor = unnested(from_the_bottom(partial(wrapped, value)))
-    assert (found, tensor.tolist()) == (unnested(value)[0], [0, 1, 2, 3])
+    found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
+    assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
 
 
 @clause("scatter_gather.scatter.endless")

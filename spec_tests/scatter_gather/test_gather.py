@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.gather import (
-    bare_gather_calls,
+    dict_gather_calls,
     gather_calls,
-    keyed_calls,
     mismatched_calls,
-    ragged_calls,
+    ragged_gather_calls,
     scalar_calls,
+    tensor_gather_calls,
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
@@ -26,7 +26,7 @@ FEW = example_count.divided_by(3)
 
 
 @clause("scatter_gather.gather.tensor")
-@given(call=bare_gather_calls())
+@given(call=tensor_gather_calls())
 def test_tensors_are_joined_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -46,13 +46,13 @@ def test_every_tensor_in_nested_containers_is_joined(target, answers, topology, 
 
 
 @clause("scatter_gather.gather.sequences")
-@given(call=gather_calls(kinds=("list", "tuple", "Rows", "Columns")))
+@given(call=gather_calls(kinds=("list", "tuple", "ListSubclass", "TupleSubclass")))
 def test_sequences_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.iterables")
-@given(call=gather_calls(kinds=("Cache",)))
+@given(call=gather_calls(kinds=("CacheSequence",)))
 def test_other_iterables_are_made_from_one_iterable(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -64,19 +64,19 @@ def test_named_tuples_keep_their_class(target, answers, topology, call):
 
 
 @clause("scatter_gather.gather.mappings")
-@given(call=gather_calls(kinds=("dict", "OrderedDict", "Table")))
+@given(call=gather_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_mappings_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.keys")
-@given(call=keyed_calls())
+@given(call=dict_gather_calls())
 def test_keys_are_those_of_the_first_in_its_order(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.ragged")
-@given(call=ragged_calls())
+@given(call=ragged_gather_calls())
 def test_sequences_of_several_lengths_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -92,7 +92,7 @@ def test_none_from_every_replica_is_none(target, topology, count, slot):
 @clause("scatter_gather.gather.no-outputs")
 @given(slot=st.integers(0, 3))
 def test_no_outputs_are_refused(target, topology, slot):
-    call = PublicCall("scatter_gather.gather", {"outputs": [], "target_device": At(slot)})
+    call = PublicCall("scatter_gather.gather", {"outputs": [], "target_device": DeviceAt(slot)})
     refused(call, target, topology, IndexError, "list index out of range")
 
 
@@ -119,7 +119,7 @@ def test_tensors_that_do_not_fit_are_refused(target, answers, topology, call):
 @given(slots=device_slots(), slot=st.integers(0, 3))
 def test_the_result_is_on_the_device_asked_for(target, topology, spelling, slots, slot):
     outputs = [torch.ones(1, device=device) for device in topology.take(slots)]
-    found = target.scatter_gather.gather(outputs, At(slot, spelling).build(topology))
+    found = target.scatter_gather.gather(outputs, DeviceAt(slot, spelling).build(topology))
     checks.same(found.device, topology.device(slot), slots)
 
 
@@ -148,7 +148,7 @@ def test_none_is_the_current_device(target, topology, slots, current):
 
 
 @clause("scatter_gather.gather.outputs-unchanged")
-@given(call=gather_calls(kinds=("list", "dict", "Table", "Pair")))
+@given(call=gather_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
 def test_the_outputs_stay_as_they_were(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
@@ -160,14 +160,14 @@ def test_the_outputs_stay_as_they_were(target, topology, call):
 @FEW
 @given(call=gather_calls())
 def test_nothing_outlives_the_call(target, topology, call):
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.leaves-nothing")
 @FEW
 @given(call=mismatched_calls())
 def test_nothing_outlives_a_refused_call(target, topology, call):
-    checks.same(left_over_of_refusal(call, target, topology), [], call)
+    checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.differentiable-twice")

@@ -9,19 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.scatter_gather import (
-    bare_scatter_calls,
     refused_scatter_calls,
     replicated_calls,
     scatter_calls,
+    tensor_scatter_calls,
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
@@ -35,7 +35,7 @@ WRAPPINGS = {
 
 
 @clause("scatter_gather.scatter.tensor")
-@given(call=bare_scatter_calls())
+@given(call=tensor_scatter_calls())
 def test_a_tensor_is_split_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -75,7 +75,7 @@ def test_without_tensors_every_device_gets_all(target, answers, topology, call):
 
 
 @clause("scatter_gather.scatter.result-class")
-@given(call=bare_scatter_calls())
+@given(call=tensor_scatter_calls())
 def test_a_bare_tensor_gives_a_tuple_of_chunks(target, topology, call):
     checks.same(type(call.run(target, call.inputs(topology))), tuple, call)
 
@@ -98,7 +98,7 @@ def test_chunk_and_device_have_the_same_position(target, topology, slots):
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
 def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
-    devices = [At(slot, spelling).build(topology) for slot in slots]
+    devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     tensor = torch.arange(len(slots), device=topology.device(0))
     found = target.scatter_gather.scatter((tensor,), devices)
     checks.same([chunk.device for (chunk,) in found], topology.take(slots), slots)
@@ -131,7 +131,7 @@ def test_rows_of_devices_without_work_are_left_out(
     batch, each = (_grown(extent, dim) for extent in (rows, count))
     inputs = {"batch first": [batch, each], "batch last": [each, {"x": batch}]}
     given_inputs = inputs.get(order, [each, batch, (each, batch)])
-    arguments = {"inputs": given_inputs, "target_gpus": [At(slot) for slot in range(count)]}
+    arguments = {"inputs": given_inputs, "target_gpus": [DeviceAt(slot) for slot in range(count)]}
     call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
     checks.agree(call, target, answers, topology)
 
@@ -157,7 +157,7 @@ def test_a_dimension_that_a_tensor_lacks_is_refused(target, answers, topology, c
 
 
 @clause("scatter_gather.scatter.inputs-unchanged")
-@given(call=scatter_calls(kinds=("list", "dict", "Table", "Pair")))
+@given(call=scatter_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
 def test_the_arguments_stay_as_they_were(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
@@ -169,14 +169,14 @@ def test_the_arguments_stay_as_they_were(target, topology, call):
 @FEW
 @given(call=scatter_calls())
 def test_nothing_outlives_the_call(target, topology, call):
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.leaves-nothing")
 @FEW
 @given(call=refused_scatter_calls())
 def test_nothing_outlives_a_refused_call(target, topology, call):
-    checks.same(left_over_of_refusal(call, target, topology), [], call)
+    checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.differentiable-twice")

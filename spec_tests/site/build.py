@@ -14,8 +14,8 @@ from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
-from spec_tests.site.matrix import OFF, Matrix, differences, history
-from spec_tests.site.runs import Run, Shelf
+from spec_tests.site.matrix import NOT_MET, Matrix, differences, history
+from spec_tests.site.runs import Results, Run
 from spec_tests.site.slugs import slug
 
 __all__ = ["Site", "write"]
@@ -37,7 +37,7 @@ class Site:
         floors: The least ratio of benchmarks, by group.
     """
 
-    shelf: Shelf
+    shelf: Results
     known: Mapping[str, Clause]
     divergences: Sequence[Divergence]
     titles: Mapping[str, str]
@@ -128,7 +128,7 @@ class Site:
             shelf=self.shelf,
             matrix=self.matrix,
             verdicts=VERDICTS,
-            off=OFF,
+            off=NOT_MET,
             titles=self.titles,
             divergences_of=self._divergences_of,
             charts=charts,

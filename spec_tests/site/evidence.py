@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "Shared", "commands", "of_clause", "shared"]
+__all__ = ["Evidence", "SharedEvidence", "commands", "grouped", "of_clause"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedEvidence:
     """Evidence that is equal in several runs."""
 
     evidence: Evidence
@@ -50,7 +50,7 @@ def of_clause(run: Run, clause: str) -> Evidence | None:
     return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
-def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
+def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
     """Return the evidence of a clause, worst verdict first, equal evidence once."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
@@ -58,7 +58,7 @@ def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
         if evidence is not None:
             found.setdefault(evidence, []).append(run)
     ordered = sorted(found.items(), key=lambda pair: VERDICTS.index(pair[0].verdict))
-    return [Shared(evidence, runs) for evidence, runs in ordered]
+    return [SharedEvidence(evidence, runs) for evidence, runs in ordered]
 
 
 def commands(runs: Sequence[Run], clause: str) -> list[str]:

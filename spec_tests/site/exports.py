@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.matrix import Matrix
-from spec_tests.site.runs import Bench, Run
+from spec_tests.site.runs import BenchmarkReport, Run
 
 __all__ = ["badge", "bench_csv", "matrix_csv", "run_csv", "run_jsonl"]
 
@@ -45,7 +45,7 @@ def run_csv(run: Run) -> str:
     return _csv(_TEST, ([test.get(key, "") for key in _TEST] for test in run.tests))
 
 
-def bench_csv(bench: Bench) -> str:
+def bench_csv(bench: BenchmarkReport) -> str:
     """Return a row for each library of each group of each run, in seconds and bytes."""
     head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
     return _csv(

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site.matrix import OFF, Matrix
+from spec_tests.site.matrix import NOT_MET, Matrix
 from spec_tests.site.runs import Run
 
 __all__ = ["page"]
@@ -75,7 +75,7 @@ def _share(counts: Counter[str]) -> str:
 def _odd(matrix: Matrix) -> Iterator[Cells]:
     for clause in matrix.clauses.values():
         said = [run.verdicts.get(clause.id, "") for run in matrix.columns]
-        if set(said) & set(OFF):
+        if set(said) & set(NOT_MET):
             yield (f"`{clause.id}`", *("" if each == "pass" else each or "-" for each in said))
 
 

@@ -7,14 +7,14 @@ from functools import cached_property
 from itertools import pairwise
 
 from spec_tests.harness.conformance.clauses import Clause, suite_version
-from spec_tests.site.runs import Run, Shelf
+from spec_tests.site.runs import Results, Run
 
-__all__ = ["OFF", "Change", "Matrix", "differences", "history"]
+__all__ = ["NOT_MET", "Change", "Matrix", "differences", "history"]
 
 #: The verdicts of a target that does not meet a clause.
-OFF = ("fail", "not-offered", "known")
+NOT_MET = ("fail", "not-offered", "known")
 #: Those of a target that defines the names of the clause.
-BROKEN = ("fail", "known")
+VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Matrix:
     older: Sequence[Run] = ()
 
     @classmethod
-    def of(cls, shelf: Shelf, known: Mapping[str, Clause]) -> "Matrix":
+    def of(cls, shelf: Results, known: Mapping[str, Clause]) -> "Matrix":
         """Return the matrix of the newest run of each kind.
 
         Its columns are of today's suite if any run is, else of the suite of the newest run.
@@ -78,8 +78,8 @@ class Matrix:
         found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
         for clause in self.clauses.values():
             verdicts = [(kind(run), run.verdicts.get(clause.id)) for run in self.columns]
-            off = {name for name, verdict in verdicts if verdict in OFF}
-            broken = {name for name, verdict in verdicts if verdict in BROKEN}
+            off = {name for name, verdict in verdicts if verdict in NOT_MET}
+            broken = {name for name, verdict in verdicts if verdict in VIOLATED}
             off = broken or off
             passing = {name for name, verdict in verdicts if verdict == "pass"}
             if len(off) == 1 and passing - off:
@@ -109,7 +109,7 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
     return [change for change in changes if change.before != change.after]
 
 
-def history(shelf: Shelf) -> list[tuple[Run, Run]]:
+def history(shelf: Results) -> list[tuple[Run, Run]]:
     """Return each run with the previous run of its kind."""
     kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
     for run in shelf.runs:

@@ -11,7 +11,7 @@ from spec_tests.harness.conformance.verdicts import by_clause
 from spec_tests.site import checked
 from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "Bench", "Run", "Shelf", "load"]
+__all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
 
 #: The published reports below the folder of reports.
 RESULTS = "results/*/*/environment.json"
@@ -103,7 +103,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchmarkReport:
     """A report of benchmarks: several runs on one machine."""
 
     name: str
@@ -112,16 +112,16 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Results:
     """All runs and benchmarks, oldest first."""
 
     runs: Sequence[Run]
-    benches: Sequence[Bench]
+    benches: Sequence[BenchmarkReport]
 
     @property
-    def published(self) -> "Shelf":
+    def published(self) -> "Results":
         """The runs that have a report."""
-        return Shelf([run for run in self.runs if run.published], self.benches)
+        return Results([run for run in self.runs if run.published], self.benches)
 
     @property
     def newest(self) -> list[Run]:
@@ -142,7 +142,7 @@ def _numbers(release: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in release.split(".")]
 
 
-def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
+def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
     """Return the reports of a folder, the runs in its folder ``local``, and those of ``files``.
 
     Raises:
@@ -154,7 +154,7 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
     for path in dict.fromkeys(path.resolve() for path in [*loose, *files]):
         runs.append(_loose(path, {run.name for run in runs}))
     benches = [_bench(home) for home in homes if (home / "benchmark.json").exists()]
-    return Shelf(
+    return Results(
         sorted(runs, key=lambda run: (run.date, run.name)),
         sorted(benches, key=lambda bench: (str(bench.about["date"]), bench.name)),
     )
@@ -187,7 +187,7 @@ def _loose(path: Path, taken: set[str]) -> Run:
     return Run(name, {"hardware": said["accelerator"], **said}, tests)
 
 
-def _bench(home: Path) -> Bench:
+def _bench(home: Path) -> BenchmarkReport:
     about = checked.document(home / "environment.json", "environment")
     data = checked.document(home / "benchmark.json", "benchmark")
-    return Bench(_name(home), about, data)
+    return BenchmarkReport(_name(home), about, data)

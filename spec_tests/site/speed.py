@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from spec_tests.site.ratios import Ratio, ratios
-from spec_tests.site.runs import Bench
+from spec_tests.site.runs import BenchmarkReport
 
 __all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
@@ -72,7 +72,7 @@ class Peak:
     peaks: Mapping[str, float]
 
 
-def rows(bench: Bench, floors: Mapping[str, float]) -> list[Row]:
+def rows(bench: BenchmarkReport, floors: Mapping[str, float]) -> list[Row]:
     """Return the ratios of a report, in the order of the benchmarks."""
     found: dict[str, list[Ratio]] = {}
     for run in bench.data["runs"]:
@@ -94,7 +94,7 @@ def _row(found: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
     )
 
 
-def _times(bench: Bench) -> dict[str, dict[str, Point]]:
+def _times(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
     """Return seconds by group and library."""
     found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
     for each in _benchmarks(bench):
@@ -106,7 +106,7 @@ def _times(bench: Bench) -> dict[str, dict[str, Point]]:
     }
 
 
-def _benchmarks(bench: Bench) -> Iterator[Mapping[str, Any]]:
+def _benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
     for run in bench.data["runs"]:
         yield from run["benchmarks"]
 
@@ -116,7 +116,7 @@ def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
     return Point(size, low, median(each["median"] for each in stats), high)
 
 
-def curves(bench: Bench) -> list[Curve]:
+def curves(bench: BenchmarkReport) -> list[Curve]:
     """Return time by size for groups whose names differ in one size only."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times(bench).items():
@@ -138,7 +138,7 @@ def _curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve
     return Curve(name, _UNIT[unit], {key: each for key, each in ordered.items() if len(each) > 1})
 
 
-def peaks(bench: Bench) -> list[Peak]:
+def peaks(bench: BenchmarkReport) -> list[Peak]:
     """Return the median of the runs' peak memory, by group and library."""
     found: dict[str, dict[str, list[float]]] = {}
     for each in _benchmarks(bench):

@@ -34,7 +34,7 @@ def build(argument: object, topology: Topology) -> Any:
 
 
 @dataclass(frozen=True)
-class At:
+class DeviceAt:
     """The device of a slot, as one of its spellings; slot None is the CPU."""
 
     slot: int | None
@@ -52,7 +52,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Unlike:
+class DistinctDevices:
     """The devices of some slots without repeats, in the order of their first slot."""
 
     slots: tuple[int, ...]

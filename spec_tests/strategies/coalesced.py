@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import PublicCall, Unlike
+from spec_tests.strategies.calls import DistinctDevices, PublicCall
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
@@ -44,7 +44,7 @@ def broadcast_coalesced_calls(
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
     arguments: dict[str, object] = {
         "tensors": draw(st.lists(spec, min_size=count, max_size=count)),
-        "devices": Unlike(slots),
+        "devices": DistinctDevices(slots),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
     return PublicCall("comm.broadcast_coalesced", arguments)

@@ -20,7 +20,7 @@ WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
 
 
 @st.composite
-def splits(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Extents before the split dimension, of the chunks, after it. Shrinks to one chunk."""
     # Zero comes last: empty chunks are reachable, but not what a failure shrinks to.
     chunks = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
@@ -39,7 +39,7 @@ def scatter_calls(
     slots: Sequence[int | None] = (0, 1, None),
 ) -> PublicCall:
     """Calls with devices that the documentation allows. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(splits())
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     arguments = {
         "tensor": draw(
@@ -62,7 +62,7 @@ def scatter_out_calls(
     grads: Sequence[bool] = (False,),
 ) -> PublicCall:
     """Calls with outputs of any dtype and layout. Shrinks to one output of one element."""
-    before, chunks, after = draw(splits())
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     outs = [
         draw(
@@ -141,7 +141,7 @@ def chunk_lists(
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
     """Chunks that fit together, their dimension, the joined shape. Shrinks to one chunk of one."""
-    before, chunks, after = draw(splits())
+    before, chunks, after = draw(split_extents())
     specs = [
         draw(
             tensor_specs(

@@ -27,25 +27,25 @@ class Typed(NamedTuple):
         return Typed(self.right, self.left)
 
 
-class Nothing(NamedTuple):
+class NoFields(NamedTuple):
     """A named tuple without fields."""
 
 
-class Rows(list):  # type: ignore[type-arg]  # members of any type
+class ListSubclass(list):  # type: ignore[type-arg]  # members of any type
     """A subclass of list."""
 
 
-class Columns(tuple):  # type: ignore[type-arg]  # members of any type
+class TupleSubclass(tuple):  # type: ignore[type-arg]  # members of any type
     """A subclass of tuple."""
 
     __slots__ = ()
 
 
-class Table(dict):  # type: ignore[type-arg]  # members of any type
+class DictSubclass(dict):  # type: ignore[type-arg]  # members of any type
     """A subclass of dict that is made like one."""
 
 
-class Cache(Sequence[Any]):
+class CacheSequence(Sequence[Any]):
     """An iterable that is no list, made from one iterable: as model caches of transformers are."""
 
     def __init__(self, members: Iterable[Any]) -> None:
@@ -89,17 +89,17 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "OrderedDict": lambda members: OrderedDict(_keyed(members)),
     "Pair": lambda members: Pair(*members),
     "Typed": lambda members: Typed(*members),
-    "Rows": Rows,
-    "Columns": Columns,
-    "Table": lambda members: Table(_keyed(members)),
-    "Cache": Cache,
+    "ListSubclass": ListSubclass,
+    "TupleSubclass": TupleSubclass,
+    "DictSubclass": lambda members: DictSubclass(_keyed(members)),
+    "CacheSequence": CacheSequence,
     "max": _largest,
     "UserDict": lambda members: UserDict(_keyed(members)),
 }
 #: Kinds with a fixed number of members.
 ARITY = {"Pair": 2, "Typed": 2, "max": 2}
 #: Kinds of mappings, whose members are printed with their keys.
-MAPPINGS = ("dict", "OrderedDict", "Table", "UserDict")
+MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Fresh:
+class NewObject:
     """Something that is no container of tensors, made anew for every run."""
 
     kind: str
@@ -138,11 +138,11 @@ class Fresh:
             "()": tuple,
             "{}": dict,
             "OrderedDict()": OrderedDict,
-            "Rows()": Rows,
+            "ListSubclass()": ListSubclass,
             "{1, 2}": lambda: {1, 2},
             "{arange(4)}": lambda: {tensor},
             "UserDict(a=arange(4))": lambda: UserDict(a=tensor),
-            "Cache([arange(4)])": lambda: Cache([tensor]),
+            "CacheSequence([arange(4)])": lambda: CacheSequence([tensor]),
         }
         return makers[self.kind]()
 
@@ -151,8 +151,14 @@ class Fresh:
 
 
 #: Empty containers: carried along as they are.
-EMPTY = ("[]", "()", "{}", "OrderedDict()", "Rows()")
+EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
 #: Objects that are looked into by nobody, tensors inside or not.
-SEALED = ("Opaque()", "{1, 2}", "{arange(4)}", "UserDict(a=arange(4))", "Cache([arange(4)])")
+OPAQUE = (
+    "Opaque()",
+    "{1, 2}",
+    "{arange(4)}",
+    "UserDict(a=arange(4))",
+    "CacheSequence([arange(4)])",
+)
 #: Values that are equal and no more; None among them.
 CONSTANTS = (None, 7, "text", True, 2.5, b"bytes", "", range(3), torch.float16, ...)

@@ -9,13 +9,13 @@ from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import FLOATS, INTEGERS
 
 
-class Tagged(nn.Linear):
+class OverridingLinear(nn.Linear):
     """Its replicas are made by an override and carry a tag."""
 
     tag = ""
 
-    def _replicate_for_data_parallel(self) -> "Tagged":
-        replica: Tagged = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+    def _replicate_for_data_parallel(self) -> "OverridingLinear":
+        replica: OverridingLinear = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
         replica.tag = "made by the override"
         return replica
 
@@ -24,7 +24,7 @@ class Tagged(nn.Linear):
         return super().forward(input) + len(self.tag)
 
 
-class Logged(nn.Module):
+class AssignmentLogger(nn.Module):
     """It notes every assignment of a public attribute in a list that its replicas share."""
 
     buffer: Tensor
@@ -51,7 +51,7 @@ class Logged(nn.Module):
         return result
 
 
-class Unhashable(nn.Linear):
+class UnhashableLinear(nn.Linear):
     """It can be compared and not hashed."""
 
     def __eq__(self, other: object) -> bool:
@@ -60,10 +60,10 @@ class Unhashable(nn.Linear):
     __hash__ = None  # type: ignore[assignment]  # that is its point
 
 
-class Demanding(nn.Linear):
+class RequiresArguments(nn.Linear):
     """It cannot be made without arguments, not even empty."""
 
-    def __new__(cls, width: int) -> "Demanding":
+    def __new__(cls, width: int) -> "RequiresArguments":
         """An empty one."""
         return super().__new__(cls)
 
@@ -71,10 +71,10 @@ class Demanding(nn.Linear):
         super().__init__(width, width)
 
 
-class Labelled(nn.Linear):
+class LabelDeleted(nn.Linear):
     """It is given an attribute while it is still empty, and gives it up."""
 
-    def __new__(cls) -> "Labelled":
+    def __new__(cls) -> "LabelDeleted":
         """An empty one with a label."""
         made = super().__new__(cls)
         made.__dict__["label"] = "new"
@@ -85,7 +85,7 @@ class Labelled(nn.Linear):
         del self.label
 
 
-class Slotted(nn.Linear):
+class SlotsLinear(nn.Linear):
     """It keeps one attribute outside its dictionary."""
 
     __slots__ = ("kept_apart",)
@@ -95,7 +95,7 @@ class Slotted(nn.Linear):
         self.kept_apart = 7
 
 
-class Embedded(nn.Module):
+class RowEmbedding(nn.Module):
     """An embedding whose gradient may be sparse; the row's numbers are its indices."""
 
     def __init__(self, *, sparse: bool) -> None:
@@ -108,7 +108,7 @@ class Embedded(nn.Module):
         return found.sum(-1)
 
 
-class Assorted(nn.Module):
+class BuffersOfAllDtypes(nn.Module):
     """A buffer of every dtype that is not complex, and ordinary attributes of several kinds."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Assorted(nn.Module):
         return x
 
 
-class Large(nn.Module):
+class LargeParameters(nn.Module):
     """Parameters of more bytes than travel together, small ones between large ones."""
 
     def __init__(self) -> None:
@@ -140,11 +140,11 @@ class Large(nn.Module):
         return x
 
 
-def bias_is_added(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+def add_bias(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
     """A forward hook that uses the module that it is given."""
     return output + 3 * cast(Tensor, module.bias)
 
 
-def weight_is_removed(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def subtract_weight(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """A forward pre-hook that uses the module that it is given."""
     return (args[0] - cast(Tensor, module.weight)[0],)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import At, Buildable, Unlike, build
-from spec_tests.strategies.devices import device_lists, unlike_devices
-from spec_tests.strategies.jit_modules import HOW, SCRIPTABLE, Script
+from spec_tests.strategies.calls import Buildable, DeviceAt, DistinctDevices, build
+from spec_tests.strategies.devices import device_lists, distinct_devices
+from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
@@ -46,12 +46,12 @@ class DataParallelCall:
     module: Buildable
     args: Any
     kwargs: Mapping[str, object] = field(default_factory=dict)
-    devices: Sequence[At] | Unlike | None = None
+    devices: Sequence[DeviceAt] | DistinctDevices | None = None
     output: object = None
     dim: int = 0
     functional: bool = False
     grad: bool = True
-    home: At | None = None
+    home: DeviceAt | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """The module with its state, and all arguments."""
@@ -69,7 +69,7 @@ class DataParallelCall:
     @property
     def _first(self) -> int | None:
         match self.devices:
-            case Unlike(slots):
+            case DistinctDevices(slots):
                 return slots[0]
             case [first, *_]:
                 return first.slot
@@ -115,7 +115,7 @@ def network_calls(
     rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 0]))
     devices: st.SearchStrategy[Any] = device_lists(min_size=min_devices)
     if not set(kinds) <= set(ROW_WISE):
-        devices = unlike_devices()
+        devices = distinct_devices()
     return DataParallelCall(
         module=module,
         args=(module.rows(rows, requires_grad=draw(st.booleans())),),
@@ -125,7 +125,7 @@ def network_calls(
     )
 
 
-class Weighted(nn.Module):
+class WeightedLeaves(nn.Module):
     """Every tensor that it is given, nested or not, times a parameter and a factor."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Weighted(nn.Module):
 
 
 @dataclass(frozen=True)
-class New:
+class NewModule:
     """A module made by calling its class."""
 
     kind: type[nn.Module]
@@ -186,7 +186,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     )
     named = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
     return DataParallelCall(
-        module=New(Weighted),
+        module=NewModule(WeightedLeaves),
         args=tuple(draw(st.lists(values, min_size=1, max_size=2))),
         kwargs={**named, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
         devices=devices,
@@ -199,6 +199,6 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
 def script_calls(draw: st.DrawFn) -> DataParallelCall:
     """Script modules on rows. Shrinks to a scripted linear layer and one row."""
     networks = module_specs(kinds=SCRIPTABLE, max_parts=2)
-    script = Script(draw(networks), draw(st.sampled_from(tuple(HOW))))
+    script = ScriptSpec(draw(networks), draw(st.sampled_from(tuple(SCRIPT_MAKERS))))
     x = script.rows(draw(st.integers(1, 5)), requires_grad=True)
-    return DataParallelCall(script, (x,), devices=draw(unlike_devices()))
+    return DataParallelCall(script, (x,), devices=draw(distinct_devices()))

@@ -36,14 +36,14 @@ GATHERED = {
 }
 
 
-def nested(kinds: list[str], depth: int, value: Any) -> Any:
+def nest(kinds: list[str], depth: int, value: Any) -> Any:
     """``value`` inside ``depth`` containers of ``kinds`` by turns."""
     for level in range(depth):
         value = LEVELS[kinds[level % len(kinds)]](value)
     return value
 
 
-def unnested(value: Any) -> tuple[list[type], Any]:
+def unnest(value: Any) -> tuple[list[type], Any]:
     """The classes of the containers round a value, outermost first, and the value."""
     kinds: list[type] = []
     while isinstance(value, tuple | list | dict):
@@ -52,7 +52,7 @@ def unnested(value: Any) -> tuple[list[type], Any]:
     return kinds, value
 
 
-def from_the_bottom(function: Callable[[], _Result]) -> _Result:
+def call_on_empty_stack(function: Callable[[], _Result]) -> _Result:
     """What ``function`` gives on a stack of its own, of which next to nothing is used."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()

@@ -10,14 +10,14 @@ from torch.nn.utils import parametrizations, prune
 
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.custom_modules import (
-    Assorted,
-    Embedded,
-    Large,
-    Logged,
-    Slotted,
-    Tagged,
-    bias_is_added,
-    weight_is_removed,
+    AssignmentLogger,
+    BuffersOfAllDtypes,
+    LargeParameters,
+    OverridingLinear,
+    RowEmbedding,
+    SlotsLinear,
+    add_bias,
+    subtract_weight,
 )
 from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled, square_layer
 from spec_tests.strategies.tensors import TensorSpec
@@ -38,8 +38,8 @@ class Attention(nn.Module):
 
 def _hooked() -> nn.Module:
     layer = square_layer()
-    layer.register_forward_hook(bias_is_added)
-    layer.register_forward_pre_hook(weight_is_removed)
+    layer.register_forward_hook(add_bias)
+    layer.register_forward_pre_hook(subtract_weight)
     return layer
 
 
@@ -75,7 +75,7 @@ def _weight_norm_hook() -> nn.Module:
 
 
 #: The zoo: all layers, and what is only of interest here.
-ZOO: Mapping[str, Callable[[], nn.Module]] = {
+EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "weight_norm_hook": _weight_norm_hook,
     "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
@@ -88,20 +88,20 @@ ZOO: Mapping[str, Callable[[], nn.Module]] = {
     "hooks": _hooked,
     "pruned": _pruned,
     "materialised": _materialised,
-    "embedding": lambda: Embedded(sparse=False),
-    "sparse_embedding": lambda: Embedded(sparse=True),
-    "assorted": Assorted,
-    "large": Large,
-    "tagged": lambda: Tagged(WIDTH, WIDTH),
-    "logged": Logged,
-    "slotted": Slotted,
+    "embedding": lambda: RowEmbedding(sparse=False),
+    "sparse_embedding": lambda: RowEmbedding(sparse=True),
+    "assorted": BuffersOfAllDtypes,
+    "large": LargeParameters,
+    "tagged": lambda: OverridingLinear(WIDTH, WIDTH),
+    "logged": AssignmentLogger,
+    "slotted": SlotsLinear,
     "complex": lambda: Scaled(torch.rand(WIDTH, dtype=torch.complex64)),
     "empty": nn.Identity,
 }
 
 
 @dataclass(frozen=True)
-class Specimen:
+class EdgeCaseModule:
     """One module of the zoo."""
 
     kind: str
@@ -112,7 +112,7 @@ class Specimen:
             # Some kinds are deprecated; callers still have them.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
-            return ZOO[self.kind]().to(topology.device(slot))
+            return EDGE_CASES[self.kind]().to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """An input of ``count`` rows."""

@@ -16,7 +16,7 @@ from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.tensors import device_slots
 
 
-class Failing(nn.Module):
+class FailingModule(nn.Module):
     """Returns its number when its turn has come, or raises what it is told to."""
 
     def __init__(self, number: int, turns: ThreadOrder, error: ExceptionSpec | None) -> None:
@@ -35,7 +35,7 @@ class Failing(nn.Module):
         return self.number
 
 
-class Chaining(nn.Module):
+class ChainingModule(nn.Module):
     """Raises an exception that is linked to another one.
 
     Args:
@@ -57,7 +57,7 @@ class Chaining(nn.Module):
 
 
 @dataclass(frozen=True)
-class Raised:
+class ErrorData:
     """What a caller can see of an exception, but for its cause."""
 
     failure: Failure
@@ -87,14 +87,14 @@ class FailingCall:
         """Fresh modules."""
         turns = ThreadOrder(self.order)
         count = len(self.slots)
-        return [Failing(number, turns, self.errors.get(number)) for number in range(count)]
+        return [FailingModule(number, turns, self.errors.get(number)) for number in range(count)]
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """What the call raises, as data."""
         try:
             return self.apply(target, inputs["devices"])
         except Exception as error:
-            return raised(error)
+            return error_data(error)
 
     def apply(self, target: Target, devices: list[int]) -> Any:
         """What the call returns; what it raises is let through."""
@@ -118,10 +118,10 @@ class ChainingCall(FailingCall):
 
     def modules(self) -> list[nn.Module]:
         """Fresh modules."""
-        return [Chaining(link) for link in self.links]
+        return [ChainingModule(link) for link in self.links]
 
 
-def caught(
+def error_and_modules(
     call: FailingCall, target: Target, topology: Topology
 ) -> tuple[BaseException, list[nn.Module]]:
     """The exception of a call, of whatever kind, and the modules of the call."""
@@ -139,10 +139,10 @@ def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> 
     return target.parallel_apply.parallel_apply(modules, inputs, devices=devices)
 
 
-def raised(error: BaseException) -> Raised:
+def error_data(error: BaseException) -> ErrorData:
     """The exception as data."""
     args = tuple(normalised(str(each)) for each in error.args)
-    return Raised(failure(error), args, getattr(error, "errno", None))
+    return ErrorData(failure(error), args, getattr(error, "errno", None))
 
 
 @st.composite

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import ApplyCall, Unlike
-from spec_tests.strategies.comm import REAL, splits
+from spec_tests.strategies.calls import ApplyCall, DistinctDevices
+from spec_tests.strategies.comm import REAL, split_extents
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.tensors import (
     COMPLEX,
@@ -32,7 +32,7 @@ def scatter_applies(
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
     """Scatter of any tensor to any devices. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(splits())
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     spec = draw(tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1), grads=grads))
     sizes = draw(st.sampled_from([list(chunks), None]))
@@ -65,7 +65,7 @@ def gather_applies(
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
     """Gather of chunks of any devices, all real or all complex. Shrinks to one chunk of one."""
-    before, chunks, after = draw(splits())
+    before, chunks, after = draw(split_extents())
     dtypes = draw(st.sampled_from(kinds))
     layouts = [each for each in LAYOUTS if each != "channels_last" or dtypes is not COMPLEX]
     specs = [
@@ -107,7 +107,7 @@ def broadcast_applies(
     shape, dtypes = shapes(min_dims=0, max_size=3), draw(st.sampled_from(kinds))
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
-    return ApplyCall("Broadcast", (Unlike(slots),), tuple(specs))
+    return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(specs))
 
 
 @st.composite

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import At, PublicCall
-from spec_tests.strategies.containers import EMPTY, Container, Fresh
-from spec_tests.strategies.scatter_gather import DIMS, SPLIT, dtypes_along, frames, nested
+from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.containers import EMPTY, Container, NewObject
+from spec_tests.strategies.scatter_gather import DIMS, SPLIT, dtypes_along, nested, outer_extents
 from spec_tests.strategies.tensors import FLOATS, LAYOUTS, TensorSpec
 
 #: Containers that gather looks into.
-JOINED = (*SPLIT, "Cache", "max")
+JOINED = (*SPLIT, "CacheSequence", "max")
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitTensor:
     """A tensor that every replica returns a part of: its extents around the cut dimension.
 
     Without extents the parts have no dimension at all.
@@ -40,7 +40,7 @@ class Cut:
 
 def output(template: object, extent: int, slot: int | None) -> object:
     """What one replica returns: ``template`` with the replica's part of every tensor."""
-    if isinstance(template, Cut):
+    if isinstance(template, SplitTensor):
         return template.part(extent, slot)
     if isinstance(template, Container):
         members = tuple(output(member, extent, slot) for member in template.members)
@@ -49,35 +49,35 @@ def output(template: object, extent: int, slot: int | None) -> object:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, dim: int) -> Cut:
+def split_tensors(draw: st.DrawFn, dim: int) -> SplitTensor:
     """Tensors of any dtype and layout. Shrinks to one dimension."""
-    before, after = draw(frames(dim))
+    before, after = draw(outer_extents(dim))
     dtype = draw(st.sampled_from(dtypes_along(dim)))
     differentiable = dtype.is_floating_point or dtype.is_complex
     # Complex tensors are row-major: the reference forgets their memory format (CO-2).
     layout = "contiguous" if dtype.is_complex else draw(st.sampled_from(LAYOUTS))
-    return Cut(before, after, dtype, layout, differentiable and draw(st.booleans()))
+    return SplitTensor(before, after, dtype, layout, differentiable and draw(st.booleans()))
 
 
 def targets() -> st.SearchStrategy[object]:
     """Where to gather: a device in any spelling, or the CPU. Shrinks to the first device."""
     spelling = st.sampled_from(["device", "ordinal", "text"])
-    return st.builds(At, st.integers(0, 3), spelling) | st.just("cpu")
+    return st.builds(DeviceAt, st.integers(0, 3), spelling) | st.just("cpu")
 
 
 @st.composite
 def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCall:
     """``gather`` of any structure of containers of ``kinds``. Shrinks to one replica."""
     dim = draw(st.sampled_from(DIMS))
-    others = st.sampled_from([None, *map(Fresh, EMPTY)])
-    return _gather(draw, draw(nested(cuts(dim) | others, kinds)), dim)
+    others = st.sampled_from([None, *map(NewObject, EMPTY)])
+    return _gather(draw, draw(nested(split_tensors(dim) | others, kinds)), dim)
 
 
 @st.composite
-def bare_gather_calls(draw: st.DrawFn) -> PublicCall:
+def tensor_gather_calls(draw: st.DrawFn) -> PublicCall:
     """``gather`` of one tensor a replica. Shrinks to one replica."""
     dim = draw(st.sampled_from(DIMS))
-    return _gather(draw, draw(cuts(dim)), dim)
+    return _gather(draw, draw(split_tensors(dim)), dim)
 
 
 def _gather(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
@@ -96,7 +96,7 @@ def _call(outputs: Sequence[object], target: object, dim: int) -> PublicCall:
 def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     """``gather`` of tensors without dimensions. Shrinks to one replica."""
     dtypes = st.sampled_from(FLOATS)
-    leaf = st.builds(Cut, st.none(), st.none(), dtypes, requires_grad=st.booleans())
+    leaf = st.builds(SplitTensor, st.none(), st.none(), dtypes, requires_grad=st.booleans())
     template = draw(nested(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
     return _gather(draw, template, draw(st.sampled_from(dims)))
 
@@ -114,7 +114,7 @@ def mismatched_calls(draw: st.DrawFn) -> PublicCall:
 
 
 @st.composite
-def keyed_calls(draw: st.DrawFn) -> PublicCall:
+def dict_gather_calls(draw: st.DrawFn) -> PublicCall:
     """``gather`` of dictionaries whose keys may differ or be ordered otherwise.
 
     Shrinks to two replicas.
@@ -132,9 +132,9 @@ def keyed_calls(draw: st.DrawFn) -> PublicCall:
 
 
 @st.composite
-def ragged_calls(draw: st.DrawFn) -> PublicCall:
+def ragged_gather_calls(draw: st.DrawFn) -> PublicCall:
     """``gather`` of sequences of several lengths and classes. Shrinks to two replicas."""
-    kinds = st.sampled_from(["list", "tuple", "Rows", "Columns"])
+    kinds = st.sampled_from(["list", "tuple", "ListSubclass", "TupleSubclass"])
     replicas = draw(st.lists(st.tuples(kinds, st.integers(0, 3)), min_size=2, max_size=4))
     outputs = [
         Container(kind, (TensorSpec((2,), slot=slot),) * length)

@@ -33,7 +33,7 @@ def _below_python(network: nn.Module, rows: Tensor) -> nn.Module:
     return nn.Sequential(nn.Linear(rows.size(1), rows.size(1)).to(rows), inside, nn.Tanh(), inside)
 
 
-HOW: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
+SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "scripted": _scripted,
     "traced": _traced,
     "below_python": _below_python,
@@ -41,7 +41,7 @@ HOW: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Script:
+class ScriptSpec:
     """A network made a script module in one of several ways."""
 
     network: ModuleSpec
@@ -54,7 +54,7 @@ class Script:
             # TorchScript is deprecated; callers still have it.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
-            return HOW[self.how](self.network.build(topology, slot), rows)
+            return SCRIPT_MAKERS[self.how](self.network.build(topology, slot), rows)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """An input of ``count`` rows."""
@@ -95,14 +95,14 @@ def _tensors(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
 def script_calls(draw: st.DrawFn, *how: str) -> ScriptCall:
     """``replicate`` of a script module made in one of the ways ``how``. Shrinks to the first."""
     network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_parts=2))
-    script = Script(network, draw(st.sampled_from(how)))
+    script = ScriptSpec(network, draw(st.sampled_from(how)))
     return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))
 
 
-class Unfinished(torch.jit.ScriptModule):
+class PartlyBuiltScript(torch.jit.ScriptModule):
     """A script module that calls ``use`` on itself while its child is still a Python module."""
 
-    def __init__(self, use: Callable[["Unfinished"], object]) -> None:
+    def __init__(self, use: Callable[["PartlyBuiltScript"], object]) -> None:
         super().__init__()
         self.child = nn.Linear(2, 2)
         self.used = None

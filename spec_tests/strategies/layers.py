@@ -14,7 +14,9 @@ from torch.nn.utils import parametrizations
 WIDTH = 4
 #: A filter for what cuDNN says of recurrent layers in replicas, whose weights lie apart:
 #: https://github.com/allenai/allennlp/issues/2793. Remove when it says so no more.
-APART = "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
+RNN_WEIGHTS_WARNING = (
+    "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
+)
 
 
 class Scaled(nn.Module):
@@ -106,7 +108,7 @@ class Counter(nn.Module):
         return x
 
 
-class Listed(nn.Module):
+class ListContainers(nn.Module):
     """A ParameterList and a ModuleList."""
 
     def __init__(self) -> None:
@@ -123,7 +125,7 @@ class Listed(nn.Module):
         return x * len(self.scales)
 
 
-class Named(nn.Module):
+class DictContainers(nn.Module):
     """A ParameterDict and a ModuleDict."""
 
     def __init__(self) -> None:
@@ -167,7 +169,7 @@ class Recurrent(nn.Module):
         return result
 
 
-class Branch(nn.Module):
+class Residual(nn.Module):
     """The sum of a row and what ``inner`` makes of it."""
 
     def __init__(self, inner: nn.Module) -> None:
@@ -195,8 +197,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "none_entries": NoneEntries,
     "grad_buffer": GradBuffer,
     "shared_buffer": SharedBuffer,
-    "lists": Listed,
-    "dicts": Named,
+    "lists": ListContainers,
+    "dicts": DictContainers,
     "scalar": lambda: Scaled(torch.tensor(0.5)),
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),

@@ -35,7 +35,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedArguments:
     """Arguments whose tensors have extent ``N`` where they are split.
 
     Args:
@@ -56,27 +56,27 @@ class Marked:
     def marked(self, inputs: Any, package: Part) -> Any:
         """The arguments that were built as ``inputs``, marked by the classes of ``package``."""
         leaves = iter(tensors(inputs, ""))
-        return mapped(self.arguments, 0, lambda _: next(leaves)[1], package)
+        return map_tensors(self.arguments, 0, lambda _: next(leaves)[1], package)
 
 
-def mapped(
+def map_tensors(
     value: Any, dim: int | None, leaf: Callable[[int | None], object], package: Part | None
 ) -> Any:
     """``value`` with ``leaf(dim)`` for each tensor, and its marks of ``package``; none without."""
     if isinstance(value, TensorSpec):
         return leaf(dim)
     if isinstance(value, list):
-        return [mapped(member, dim, leaf, package) for member in value]
+        return [map_tensors(member, dim, leaf, package) for member in value]
     if not isinstance(value, Mark):
         return value
-    inside = mapped(value.value, value.dim, leaf, package)
+    inside = map_tensors(value.value, value.dim, leaf, package)
     if package is None:
         return inside
     return package.Whole(inside) if value.dim is None else package.SplitAlong(inside, value.dim)
 
 
 @st.composite
-def marked_arguments(draw: st.DrawFn) -> Marked:
+def marked_arguments(draw: st.DrawFn) -> MarkedArguments:
     """Marks anywhere, one inside the other too. Shrinks to one tensor without a mark."""
     extent = draw(st.sampled_from([4, 3, 2, 1, 5]))
     anything = st.sampled_from([7, None, "text"]) | tensor_specs()
@@ -89,4 +89,4 @@ def marked_arguments(draw: st.DrawFn) -> Marked:
     part = along[0] | split | whole | both
     parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
-    return Marked([*parts, draw(along[0])], extent, slots)
+    return MarkedArguments([*parts, draw(along[0])], extent, slots)

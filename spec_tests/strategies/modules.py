@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Branch
+from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds that have a ``weight`` of their own which another linear layer can use.
@@ -28,7 +28,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Same:
+class SharedLayer:
     """The layer finished as number ``index``, the same object once more."""
 
     index: int
@@ -38,7 +38,7 @@ class Same:
 
 
 @dataclass(frozen=True)
-class Tied:
+class TiedLinear:
     """A linear layer whose weight is that of the layer finished as number ``index``."""
 
     index: int
@@ -48,7 +48,7 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class Skip:
+class ResidualBlock:
     """A network inside the network, with a connection around it."""
 
     inner: tuple["Part", ...]
@@ -57,7 +57,7 @@ class Skip:
         return f"skip({', '.join(map(repr, self.inner))})"
 
 
-Part = Layer | Same | Tied | Skip
+Part = Layer | SharedLayer | TiedLinear | ResidualBlock
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def _flat(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
-        if isinstance(part, Skip):
+        if isinstance(part, ResidualBlock):
             yield from _flat(part.inner)
 
 
@@ -133,14 +133,14 @@ def _make(part: Part, finished: list[nn.Module]) -> nn.Module:
     match part:
         case Layer(kind, frozen):
             return KINDS[kind]().requires_grad_(not frozen)
-        case Same(index):
+        case SharedLayer(index):
             return finished[index]
-        case Tied(index):
+        case TiedLinear(index):
             tied = nn.Linear(WIDTH, WIDTH)
             tied.weight = finished[index].weight  # type: ignore[assignment]
             return tied
-        case Skip(inner):
-            return Branch(_sequence(inner, finished))
+        case ResidualBlock(inner):
+            return Residual(_sequence(inner, finished))
 
 
 @st.composite
@@ -194,15 +194,15 @@ def _choices(
     layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
     options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
     if finished:
-        options["same"] = st.builds(Same, st.integers(0, len(finished) - 1))
+        options["same"] = st.builds(SharedLayer, st.integers(0, len(finished) - 1))
     tieable = [index for index, part in enumerate(finished) if _is_tieable(part)]
     if tieable:
-        options["tied"] = st.builds(Tied, st.sampled_from(tieable))
+        options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
     name = draw(st.sampled_from([*options, "skip"] if depth else list(options)))
     if name == "skip":
-        return st.just(Skip(_parts(draw, kinds, finished, most, depth - 1)))
+        return st.just(ResidualBlock(_parts(draw, kinds, finished, most, depth - 1)))
     return options[name]
 
 
 def _is_tieable(part: Part) -> bool:
-    return isinstance(part, Tied) or (isinstance(part, Layer) and part.kind in _TIEABLE)
+    return isinstance(part, TiedLinear) or (isinstance(part, Layer) and part.kind in _TIEABLE)

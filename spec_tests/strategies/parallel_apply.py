@@ -15,11 +15,11 @@ from spec_tests.strategies.calls import build
 from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
 from spec_tests.strategies.tensors import device_slots
 
-ANYTHING = arguments.values()
-NAMED = arguments.keywords()
+ANY_VALUES = arguments.values()
+ANY_KEYWORDS = arguments.keywords()
 
 
-class Echo(nn.Module):
+class Passthrough(nn.Module):
     """Returns its number and all that it was given, when its turn has come."""
 
     def __init__(self, number: int, turns: ThreadOrder) -> None:
@@ -39,7 +39,7 @@ def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class EchoCall:
+class PassthroughCall:
     """One ``parallel_apply`` of modules that return what they are given.
 
     Args:
@@ -66,7 +66,7 @@ class EchoCall:
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """What each module returned."""
         turns = ThreadOrder(self.order)
-        modules = [Echo(number, turns) for number in range(len(self.order))]
+        modules = [Passthrough(number, turns) for number in range(len(self.order))]
         return target.parallel_apply.parallel_apply(modules, **inputs)
 
     def __repr__(self) -> str:
@@ -79,12 +79,12 @@ class EchoCall:
 
 
 @st.composite
-def echo_calls(
+def passthrough_calls(
     draw: st.DrawFn,
     *,
-    inputs: st.SearchStrategy[Any] = ANYTHING,
-    keywords: st.SearchStrategy[dict[str, Any]] | None = NAMED,
-) -> EchoCall:
+    inputs: st.SearchStrategy[Any] = ANY_VALUES,
+    keywords: st.SearchStrategy[dict[str, Any]] | None = ANY_KEYWORDS,
+) -> PassthroughCall:
     """Calls that the documentation allows. Shrinks to one module and one tensor.
 
     Args:
@@ -93,7 +93,7 @@ def echo_calls(
         keywords: The keyword arguments of one module; None for a call without ``kwargs_tup``.
     """
     slots = draw(device_slots())
-    return EchoCall(
+    return PassthroughCall(
         arguments=tuple(draw(inputs) for _ in slots),
         keywords=None if keywords is None else tuple(draw(keywords) for _ in slots),
         slots=slots,
@@ -102,7 +102,7 @@ def echo_calls(
 
 
 @dataclass(frozen=True)
-class ApplyCall:
+class ParallelApplyCall:
     """One ``parallel_apply`` of networks.
 
     Args:
@@ -138,10 +138,10 @@ class ApplyCall:
 
 
 @st.composite
-def apply_calls(draw: st.DrawFn) -> ApplyCall:
+def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
     """Row-wise networks, each on its device. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
-    return ApplyCall(
+    return ParallelApplyCall(
         modules=tuple(draw(row_wise_specs(max_parts=2)) for _ in slots),
         rows=tuple(draw(st.integers(1, 3)) for _ in slots),
         slots=slots,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Placed(nn.Module):
+class OrdinalColumn(nn.Module):
     """Adds a column with the ordinal of its device to rows, whose own device it must be."""
 
     offset: Tensor
@@ -22,7 +22,7 @@ class Placed(nn.Module):
         return torch.cat([x, column], dim=1)
 
 
-class Called(nn.Module):
+class ArgumentCounts(nn.Module):
     """Tells, in a row, how many positional and keyword arguments it got, and on which device."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Called(nn.Module):
         return torch.tensor([counts], device=self.weight.device)
 
 
-class Total(nn.Module):
+class WeightedSum(nn.Module):
     """The sum of its input: a tensor without dimensions."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Total(nn.Module):
         return (x * self.weight).sum()
 
 
-class Doubling(nn.Module):
+class Double(nn.Module):
     """Makes a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class Doubling(nn.Module):
         return x * 2
 
 
-class Remembering(nn.Module):
+class StateUpdater(nn.Module):
     """Changes a buffer in place, rebinds another, and sets an attribute."""
 
     seen: Tensor
@@ -76,7 +76,7 @@ class Remembering(nn.Module):
         return x
 
 
-class Complex(nn.Module):
+class ComplexAffine(nn.Module):
     """Complex parameters and buffers, real or complex rows."""
 
     shift: Tensor
@@ -92,7 +92,7 @@ class Complex(nn.Module):
         return rows, rows.real
 
 
-class Refusing(nn.Module):
+class FailsFromLimit(nn.Module):
     """Fails on rows that begin with a number of at least ``limit``."""
 
     def __init__(self, limit: float) -> None:

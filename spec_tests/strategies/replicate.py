@@ -15,8 +15,8 @@ from torch import nn
 from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import Unlike
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.strategies.calls import DistinctDevices
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
@@ -50,7 +50,7 @@ class ReplicateCall:
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """The module, the devices and one input a device."""
-        devices = Unlike(self.slots).build(topology)
+        devices = DistinctDevices(self.slots).build(topology)
         rows = self.network.rows(3, slot=None).build(topology)
         return {
             "module": self.network.build(topology, self.slots[0]),
@@ -105,15 +105,15 @@ def replicate_calls(
 
 
 @st.composite
-def zoo_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
+def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
     """``replicate`` of a module of the zoo, some replicas called. Shrinks to the first kind."""
-    specimen = Specimen(draw(st.sampled_from(kinds)))
+    specimen = EdgeCaseModule(draw(st.sampled_from(kinds)))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
     return ReplicateCall(specimen, draw(slot_lists()), draw(st.booleans()), runs)
 
 
 @dataclass(frozen=True)
-class OnTheCpu:
+class CpuModule:
     """A network that is not on the accelerator."""
 
     network: Network

@@ -15,10 +15,10 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.containers import EMPTY, Fresh
+from spec_tests.strategies.containers import EMPTY, NewObject
 
 #: Containers that come back as they went.
-KEPT = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "Table")
+PRESERVED = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "DictSubclass")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def round_trips(draw: st.DrawFn) -> RoundTrip:
     dim = draw(st.sampled_from(scatter_gather.DIMS))
     extent = draw(st.sampled_from(scatter_gather.EXTENTS))
     leaf = scatter_gather.tensors(extent, dim, slots=(0,))
-    others = st.sampled_from([None, *map(Fresh, EMPTY)])
-    inputs = draw(scatter_gather.nested(leaf | others, KEPT))
+    others = st.sampled_from([None, *map(NewObject, EMPTY)])
+    inputs = draw(scatter_gather.nested(leaf | others, PRESERVED))
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple))
     return RoundTrip(inputs, slots, dim)

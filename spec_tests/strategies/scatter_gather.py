@@ -19,19 +19,29 @@ from hypothesis import strategies as st
 
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import PublicCall
-from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, SEALED, Container, Fresh
+from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Container, NewObject
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
 
 #: Containers that scatter looks into.
-SPLIT = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "Rows", "Columns", "Table")
+SPLIT = (
+    "tuple",
+    "list",
+    "dict",
+    "Pair",
+    "OrderedDict",
+    "Typed",
+    "ListSubclass",
+    "TupleSubclass",
+    "DictSubclass",
+)
 #: Values of N; zero comes last, and is not what a failure shrinks to.
 EXTENTS = (4, 3, 1, 2, 5, 6, 7, 9, 0)
 DIMS = (0, 1, -1, 2, -2)
 
 
 @st.composite
-def frames(draw: st.DrawFn, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def outer_extents(draw: st.DrawFn, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The extents before and after ``dim``. Shrinks to as few as ``dim`` allows."""
     fixed = dim if dim >= 0 else -dim - 1
     near = tuple(draw(st.lists(st.integers(1, 3), min_size=fixed, max_size=fixed)))
@@ -44,7 +54,7 @@ def tensors(
     draw: st.DrawFn, extent: int, dim: int, *, slots: Sequence[int | None] = (0, 1, None)
 ) -> TensorSpec:
     """Tensors whose dimension ``dim`` has ``extent``. Shrinks to one dimension."""
-    before, after = draw(frames(dim))
+    before, after = draw(outer_extents(dim))
     shape = st.just((*before, extent, *after))
     spec = draw(tensor_specs(shape=shape, dtypes=dtypes_along(dim), slots=slots))
     # Backward to the CPU warns in the reference (FN-3).
@@ -58,7 +68,7 @@ def dtypes_along(dim: int) -> Sequence[torch.dtype]:
 
 def others() -> st.SearchStrategy[object]:
     """Leaves that scatter hands to every device as they are. Shrinks to None."""
-    return st.sampled_from([*CONSTANTS, *map(Fresh, EMPTY), *map(Fresh, SEALED)])
+    return st.sampled_from([*CONSTANTS, *map(NewObject, EMPTY), *map(NewObject, OPAQUE)])
 
 
 def nested(
@@ -89,7 +99,7 @@ def scatter_calls(
 
 
 @st.composite
-def bare_scatter_calls(draw: st.DrawFn) -> PublicCall:
+def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
     """``scatter`` of one tensor. Shrinks to few rows."""
     dim = draw(st.sampled_from(DIMS))
     return _scatter(draw, tensors(draw(st.sampled_from(EXTENTS)), dim), dim)

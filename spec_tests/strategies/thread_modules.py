@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.thread_state import WORD, sight
+from spec_tests.strategies.thread_state import CONTEXT_VARIABLE, visible_state
 
 
-class Looking(nn.Module):
+class StateProbe(nn.Module):
     """Tells what its thread sees, working on ``device``."""
 
     def __init__(self, device: torch.device) -> None:
@@ -20,10 +20,10 @@ class Looking(nn.Module):
 
     def forward(self) -> dict[str, object]:
         """The sight."""
-        return sight(self.device)
+        return visible_state(self.device)
 
 
-class Meddling(nn.Module):
+class StateChanger(nn.Module):
     """Changes the state of its thread for good, then raises ``error`` if there is one."""
 
     def __init__(
@@ -60,13 +60,13 @@ CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
         "CPU autocast": _cpu_autocast,
         "autocast cache": lambda _: torch.set_autocast_cache_enabled(False),
         "default device": torch.set_default_device,
-        "context variable": lambda _: WORD.set("meddled with"),
+        "context variable": lambda _: CONTEXT_VARIABLE.set("meddled with"),
         "current device": lambda device: torch.accelerator.set_device_index(device.index),
         "current stream": lambda device: torch.accelerator.set_stream(torch.Stream(device)),
     }
 )
 
 
-def lookers(topology: Topology, count: int) -> list[nn.Module]:
+def state_probes(topology: Topology, count: int) -> list[nn.Module]:
     """One looking module a slot."""
-    return [Looking(device) for device in topology.take(count)]
+    return [StateProbe(device) for device in topology.take(count)]

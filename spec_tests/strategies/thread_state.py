@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from spec_tests.harness.environment.topology import Topology
 
 #: A context variable of the caller.
-WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
+CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
 #: A default device without index: the current one.
-CURRENT = -1
+CURRENT_DEVICE = -1
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ThreadState:
         inference: Inference mode.
         autocast: Autocast of the accelerator.
         cpu_autocast: Autocast of the CPU.
-        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT`.
-        word: A value of the context variable `WORD`.
+        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT_DEVICE`.
+        word: A value of the context variable `CONTEXT_VARIABLE`.
         current_slot: The current device.
         stream_slots: The devices whose current stream is a new one.
     """
@@ -62,12 +62,12 @@ class ThreadState:
         with ExitStack() as stack:
             for context in self._contexts(topology):
                 stack.enter_context(context)
-            token = None if self.word is None else WORD.set(self.word)
+            token = None if self.word is None else CONTEXT_VARIABLE.set(self.word)
             try:
                 yield
             finally:
                 if token is not None:
-                    WORD.reset(token)
+                    CONTEXT_VARIABLE.reset(token)
 
     def _contexts(self, topology: Topology) -> Iterator[Any]:
         # Streams first: a stream makes its device current, too.
@@ -93,10 +93,10 @@ class ThreadState:
 
 
 def _default_device(topology: Topology, slot: int) -> torch.device:
-    return torch.device(topology.accelerator) if slot == CURRENT else topology.device(slot)
+    return torch.device(topology.accelerator) if slot == CURRENT_DEVICE else topology.device(slot)
 
 
-def sight(device: torch.device) -> dict[str, object]:
+def visible_state(device: torch.device) -> dict[str, object]:
     """What the calling thread sees of its state when it works on ``device``."""
     kind = device.type
     return {
@@ -106,24 +106,24 @@ def sight(device: torch.device) -> dict[str, object]:
         "CPU autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         "autocast cache": torch.is_autocast_cache_enabled(),
         "default device": torch.empty(0).device,
-        "context variable": WORD.get(),
+        "context variable": CONTEXT_VARIABLE.get(),
         "current device": torch.accelerator.current_device_index(),
         "current stream": torch.accelerator.current_stream(device).stream_id,
     }
 
 
-def sights(devices: Sequence[torch.device]) -> list[dict[str, object]]:
+def visible_states(devices: Sequence[torch.device]) -> list[dict[str, object]]:
     """What the calling thread sees with each of ``devices`` made current."""
     found = []
     for device in devices:
         with torch.accelerator.device_index(device.index):
-            found.append(sight(device))
+            found.append(visible_state(device))
     return found
 
 
-def whole_sight(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
+def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
     """The current device of the calling thread, and its sight of each of ``devices``."""
-    return torch.accelerator.current_device_index(), sights(devices)
+    return torch.accelerator.current_device_index(), visible_states(devices)
 
 
 AUTOCASTS = st.none() | st.builds(
@@ -158,7 +158,7 @@ def thread_states() -> st.SearchStrategy[ThreadState]:
         inference=st.booleans(),
         autocast=AUTOCASTS,
         cpu_autocast=AUTOCASTS,
-        default_slot=st.none() | st.integers(CURRENT, 3),
+        default_slot=st.none() | st.integers(CURRENT_DEVICE, 3),
         word=st.none() | st.just("set"),
         current_slot=st.integers(0, 3),
         stream_slots=st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple),

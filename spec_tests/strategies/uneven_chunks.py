@@ -13,7 +13,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 
 
 @dataclass(frozen=True)
-class Few:
+class FewRows:
     """``rows`` rows for ``devices`` devices: fewer chunks than devices."""
 
     rows: int
@@ -30,7 +30,7 @@ class Few:
 
 
 @dataclass(frozen=True)
-class Uneven:
+class UnevenRows:
     """Two arguments whose rows give different numbers of chunks for ``devices`` devices."""
 
     rows: tuple[int, int]
@@ -46,19 +46,19 @@ class Uneven:
         return [*(f"size {rows} " for rows in self.rows), *(f"({n} chunks)" for n in counts)]
 
 
-def few() -> st.SearchStrategy[Few]:
+def few_rows() -> st.SearchStrategy[FewRows]:
     """Rows for too many devices. Shrinks to one row for two."""
-    cases = [Few(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
+    cases = [FewRows(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
     return st.sampled_from([case for case in cases if case.chunks < case.devices])
 
 
-def uneven() -> st.SearchStrategy[Uneven]:
+def uneven_rows() -> st.SearchStrategy[UnevenRows]:
     """Arguments of which the reference drops rows. Shrinks to two devices.
 
     One row a device is no batch, and left out.
     """
     cases = [
-        Uneven((first, second), k)
+        UnevenRows((first, second), k)
         for k in (2, 3, 4)
         for first in (1, 2, 4, 8)
         for second in (1, 2, 3, 8)

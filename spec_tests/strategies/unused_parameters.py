@@ -13,7 +13,7 @@ USES = ("all", "none", "second")
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerUse:
     """What becomes of one layer: which replicas use it, and whether it is frozen.
 
     Args:
@@ -25,20 +25,20 @@ class Choice:
     frozen: bool = False
 
 
-class Choosy(nn.Module):
+class PartlyUsedLayers(nn.Module):
     """The squared sum of its input and of those layers that it chooses to use.
 
     Weights and inputs are small whole numbers, so that all sums are exact.
     """
 
-    def __init__(self, choices: tuple[Choice, ...], *, tied: bool) -> None:
+    def __init__(self, layer_uses: tuple[LayerUse, ...], *, tied: bool) -> None:
         super().__init__()
-        self.choices = choices
+        self.uses = uses
         weights = [
             nn.Parameter(torch.full((2, 2), index + 1.0), requires_grad=not choice.frozen)
-            for index, choice in enumerate(choices)
+            for index, choice in enumerate(layer_uses)
         ]
-        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
+        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in layer_uses)
         for layer, weight in zip(self.layers, weights, strict=True):
             layer.register_parameter("weight", weight)
         if tied:
@@ -59,7 +59,7 @@ def rows(topology: Topology) -> Tensor:
     return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
 
 
-def choices() -> st.SearchStrategy[tuple[Choice, ...]]:
+def layer_uses() -> st.SearchStrategy[tuple[LayerUse, ...]]:
     """Two or three layers. Shrinks to layers that all replicas use."""
-    choice = st.builds(Choice, st.sampled_from(USES), st.booleans())
+    choice = st.builds(LayerUse, st.sampled_from(USES), st.booleans())
     return st.lists(choice, min_size=2, max_size=3).map(tuple)

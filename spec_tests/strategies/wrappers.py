@@ -84,7 +84,7 @@ def entries(tensor: Any) -> list[object]:
     ]
 
 
-def total(chunk: Any) -> Tensor:
+def sum_of_squares(chunk: Any) -> Tensor:
     """The sum of the squares of all elements that are not hidden, differentiably."""
     squares = chunk * chunk
     if chunk.is_nested:
@@ -92,7 +92,7 @@ def total(chunk: Any) -> Tensor:
     return torch.as_tensor(squares.sum().get_data())
 
 
-class Reading(nn.Module):
+class SequenceSum(nn.Module):
     """A linear layer of each vector, then the sum of each sequence; hidden elements are zero."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ def network(dtype: torch.dtype) -> nn.Sequential:
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
 
 
-def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], way: str) -> Model:
+def wrap(target: Target, module: nn.Module, devices: Sequence[torch.device], way: str) -> Model:
     """Return ``module`` on several devices: by DataParallel if ``way`` is "class"."""
     if way == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
@@ -27,14 +27,14 @@ def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], w
     return lambda x: target.data_parallel.data_parallel(module, x, devices)
 
 
-def in_line(model: Model, x: Tensor) -> Tensor:
+def inline_penalty(model: Model, x: Tensor) -> Tensor:
     """Return the penalty; the output of the model is alive during the differentiation."""
     output = model(x)
     (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return slope.square().sum() + 0 * output.sum()
 
 
-def in_helper(model: Model, x: Tensor) -> Tensor:
+def helper_penalty(model: Model, x: Tensor) -> Tensor:
     """Return the penalty; the output of the model is freed before the second differentiation."""
     return _slope(model, x).square().sum()
 
@@ -44,12 +44,12 @@ def _slope(model: Model, x: Tensor) -> Tensor:
     return slope
 
 
-def among_losses(model: Model, x: Tensor) -> Tensor:
+def penalty_and_loss(model: Model, x: Tensor) -> Tensor:
     """Return the penalty plus the loss of another call, as adversarial training does."""
-    return model(x).sum() + in_helper(model, x)
+    return model(x).sum() + helper_penalty(model, x)
 
 
-PENALTIES = (in_line, in_helper, among_losses)
+PENALTIES = (inline_penalty, helper_penalty, penalty_and_loss)
 
 
 def gradients(

@@ -15,7 +15,7 @@ from spec_tests.harness.traverse import leaves, tensors
 _References = dict[str, weakref.ref[Any]]
 
 
-def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
+def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments and results that outlive the call and all its values.
 
     Raises:
@@ -25,7 +25,7 @@ def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
         return _alive(_references_of_call(call, target, topology))
 
 
-def left_over_of_refusal(call: Call, target: Target, topology: Topology) -> list[str]:
+def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments that outlive a call that raises, and its error."""
     with no_garbage_collection():
         return _alive(_references_of_refusal(call, target, topology))

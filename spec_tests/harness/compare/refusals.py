@@ -28,7 +28,7 @@ def refused(
     checks.same(result, Failure(f"builtins.{error.__name__}", expected), call)
 
 
-def refused_telling(
+def refused_with_facts(
     call: Call,
     target: Target,
     topology: Topology,

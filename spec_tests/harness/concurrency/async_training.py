@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.concurrency.side_streams import queued
+from spec_tests.harness.concurrency.side_streams import queued_arange
 from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
@@ -38,7 +38,7 @@ def batches(topology: Topology, source: str) -> Iterator[Tensor]:
     """Yield batches without keeping a reference to them."""
     for _ in range(STEPS):
         if source == "device":
-            yield queued(topology, 0, 4, 2)
+            yield queued_arange(topology, 0, 4, 2)
         else:
             yield BATCH.pin_memory() if source == "pinned" else BATCH.clone()
 

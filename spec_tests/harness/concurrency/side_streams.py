@@ -9,7 +9,7 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["in_order", "late_copies", "on_side_streams", "queued", "used"]
+__all__ = ["late_copies", "no_races", "on_side_streams", "queued_arange", "queued_copies"]
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
 
 
 @contextmanager
-def in_order(topology: Topology) -> Iterator[None]:
+def no_races(topology: Topology) -> Iterator[None]:
     """Fail if accesses race inside the block, even with ``--no-races``."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator sees races")
@@ -59,12 +59,12 @@ def late_copies(topology: Topology) -> Iterator[None]:
     assert not found, str(found[0])
 
 
-def queued(topology: Topology, slot: int, *shape: int) -> Tensor:
+def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
     """Return the numbers from 1 on, computed by work that is queued on the device of ``slot``."""
     extent = torch.Size(shape).numel()
     return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
 
 
-def used(*tensors: Tensor) -> list[Tensor]:
+def queued_copies(*tensors: Tensor) -> list[Tensor]:
     """Return copies of ``tensors`` made by work that is queued on the current streams."""
     return [tensor.detach() * 1 for tensor in tensors]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 #: Seconds for which a thread waits for the others. Only a wrong target takes that long.
-PATIENCE = 5.0
+TIMEOUT = 5.0
 
 
 class ThreadOrder:
@@ -33,9 +33,9 @@ class ThreadOrder:
     def turn(self, number: int) -> Iterator[None]:
         """Wait until all threads before ``number`` have left their blocks."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._is_next(number), PATIENCE):
+            if not self._changed.wait_for(lambda: self._is_next(number), TIMEOUT):
                 raise TimeoutError(
-                    f"module {number} waited {PATIENCE} s for the other modules to run"
+                    f"module {number} waited {TIMEOUT} s for the other modules to run"
                 )
         try:
             yield

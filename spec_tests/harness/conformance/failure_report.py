@@ -6,10 +6,12 @@ import pytest
 
 from spec_tests.harness.environment.target import NotOffered, lacking
 
-__all__ = ["describe", "of_skip"]
+__all__ = ["describe", "fail_not_offered"]
 
 
-def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def fail_not_offered(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
     """Turn a skip by `NotOffered` into a failure, or into an expected one."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return

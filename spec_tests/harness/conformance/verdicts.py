@@ -29,9 +29,9 @@ from spec_tests.harness.conformance import not_offered
 
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: The verdicts of tests that fail the run.
-RED = ("fail", "not-offered")
+ERRORS = ("fail", "not-offered")
 #: Key and value of a test that compares with torch.nn.parallel alone.
-BY, AGREEMENT = "by", "agreement"
+JUDGED_BY, AGREEMENT = "by", "agreement"
 #: The entry of a register that declares the clause of a test as lacking.
 DECLARED = not_offered.PROPERTY
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -97,13 +97,13 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
         if name is not None:  # tests of the suite itself name none
-            found[name] = graver(found.get(name), verdict)
+            found[name] = worse(found.get(name), verdict)
     return dict(sorted(found.items()))
 
 
 def is_error(test: Mapping[str, str]) -> bool:
     """Whether a test fails the run: it fails, or lacks a name that no register declares."""
-    return test["verdict"] in RED and DECLARED not in test
+    return test["verdict"] in ERRORS and DECLARED not in test
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -114,24 +114,24 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
 
 
-def by_agreement_alone(tests: Iterable[dict[str, str]]) -> list[str]:
+def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
     """Return the clauses all of whose tests compare with torch.nn.parallel alone."""
     known: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")
         if name is not None:
-            known[name] = known.get(name, False) or test.get(BY) != AGREEMENT
+            known[name] = known.get(name, False) or test.get(JUDGED_BY) != AGREEMENT
     return sorted(name for name, is_known in known.items() if not is_known)
 
 
-def judged_alone(names: list[str]) -> str:
+def reference_only_text(names: list[str]) -> str:
     """Return a sentence with the number and the ids of these clauses."""
     which = f": {', '.join(names)}" if names else ""
     count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
     return f"{count} judged by agreement alone{which}"
 
 
-def graver(one: str | None, other: str) -> str:
+def worse(one: str | None, other: str) -> str:
     """Return the verdict that comes first in `VERDICTS`."""
     return min(one or other, other, key=VERDICTS.index)
 

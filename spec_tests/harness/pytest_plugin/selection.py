@@ -6,15 +6,15 @@ import pytest
 
 from spec_tests.harness.conformance import clauses
 
-__all__ = ["asks_the_reference", "judged", "leave_out", "verdicts_file"]
+__all__ = ["deselect", "judged_without_reference", "needs_reference", "resumed_file"]
 
 
-def judged(items: list[pytest.Item]) -> set[str]:
+def judged_without_reference(items: list[pytest.Item]) -> set[str]:
     """Return the clauses with a test that does not need torch.nn.parallel."""
-    return {name for item in items if not asks_the_reference(item) for name in clauses.of(item)}
+    return {name for item in items if not needs_reference(item) for name in clauses.of(item)}
 
 
-def verdicts_file(config: pytest.Config) -> Path:
+def resumed_file(config: pytest.Config) -> Path:
     """Return the file that ``--resume`` goes on with.
 
     Raises:
@@ -26,14 +26,14 @@ def verdicts_file(config: pytest.Config) -> Path:
     return Path(found)
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
+def deselect(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
     """Deselect ``dropped``."""
     config.hook.pytest_deselected(items=dropped)
     without = set(dropped)
     items[:] = [item for item in items if item not in without]
 
 
-def asks_the_reference(item: pytest.Item) -> bool:
+def needs_reference(item: pytest.Item) -> bool:
     """Whether a test compares with torch.nn.parallel alone: it uses that fixture.
 
     The fixture ``answers`` compares with the oracle, too.

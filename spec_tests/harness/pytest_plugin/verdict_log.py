@@ -48,8 +48,8 @@ class VerdictLog:
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
-        if any(key == verdicts.BY for key, _ in report.user_properties):
-            found[verdicts.BY] = verdicts.AGREEMENT
+        if any(key == verdicts.JUDGED_BY for key, _ in report.user_properties):
+            found[verdicts.JUDGED_BY] = verdicts.AGREEMENT
         if entry := verdicts.declaration_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
@@ -84,7 +84,7 @@ class VerdictLog:
         for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(
-            verdicts.judged_alone(verdicts.by_agreement_alone(self._tests))
+            verdicts.reference_only_text(verdicts.reference_only(self._tests))
         )
         if self._path is not None:
             terminalreporter.write_line(f"every test: {self._path}")
