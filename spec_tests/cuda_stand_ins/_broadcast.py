@@ -1,4 +1,4 @@
-"""Copies of one tensor on many devices."""
+"""Stand-ins for the broadcast of one tensor."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast``.
 
     Returns:
-        One tensor a device. On the device of ``tensor`` it is ``tensor`` itself, the same object;
-        elsewhere a row-major copy, made by ordinary (differentiable) ``copy_``.
+        One tensor for each device. On the device of ``tensor`` it is the object ``tensor``; on
+        other devices a row-major copy, made by a differentiable ``copy_``.
 
     Raises:
         RuntimeError: an ordinal is negative.
@@ -29,12 +29,12 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast_out``.
 
     Returns:
-        The very tensors of ``outs``, in a new list, each overwritten with ``tensor`` and converted
-        to its own dtype and strides.
+        The tensors of ``outs`` in a new list, overwritten with ``tensor``. They keep their dtypes
+        and strides.
 
     Raises:
         RuntimeError: an output is not on the accelerator, or has another shape than ``tensor``.
-            Nothing has been written then.
+            No output is written.
     """
     for index, out in enumerate(outs):
         _check_out(tensor, index, out)
@@ -45,7 +45,7 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
 def _output(tensor: Tensor, target: torch.device) -> Tensor:
     if tensor.device == target:
         return tensor
-    # Strides are not passed on: the real primitive loses every memory format here.
+    # The real primitive, too, makes row-major copies of any memory format.
     return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
 
 

@@ -1,4 +1,4 @@
-"""One tensor out of chunks on many devices."""
+"""Stand-ins for gather."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,19 @@ def gather(tensors: Sequence[Tensor], dim: int, destination_index: int | None = 
     """Stand in for ``torch._C._gather``.
 
     Args:
-        tensors: The chunks, on the accelerator, equal in size but along ``dim``.
-        dim: The dimension along which they are joined.
+        tensors: The chunks, on the accelerator, with equal extents except along ``dim``.
+        dim: The dimension along which the chunks are joined.
         destination_index: An ordinal, -1 for the CPU, None for the current device.
 
     Returns:
-        A new tensor with the first chunk's dtype, channels-last if every chunk is, else row-major.
+        A new tensor with the dtype of the first chunk: channels-last if all chunks are, else
+        row-major.
 
     Raises:
-        RuntimeError: no chunks; one that is not on the accelerator or of the wrong shape; a chunk
-            requires a gradient in grad mode; a destination below -1 (undefined in the real
+        RuntimeError: there are no chunks; a chunk is not on the accelerator, has the wrong shape,
+            or requires a gradient in grad mode; the destination is below -1 (undefined in the real
             primitive).
-        IndexError: the chunks have no dimension ``dim``, or none at all.
+        IndexError: the chunks have no dimension ``dim``, or no dimension.
     """
     sizes = _joined_sizes(tensors, dim, "has device {}")
     result = torch.empty(
@@ -43,10 +44,10 @@ def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     """Stand in for ``torch._C._gather_out``.
 
     Returns:
-        ``out`` itself, on any device, converted to its own dtype and strides.
+        The object ``out``, which may be on any device. It keeps its dtype and strides.
 
     Raises:
-        RuntimeError: as ``gather``; ``out`` has another shape than the chunks make up.
+        RuntimeError: as ``gather``; ``out`` has another shape than the joined chunks.
         IndexError: as ``gather``.
     """
     sizes = _joined_sizes(tensors, dim, "has device '{}'")
@@ -91,7 +92,7 @@ def _check_shape(index: int, tensor: Tensor, first: list[int], dim: int) -> None
             "Expected all input tensors to have the same number of dimensions, "
             f"but tensor at index {index} has {tensor.dim()} dimensions, (expected {len(first)})"
         )
-    # A scalar passes `wrap_dim`, and `size` then refuses it.
+    # `wrap_dim` accepts a scalar; `size` raises for it.
     expected = [*first[:dim], tensor.size(dim), *first[dim + 1 :]]
     if list(tensor.shape) != expected:
         raise RuntimeError(

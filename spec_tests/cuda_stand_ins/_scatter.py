@@ -1,4 +1,4 @@
-"""Chunks of one tensor on many devices."""
+"""Stand-ins for scatter."""
 
 from collections.abc import Sequence
 from ctypes import c_int8, c_int16
@@ -21,12 +21,13 @@ def scatter(
     """Stand in for ``torch._C._scatter``.
 
     Returns:
-        The chunks in order, at most one a device; fewer where ``dim`` is too short. A chunk whose
-        device holds ``tensor`` is a view of it; the others are copies that keep dense strides.
+        The chunks in order, at most one for each device. A chunk on the device of ``tensor`` is a
+        view of it; the others are copies that keep dense strides.
 
     Raises:
-        RuntimeError: no devices; not one size a device; a scalar; sizes that are negative or do
-            not sum up; a stream of another device; a negative ordinal.
+        RuntimeError: there are no devices; the number of sizes differs from that of devices;
+            ``tensor`` is a scalar; a size is negative or the sum is wrong; a stream is of another
+            device; an ordinal is negative.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
     wanted = as_streams(streams)
@@ -50,13 +51,13 @@ def scatter_out(
     """Stand in for ``torch._C._scatter_out``.
 
     Returns:
-        The very tensors of ``outs``, in a new list, filled in order along ``dim`` and converted to
-        their own dtypes and strides.
+        The tensors of ``outs`` in a new list, filled in order along ``dim``. They keep their
+        dtypes and strides.
 
     Raises:
-        RuntimeError: no outputs; one that is not on the accelerator or of the wrong shape; sizes
-            that do not sum up; scalars (undefined in the real primitive); a stream of another
-            device, by when earlier outputs are written.
+        RuntimeError: there are no outputs; an output is not on the accelerator or has the wrong
+            shape; the sizes have the wrong sum; an output is a scalar (undefined in the real
+            primitive); a stream is of another device, after earlier outputs are written.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
     wanted = as_streams(streams)
@@ -89,7 +90,7 @@ def _chunks(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -
 
 def _copy(chunk: Tensor, ordinal: int) -> Tensor:
     target = device(ordinal)
-    # Ordinals are narrowed once more on their way into a device.
+    # The constructor of a device narrows ordinals to 8 bits.
     target = torch.device(target.type, c_int8(ordinal).value)
     return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)
 
@@ -122,5 +123,5 @@ def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
 
 
 def _without(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
-    """The number of dimensions, and the sizes beside ``dim``."""
+    """Return the number of dimensions, and the sizes without that of ``dim``."""
     return len(sizes), [size for index, size in enumerate(sizes) if index != dim]

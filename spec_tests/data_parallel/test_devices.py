@@ -108,9 +108,9 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 
 
 @clause("data_parallel.devices.checked-at-the-call")
-@given(devices=SEVERAL, home=st.sampled_from([None, 1]), functional=FUNCTIONAL)
+@given(devices=SEVERAL, source=st.sampled_from([None, 1]), functional=FUNCTIONAL)
 def test_a_module_on_another_device_is_refused_at_the_call(
-    target, answers, topology, devices, home, functional
+    target, answers, topology, devices, source, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn),
@@ -118,7 +118,7 @@ def test_a_module_on_another_device_is_refused_at_the_call(
         {},
         devices,
         functional=functional,
-        home=DeviceAt(home),
+        source=DeviceAt(source),
     )
     checks.agree(call, target, answers, topology)
 

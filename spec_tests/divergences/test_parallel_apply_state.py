@@ -26,7 +26,7 @@ COUNTS = st.integers(1, 4)
 BFLOAT16 = ThreadState(autocast=Autocast(torch.bfloat16, cache=False))
 CPU_AUTOCAST = ThreadState(cpu_autocast=Autocast(torch.float16))
 INFERENCE = ThreadState(inference=True)
-IN_CONTEXT = ThreadState(word="set")
+IN_CONTEXT = ThreadState(context_value="set")
 ON_DEVICE = ThreadState(default_slot=1)
 
 

@@ -108,7 +108,7 @@ def test_reference_shares_hook_dictionaries(reference, topology, slots):
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 @example(spec=LINEAR, slots=(0, 1), detach=False)
 def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, detach):
-    module, devices = spec.then(Layer("linear")).build(topology, slots[0]), topology.take(slots)
+    module, devices = spec.append(Layer("linear")).build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):
         rows = spec.rows(2, slot=None).build(topology).to(device)
@@ -119,7 +119,7 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 @INDEPENDENT
 @given(spec=module_specs(), slots=device_slots())
 def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
-    module = spec.then(Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         before = snapshot(state(module), {})
         copied = copies(copy.deepcopy(replica), module)
@@ -132,7 +132,7 @@ def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
 @DEEPCOPY
 @given(spec=module_specs(kinds=("linear", "tanh")), slots=device_slots())
 def test_reference_refuses_to_deepcopy_replicas(reference, topology, spec, slots):
-    module = spec.then(Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
             copy.deepcopy(replica)

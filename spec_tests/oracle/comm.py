@@ -1,7 +1,4 @@
-"""Splitting, copying, summing and joining, a tensor at a time.
-
-Letters used in this file: ``k`` the number of devices.
-"""
+"""scatter, broadcast, reduce_add and gather of single tensors, without coalescing."""
 
 import warnings
 from collections.abc import Sequence
@@ -28,20 +25,20 @@ def scatter(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    """The next slices of ``tensor`` for each of the ``k`` devices, or written into ``out``."""
+    """Return a chunk of ``tensor`` for each device, or copy the chunks into ``out``."""
     if out is not None:
         chunks = slices(tensor, [each.shape[dim] for each in out], dim)
         return tuple(each.copy_(chunk) for each, chunk in zip(out, chunks, strict=True))
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
-    # A device for which no chunk is left is not looked at.
+    # Surplus devices are not checked.
     pairs = zip(slices(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
 
 def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """Consecutive slices of these extents along ``dim``."""
+    """Return consecutive slices of ``sizes`` along ``dim``."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [tensor.narrow(dim, *span) for span in zip(starts, sizes, strict=True)]
 
@@ -52,7 +49,7 @@ def broadcast(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """The tensor itself on its own device, a row-major copy on each other, or in ``out``."""
+    """Return ``tensor`` itself on its device and row-major copies on others, or fill ``out``."""
     if out is not None:
         return [each.copy_(tensor) for each in out]
     places = map(as_device, devices or [])
@@ -60,7 +57,7 @@ def broadcast(
 
 
 def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new tensor, row-major if it is dense."""
+    """Return a copy on ``device``, row-major if ``tensor`` is dense."""
     if tensor.layout is not torch.strided:
         return tensor.to(device, copy=True)
     return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
@@ -69,7 +66,7 @@ def copied(tensor: Tensor, device: torch.device) -> Tensor:
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
-    """The tensors themselves on the first device, copies without history on the others."""
+    """Return the tensors themselves on the first device, and detached copies on the others."""
     others = [as_device(device) for device in devices[1:]]
     return [
         list(tensors),
@@ -78,7 +75,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
-    """The last input on the destination, and the others added to it in their order."""
+    """Add the other inputs in order to the last input on the destination."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]
@@ -95,7 +92,7 @@ def reduce_add_coalesced(
     destination: DeviceLike = None,
     buffer_size: int = 10 * 2**20,
 ) -> tuple[Tensor, ...]:
-    """The sum of each position, row-major and without history."""
+    """Return the sum of each position, row-major and detached."""
     columns = [[each.detach() for each in column] for column in zip(*inputs, strict=True)]
     return tuple(reduce_add(column, destination).contiguous() for column in columns)
 
@@ -107,23 +104,23 @@ def gather(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The chunks joined in the dtype of the first on the destination, or in ``out``."""
+    """Join the chunks on the destination in the dtype of the first one, or in ``out``."""
     if out is not None:
         return out.copy_(joined(tensors, dim, out.device, out.dtype))
     return joined(tensors, dim, destination_of(destination), tensors[0].dtype)
 
 
-def destination_of(named: DeviceLike) -> torch.device:
+def destination_of(destination: DeviceLike) -> torch.device:
     """Return the device of the result; -1 is deprecated."""
-    if named == -1:
+    if destination == -1:
         warnings.warn(CPU_ORDINAL_WARNING, FutureWarning, stacklevel=2)
-    return as_device(named)
+    return as_device(destination)
 
 
 def joined(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """The chunks one after the other; channels-last if all are."""
+    """Concatenate the chunks; the result is channels-last if all chunks are."""
     chunks = [each.to(device, dtype) for each in tensors]
     return torch.cat(chunks, dim).contiguous(memory_format=_format(tensors))
 
@@ -136,6 +133,6 @@ def _format(tensors: Sequence[Tensor]) -> torch.memory_format:
 
 
 def _is_only(tensor: Tensor, kind: torch.memory_format) -> bool:
-    # Extents of one fit any format; its own strides say which is meant.
-    usual = torch.empty(tensor.shape, memory_format=kind, device="meta").stride()
-    return tensor.stride() == usual and not tensor.is_contiguous()
+    # A tensor with extents of 1 fits several formats, so the strides must be equal.
+    strides = torch.empty(tensor.shape, memory_format=kind, device="meta").stride()
+    return tensor.stride() == strides and not tensor.is_contiguous()

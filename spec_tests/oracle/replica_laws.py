@@ -1,4 +1,4 @@
-"""Laws of replicas: what a replica shares with its module."""
+"""Laws of replicas: relations between a replica and its module."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,11 +13,11 @@ from spec_tests.harness.environment.topology import Topology
 
 
 class ReplicateCall(Call, Protocol):
-    """A call of ``replicate`` whose inputs are module, devices, and rows for each replica."""
+    """A call of ``replicate``. Its inputs are module, devices, and rows for each replica."""
 
     @property
     def detach(self) -> bool:
-        """Whether the replicas are without history."""
+        """Whether the replicas are detached."""
 
 
 def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
@@ -43,8 +43,8 @@ def _sum(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> Any:
     results = [result for result in results if result.requires_grad]
     if not results:
         return None
-    fed = [cotangent(result) for result in results]
-    return _values(torch.autograd.grad(results, leaves, fed))
+    cotangents = [cotangent(result) for result in results]
+    return _values(torch.autograd.grad(results, leaves, cotangents))
 
 
 def _values(found: Sequence[Tensor]) -> Any:
@@ -52,13 +52,13 @@ def _values(found: Sequence[Tensor]) -> Any:
 
 
 def state(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name, a shared one under every name."""
+    """Return parameters and buffers by name; a shared tensor has several names."""
     named = module.named_parameters, module.named_buffers
     return {name: found for each in named for name, found in each(remove_duplicate=False)}
 
 
 def modules_with_paths(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
-    """Yield every module below ``module`` with its path, a shared one with every path."""
+    """Yield ``module`` and its descendants with their paths; a shared module has several."""
     yield path, module
     for name, child in module._modules.items():
         if child is not None:
@@ -86,7 +86,7 @@ def _reach(module: nn.Module, name: str) -> Tensor:
 
 
 def identities(module: nn.Module) -> dict[str, int]:
-    """Return the id of every entry of every module, hooks included."""
+    """Return the id of every attribute of every module, and of every member of a dictionary."""
     found: dict[str, int] = {}
     for path, each in modules_with_paths(module):
         for name, value in vars(each).items():
@@ -99,7 +99,7 @@ def identities(module: nn.Module) -> dict[str, int]:
 def former_parameters(
     replica: nn.Module, source: nn.Module
 ) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Return whether each former parameter is the replica's copy, and the expected values."""
+    """Return whether each former parameter is the replica's attribute, and the expected values."""
     pairs = list(zip(modules_with_paths(replica), modules_with_paths(source), strict=True))
     found = {
         f"{path}.{name}": getattr(each, name) is copy
@@ -112,7 +112,7 @@ def former_parameters(
 
 
 def flat_weights_are_shared(module: nn.Module) -> list[bool]:
-    """Return whether each flattened weight of the recurrent layer is its weight of that name."""
+    """Return whether each flat weight of the recurrent layer is the attribute of that name."""
     layer: Any = module.layer
     pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)
     return [getattr(layer, name) is weight for name, weight in pairs]

@@ -1,4 +1,4 @@
-"""Nested values split and joined, leaf by leaf."""
+"""scatter and gather of nested values, one leaf at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from spec_tests.oracle.functions import Gather, Scatter
 
 
 def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -> Any:
-    """Return the value for each device: its chunk of every tensor, and all other leaves unchanged.
+    """Return a value for each device: its chunk of every tensor, and all other leaves unchanged.
 
-    Where a batch makes fewer chunks than there are devices, the devices left over get nothing.
+    Surplus devices get no value.
     """
     found = [_part(inputs, target_gpus, dim, index) for index in range(len(target_gpus))]
     found = found[: min(_counts(inputs, len(target_gpus), dim), default=len(target_gpus))]
@@ -55,7 +55,7 @@ def scatter_kwargs(
     target_gpus: Sequence[comm.DeviceLike],
     dim: int = 0,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Both kinds of arguments, as many of one as of the other."""
+    """Scatter positional and keyword arguments, and pad the shorter result with empty ones."""
     positional = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     count = max(len(positional), len(named))
@@ -90,7 +90,7 @@ def _joined_keys(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> A
 def _joined(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int) -> Tensor:
     first = outputs[0]
     if first.dim() == 0 and dim != 0:
-        first.size(dim)  # refuses
+        first.size(dim)  # raises an IndexError
     for index, each in enumerate(outputs):
         if each.dim() != first.dim():
             raise RuntimeError(

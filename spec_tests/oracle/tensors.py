@@ -1,4 +1,4 @@
-"""Values, memory and version counters of tensors, computed without any implementation."""
+"""Values, memory and version counters of tensors."""
 
 from collections.abc import Sequence
 from itertools import pairwise, permutations
@@ -55,7 +55,7 @@ def stacked(tensors: Sequence[Tensor]) -> Tensor:
 def order_sensitive_addends(count: int) -> list[Tensor]:
     """Return addends whose sum differs in some element if they are added in another order.
 
-    Small numbers are lost beside large ones in float32; every arrangement of them has a column.
+    In float32 small numbers are lost beside large ones. Each column is one permutation.
     """
     values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
     return list(torch.tensor(list(permutations(values))).T.contiguous())

@@ -58,4 +58,6 @@ def test_buffers_that_require_a_gradient_get_a_gradient(target, answers, topolog
 def test_non_persistent_buffers_stay_non_persistent(target, topology, slots):
     module = ModuleSpec((Layer("grad_buffer"),)).build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([list(each.state_dict()) for each in replicas], [["0.moving"]] * len(slots), slots)
+    checks.same(
+        [list(each.state_dict()) for each in replicas], [["0.with_grad"]] * len(slots), slots
+    )

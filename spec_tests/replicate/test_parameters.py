@@ -98,7 +98,7 @@ def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, c
 @clause("replicate.parameters.refuse-in-place")
 @given(spec=module_specs(), slots=device_slots())
 def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topology, spec, slots):
-    module = spec.then(Layer("linear"), Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear"), Layer("linear")).build(topology, slots[0])
     before = [parameter.tolist() for parameter in module.parameters()]
     first, *_ = target.replicate.replicate(module, topology.take(slots))
     for each in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
@@ -111,7 +111,7 @@ def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topo
 @given(spec=module_specs(), detach=st.booleans())
 def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, spec, detach):
     topology.require(distinct=2)
-    module = spec.then(Layer("linear"), Layer("counter")).build(topology)
+    module = spec.append(Layer("linear"), Layer("counter")).build(topology)
     _, replica = target.replicate.replicate(module, topology.take(2), detach)
     written, *others = {id(copy): copy for copy in copies(replica, module).values()}.values()
     before = [copy._version for copy in others]

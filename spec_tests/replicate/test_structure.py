@@ -80,7 +80,9 @@ def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
 @clause("replicate.tied-parameters")
 @given(spec=module_specs(kinds=("linear", "tanh", "linear_without_bias")), detach=st.booleans())
 def test_tied_parameters_stay_tied(target, topology, spec, detach):
-    tied = spec.then(Layer("linear"), Layer("tanh"), TiedLinear(spec.finished)).build(topology)
+    tied = spec.append(Layer("linear"), Layer("tanh"), TiedLinear(spec.layer_count)).build(
+        topology
+    )
     for replica in target.replicate.replicate(tied, topology.take(3), detach):
         checks.same(sharing(copies(replica, tied)), sharing(state(tied)), spec)
 
@@ -88,7 +90,7 @@ def test_tied_parameters_stay_tied(target, topology, spec, detach):
 @clause("replicate.shared-buffers")
 @given(spec=module_specs(kinds=("shared_buffer", "tanh")), detach=st.booleans())
 def test_shared_buffers_stay_shared(target, topology, spec, detach):
-    shared = spec.then(Layer("shared_buffer")).build(topology)
+    shared = spec.append(Layer("shared_buffer")).build(topology)
     for replica in target.replicate.replicate(shared, topology.take(3), detach):
         checks.same(sharing(copies(replica, shared)), sharing(state(shared)), spec)
 

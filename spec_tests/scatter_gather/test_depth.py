@@ -10,14 +10,17 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,
-    THRICE,
+    THREE_FRAMES,
     call_on_empty_stack,
     nest,
     unnest,
 )
 
-DEPTHS = [*([[kind], depth] for kind, depth in SCATTERED.items()), [[*SCATTERED], THRICE]]
-GATHER_DEPTHS = [*([[kind], depth] for kind, depth in GATHERED.items()), [[*GATHERED], THRICE]]
+DEPTHS = [*([[kind], depth] for kind, depth in SCATTERED.items()), [[*SCATTERED], THREE_FRAMES]]
+GATHER_DEPTHS = [
+    *([[kind], depth] for kind, depth in GATHERED.items()),
+    [[*GATHERED], THREE_FRAMES],
+]
 
 
 class Same(nn.Module):

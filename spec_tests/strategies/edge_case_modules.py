@@ -1,4 +1,4 @@
-"""One module of every kind that replication has been known to trip over."""
+"""Modules on which implementations of replicate have failed."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Attention(nn.Module):
-    """A layer that attends within sequences of one step, a row each."""
+    """Applies an attention layer to sequences of one step, one for each row."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row seen as a sequence of one step."""
+        """Return the output of the layer for each row as a sequence of one step."""
         result: Tensor = self.layer(x[:, None, :])[:, 0]
         return result
 
@@ -74,7 +74,7 @@ def _weight_norm_hook() -> nn.Module:
     return layer
 
 
-#: The zoo: all layers, and what is only of interest here.
+#: The function that makes each module: all layers, and modules that only these tests use.
 EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "weight_norm_hook": _weight_norm_hook,
@@ -102,20 +102,20 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True)
 class EdgeCaseModule:
-    """One module of the zoo."""
+    """A description of one of the `EDGE_CASES`."""
 
     kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The module, on the device of ``slot``; None is the CPU."""
+        """Return a new module on the device of ``slot``; None is the CPU."""
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # Some kinds are deprecated; callers still have them.
+            # Some kinds are deprecated, but callers still use them.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
             return EDGE_CASES[self.kind]().to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return an input of ``count`` rows."""
         return TensorSpec((count, WIDTH), requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Assertions whose messages need no knowledge of the suite."""
+"""Assertions whose messages show the call and the first difference."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,10 +12,10 @@ from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: Data movement changes no bit, and sums of small whole numbers are exact.
+#: The tolerance of data movement and of sums of small whole numbers, which are exact.
 EXACT = 0.0
-#: One float32 layer on equal inputs in chunks of other sizes: matrix products of a few dozen terms
-#: may be summed in another order, and each rounding is at most 2**-24 of the partial sum.
+#: The tolerance of one float32 layer on equal inputs in chunks of other sizes: a matrix product
+#: may sum a few dozen terms in another order, and each rounding is at most 2**-24 of the sum.
 LAYER = 1e-4
 
 
@@ -29,12 +29,12 @@ def agree(
     gradients: bool = True,
     strides: bool = True,
 ) -> None:
-    """Fail unless ``call`` has the same outcome everywhere: result, error, warnings, gradients.
+    """Fail unless ``call`` has the same outcome on the target and on all of ``answers``.
 
     Args:
-        call: The call, made once on each implementation with fresh inputs.
+        call: The call, made once on each implementation with new inputs.
         target: The implementation under test.
-        answers: The oracle, torch.nn.parallel, or both.
+        answers: The implementations to compare with: the oracle, torch.nn.parallel, or both.
         topology: The devices.
         tolerance: The largest difference of values, relative and absolute.
         gradients: Whether to differentiate the result.

@@ -16,7 +16,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Texts of warnings of the reference that concern the build and not the call.
+#: Texts of warnings that concern the build of PyTorch and not the call.
 _BUILD_WARNINGS = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
 
 
@@ -24,7 +24,7 @@ class Call(Protocol):
     """A call; its ``repr`` can be pasted into an interpreter."""
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return fresh arguments; their values are the same each time."""
+        """Return new arguments with the same values each time."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Make the call on ``target``."""
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The facts by which two runs of a call are compared."""
+    """The data by which two runs of a call are compared."""
 
     result: Any
     warnings: tuple[str, ...]
@@ -51,7 +51,7 @@ class Outcome:
 def observe(
     call: Call, target: Target, topology: Topology, *, gradients: bool = True, strides: bool = True
 ) -> Outcome:
-    """Make ``call`` on ``target`` with fresh inputs and return the outcome."""
+    """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
     _seed()
     with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
@@ -67,7 +67,7 @@ def observe(
 
 
 def _seed() -> None:
-    """Seed as ``torch.manual_seed(0)`` does; that formats a traceback each time without CUDA."""
+    """Seed all generators; ``torch.manual_seed`` is slow because it formats a traceback."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
@@ -99,7 +99,7 @@ def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
     outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
     if not wanted or not outputs:
         return None
-    # Each output gets a cotangent of its own, so that swapped outputs show.
+    # The cotangents of the outputs differ, so that swapped outputs are detected.
     cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
         found = torch.autograd.grad(outputs, list(wanted.values()), cotangents, allow_unused=True)
@@ -113,6 +113,6 @@ def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
 
 
 def cotangent(output: Tensor) -> Tensor:
-    """Return small whole numbers in the shape of ``output``; sums are exact in every dtype."""
+    """Return small whole numbers in the shape of ``output``. Their sums are exact."""
     count = torch.arange(output.numel(), device="cpu").remainder(5).add(1)
     return count.reshape(output.shape).to(output.dtype).to(output.device)

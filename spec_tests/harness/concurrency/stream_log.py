@@ -1,4 +1,4 @@
-"""The streams and devices that a call uses, and those that it leaves current."""
+"""The streams that a call uses for copies, and the current streams and device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-        #: One entry a copy, in order.
+        #: The stream of each copy, in order.
         self.streams: list[torch.Stream] = []
 
     def __torch_dispatch__(

@@ -1,15 +1,15 @@
-"""Threads that run one by one, in an order that the test chooses."""
+"""Threads that run one after the other, in an order that the test chooses."""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds for which a thread waits for the others. Only a wrong target takes that long.
+#: Seconds for which a thread waits for the others. Only a wrong target takes as long.
 TIMEOUT = 5.0
 
 
 class ThreadOrder:
-    """Lets each of several threads enter its block once, in ``order``.
+    """Admits several threads to their blocks one after the other, in ``order``.
 
     All threads must run at the same time: a target that runs its modules one after the other gets
     a TimeoutError.
