@@ -52,7 +52,7 @@ def test_a_failure_is_ten_lines(command):
     assert any("comm.scatter(tensor=" in line for line in found)
     assert any("expected" in line for line in found)
     again = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
-    assert found[-1] == f"  again: {again}"
+    assert found[-1] == f"  repeat: {again}"
     assert not DRAWN.search(done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -61,7 +61,7 @@ def test_verbose_is_what_pytest_prints(command):
     done = command("run", "wrong", *FEW, "-v")
     assert done.returncode == 1
     assert DRAWN.search(done.stdout)
-    assert "again:" not in done.stdout
+    assert "repeat:" not in done.stdout
 
 
 def test_verdicts_are_saved_and_reported(command, tmp_path):
@@ -71,7 +71,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert found == {"comm.scatter.slices": "pass"}
     table = "\n".join(verdicts.table(found))
     assert table in done.stdout
-    assert "as pages: parallel-conformance report all.jsonl" in done.stdout
+    assert "to make web pages: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
     assert reported.startswith(table)
     assert reported.splitlines()[-1].endswith("site/index.html")

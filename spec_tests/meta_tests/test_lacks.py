@@ -52,7 +52,9 @@ def test_an_undeclared_clause_is_an_error_beside_a_declared_one(suite, lacks):
 def test_a_declared_clause_that_is_offered_after_all_is_an_error(suite, lacks, one):
     result = suite(BOTH.format(one=one, two="pass"), *lacks("a.one"))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines('*the register declares "a.one" as lacking, but it is offered*')
+    result.stdout.fnmatch_lines(
+        '*the register declares "a.one" as lacking, but the target offers it*'
+    )
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
 
 
@@ -79,7 +81,7 @@ def test_a_selection_of_tests_does_not_show_that_a_clause_is_offered(suite, lack
 def test_a_run_that_is_cut_off_does_not_show_that_a_clause_is_offered(suite, lacks):
     body = MIXED.replace("getattr(target.comm, name)", "assert name != 'scatter'")
     result = suite(body, "-x", *lacks("a.one"))
-    result.stdout.no_fnmatch_line("*as lacking, but it is offered*")
+    result.stdout.no_fnmatch_line("*as lacking, but the target offers it*")
 
 
 def test_a_failure_of_a_declared_clause_is_a_failure(suite, lacks):

@@ -97,7 +97,7 @@ def test_a_declaration_of_what_is_offered_ends_with_one(judge, vendor):
     names = "comm.broadcast.copies", "comm.reduce-add.sum"
     done = judge(vendor, *names, options=["--divergences=own.toml"])
     assert done.returncode == 1, done.stdout + done.stderr
-    assert '"comm.broadcast.copies" as lacking, but it is offered' in done.stdout
+    assert '"comm.broadcast.copies" as lacking, but the target offers it' in done.stdout
 
 
 def test_what_a_package_warns_of_while_it_is_imported_is_its_own_affair(judge, vendor):
@@ -133,7 +133,7 @@ def test_a_later_option_overrides_the_file(vendor):
     ("option", "text"),
     [
         ("comm", "neither NAME=PLACE nor a file"),
-        ("com.scatter=vendor.parts:cut", "the parts are comm, "),
+        ("com.scatter=vendor.parts:cut", "unknown part; the parts are comm, "),
         ("comm.scatter=vendor.nonesuch:cut", "No module named"),
         ("comm.scatter=vendor.parts:nonesuch", "has no attribute"),
         ("comm.scatter=", "Empty module name"),

@@ -142,11 +142,11 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
             started.wait()
             release.wait(2)
         try:
-            run(Do(lambda: (started.wait(), {first})), Do(interrupt), Do(work))
+            run(Call(lambda: (started.wait(), {first})), Call(interrupt), Call(work))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
-        print(run(Do(int, 1), Do(int, 2)))
+        print(run(Call(int, 1), Call(int, 2)))
         """,
         target,
         topology,
@@ -159,9 +159,9 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
 def test_a_program_exits_after_calls(target, topology, ending):
     process = run_script(
         f"""
-        run(*[Do(int, i) for i in range(8)])
+        run(*[Call(int, i) for i in range(8)])
         try:
-            run(Do(int, 1), Do(int, "x"))
+            run(Call(int, 1), Call(int, "x"))
         except ValueError:
             print("caught")
         {ending}
@@ -178,8 +178,8 @@ def test_a_program_may_call_in_an_exit_handler(target, topology):
     process = run_script(
         """
         import atexit
-        run(Do(int, 1), Do(int, 2))
-        atexit.register(lambda: print(run(Do(int, 3), Do(int, 4))))
+        run(Call(int, 1), Call(int, 2))
+        atexit.register(lambda: print(run(Call(int, 3), Call(int, 4))))
         """,
         target,
         topology,

@@ -1,4 +1,4 @@
-"""Descriptions of failed tests: the difference, and the smallest call that shows it."""
+"""Descriptions of failed tests: the difference and the smallest failing call."""
 
 import inspect
 
@@ -12,7 +12,7 @@ __all__ = ["describe", "fail_not_offered"]
 def fail_not_offered(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Turn a skip by `NotOffered` into a failure, or into an expected one."""
+    """Turn a skip by `NotOffered` into a failure, expected if the test is marked as xfail."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)
@@ -26,8 +26,8 @@ def fail_not_offered(
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
     """Return a failure's properties: ``difference``, ``failure``, ``call``, or ``not-offered``.
 
-    Their values are text, so that pytest-xdist can send them with the report. ``failure`` is the
-    exception's class and the first line of its text, as a record of a divergence has it.
+    The values are texts, so that pytest-xdist can send them with the report. ``failure`` is the
+    exception's class and the first line of its text, as in ``failures`` of a register.
     """
     if call.excinfo is None:
         return [("difference", "the test passes, but the register records that it fails")]

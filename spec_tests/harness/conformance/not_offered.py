@@ -1,7 +1,7 @@
 """Clauses that a target's register declares as lacking: ``lacks = ["distributed"]``.
 
-A test of such a clause that uses a missing name is not offered, and no error. Where no test of the
-clause uses a missing name, the declaration is out of date, and an error: see `stale`.
+A test of a declared clause that uses a missing name is skipped. If no test of the clause uses a
+missing name, the declaration is stale and the run fails: see `stale`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _ENTRY = pytest.StashKey[str]()
 
 
 def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Note the entry of ``lacks`` on the tests of the clauses that it declares.
+    """Store the entry of ``lacks`` with the tests of the clauses that it declares.
 
     Args:
         items: The collected tests.
@@ -35,7 +35,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     """Skip a test that uses a missing name, if the register declares its clause as lacking.
 
     Returns:
-        Whether it does.
+        Whether the test was skipped.
     """
     missing = None if call.excinfo is None else lacking(call.excinfo.value)
     if missing is None or _ENTRY not in item.stash:
@@ -49,7 +49,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 
 def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the declared clauses whose tests ran without a missing name, with their entries."""
+    """Return the declared clauses, with entries, whose tests ran without a missing name."""
     ran: dict[str, set[str]] = {}
     for test in tests:
         if test.get("clause") in lacks:

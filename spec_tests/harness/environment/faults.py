@@ -23,7 +23,9 @@ def inject(config: pytest.Config, topology: Topology) -> None:
     if topology.accelerator != "sim":
         raise pytest.UsageError("--fault: only the simulated accelerator can inject faults")
     if name not in simulator.FAULTS:
-        raise pytest.UsageError(f"--fault {name}: the faults are {', '.join(simulator.FAULTS)}")
+        raise pytest.UsageError(
+            f"--fault {name}: unknown fault; the faults are {', '.join(simulator.FAULTS)}"
+        )
     switches = ExitStack()
     switches.enter_context(simulator.fault(name))
     config.add_cleanup(switches.close)

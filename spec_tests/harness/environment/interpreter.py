@@ -1,8 +1,8 @@
-"""The Python that runs, and its global interpreter lock (GIL).
+"""The version of Python, and its global interpreter lock (GIL).
 
 A free-threaded Python enables the GIL for the whole process when it imports an extension that
-does not declare support for free threading, and only warns. A run that began without the GIL ends
-there.
+does not declare support for free threading, and only warns. The suite fails the test during which
+that happens.
 """
 
 import platform
@@ -28,10 +28,10 @@ def name() -> str:
     """Return the version, and for a free-threaded Python the state of the GIL."""
     if not is_free_threaded():
         return platform.python_version()
-    return f"{platform.python_version()} free-threaded, lock {'on' if has_lock() else 'off'}"
+    return f"{platform.python_version()} free-threaded, GIL {'on' if has_lock() else 'off'}"
 
 
 def check_lock(*, was_off: bool) -> None:
-    """Fail if the GIL ``was_off`` and is now enabled."""
+    """Fail the test if the GIL ``was_off`` at the start of the run and is enabled now."""
     if was_off and has_lock():
-        pytest.fail("the lock of this free-threaded Python is on: something imported asked for it")
+        pytest.fail("an import has enabled the GIL of this free-threaded Python")

@@ -1,4 +1,4 @@
-"""Selection of collected tests, and those that compare with torch.nn.parallel alone."""
+"""Selection of collected tests, and tests that only compare with torch.nn.parallel."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ def judged_without_reference(items: list[pytest.Item]) -> set[str]:
 
 
 def resumed_file(config: pytest.Config) -> Path:
-    """Return the file that ``--resume`` goes on with.
+    """Return the file of verdicts that ``--resume`` continues.
 
     Raises:
-        pytest.UsageError: ``--verdicts`` names none.
+        pytest.UsageError: there is no ``--verdicts``.
     """
     found = config.getoption("--verdicts")
     if found is None:
@@ -27,15 +27,15 @@ def resumed_file(config: pytest.Config) -> Path:
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
-    """Deselect ``dropped``."""
+    """Remove ``dropped`` from ``items`` and report them as deselected."""
     config.hook.pytest_deselected(items=dropped)
     without = set(dropped)
     items[:] = [item for item in items if item not in without]
 
 
 def needs_reference(item: pytest.Item) -> bool:
-    """Whether a test compares with torch.nn.parallel alone: it uses that fixture.
+    """Whether a test uses the fixture ``reference`` and so only compares with torch.nn.parallel.
 
-    The fixture ``answers`` compares with the oracle, too.
+    The fixture ``answers`` includes the oracle.
     """
     return "reference" in getattr(item, "fixturenames", ())
