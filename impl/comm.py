@@ -16,22 +16,22 @@ from torch import Tensor
 from ._comm import (
     DEFAULT_BUFFER_SIZE,
     Streams,
+    cat_on_device,
+    cat_shape,
     check_broadcast_outputs,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
     check_scatter_outputs,
     check_streams,
+    chunks_to_devices,
     copy_chunks,
     copy_into_slices,
-    cut,
     detached_copies,
-    join,
-    joined_shape,
     reduce_lists,
     reduce_tensors,
     row_major_copy,
-    send_chunks,
+    split_into_views,
 )
 from ._compat import exclude_from_compilation
 from ._device import (
@@ -231,11 +231,13 @@ def scatter(
     if out is not None:
         _refuse_with_out(devices=devices, chunk_sizes=chunk_sizes)
         dim = check_scatter_outputs(tensor, out, dim)
-        chunks = cut(tensor, len(out), [output.size(dim) for output in out], dim)
+        chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
     ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # None is refused by Python itself
     check_chunk_count(chunk_sizes, len(ordinals))
-    return send_chunks(cut(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams)
+    return chunks_to_devices(
+        split_into_views(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams
+    )
 
 
 @exclude_from_compilation
@@ -271,10 +273,10 @@ def gather(
     if out is None:
         device = as_target(destination)
         dim = check_gather_inputs(tensors, dim)
-        return join(tensors, dim, device)
+        return cat_on_device(tensors, dim, device)
     _refuse_with_out(destination=destination)
     dim = check_gather_inputs(tensors, dim)
-    check_gather_output(out, joined_shape(tensors, dim))
+    check_gather_output(out, cat_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
 
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
-from ._pytree import Level, descend
+from ._pytree import Level, traverse
 from ._replica import has_compiled_code
 from ._threads import (
-    Failure,
-    attempt,
+    CapturedError,
     call_in,
+    capture,
     is_fully_transferable,
     isolate_locals,
     reraise,
@@ -41,7 +41,7 @@ def get_a_var(obj: object) -> Tensor | None:
         RecursionError: Containers are nested deeper than the recursion limit.
     """
     found: list[Tensor] = []
-    descend(_search(obj, found))
+    traverse(_search(obj, found))
     return found[0] if found else None
 
 
@@ -120,21 +120,21 @@ def parallel_apply(
     ]
     outcomes = _run(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, CapturedError):
             # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
             # cycle, which would keep them alive until the collector runs.
             outcomes.clear()
-            reraise(outcome.take(), f"in replica {index} on device {_shown(targets[index])}")
+            reraise(outcome.pop(), f"in replica {index} on device {_shown(targets[index])}")
     return outcomes
 
 
 def _run(
     calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
 ) -> list[Any]:
-    """Return a result or a Failure for each of ``calls``."""
+    """Return a result or a CapturedError for each of ``calls``."""
     if len(calls) == 1:
         # No other module could miss the modes that are active here.
-        return [attempt(calls[0])]
+        return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):
         return run_sequentially(calls)
@@ -142,7 +142,7 @@ def _run(
 
 
 def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run ``calls`` at the same time; give a result or Failure for each when all have ended.
+    """Run ``calls`` at the same time; give a result or CapturedError for each when all have ended.
 
     caller    1 wake all ──► 2 run the first ──► 3 run what sleeps ──► 4 wait for the rest
     worker    ····· wakes ·······► run its own, unless the caller has taken it
@@ -152,7 +152,7 @@ def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     pending = [start(call) for call in calls[here:]]
     with isolate_locals() as clear_locals:
         # 2.
-        outcomes = [attempt(call) for call in calls[:here]]
+        outcomes = [capture(call) for call in calls[:here]]
         # 3. From the end, since the threads that were woken last are likeliest to be asleep.
         #    The question is asked anew: a module that ran here may have left a mode behind.
         for other in reversed(pending):

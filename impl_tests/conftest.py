@@ -1,12 +1,24 @@
-"""What is not collected with the other tests of impl."""
+"""Folders that are not collected by default, and fixtures for several folders."""
 
 import pytest
 
-#: They test impl on packages that only their own environments have. Named on the command line,
-#: as ``tox -e consumers`` and ``tox -e models`` do, they are collected.
+from impl._threads import state as thread_state
+
+#: Folders whose tests need the packages of their own tox environments. ``tox -e consumers`` and
+#: ``tox -e models`` name them on the command line, so that they are collected.
 collect_ignore = ["consumers", "models"]
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say so."""
-    return [f"apart: impl_tests/{name} (tox -e {name})" for name in collect_ignore]
+    """Return a line for each folder that is not collected."""
+    return [f"not collected: impl_tests/{name} (run tox -e {name})" for name in collect_ignore]
+
+
+@pytest.fixture
+def isolating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter that can isolate thread-local values, without coverage's per-thread hooks.
+
+    CPython 3.13 and later are patched to claim so.
+    """
+    monkeypatch.setattr(thread_state, "can_isolate_locals", lambda: True)
+    monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)

@@ -1,31 +1,62 @@
-"""What several of these files are tried with."""
+"""Values, modes and helpers that several test files use."""
 
 from typing import Any, NamedTuple, NoReturn
 
+import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
 
 class Pair(NamedTuple):
-    """Two members, by name."""
+    """A named tuple with two fields."""
 
     left: Any
     right: Any
 
 
 class Misnamed(tuple[Any, ...]):
-    """A tuple that says of itself that it has one member."""
+    """A tuple that claims to be a named tuple with one field."""
 
     _fields = ("first",)
     _asdict = None
 
 
 class FunctionMode(TorchFunctionMode):
-    """A mode that changes nothing."""
+    """A function mode that changes nothing."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         return function(*args, **(kwargs or {}))
+
+
+class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torch
+    """A dispatch mode that records each operator with its arguments in ``calls``."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # in torch
+        self.calls: list[tuple[Any, Any, dict[str, Any]]] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.calls.append((function, args, kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+    def operators(self) -> list[Any]:
+        """Return the recorded operators, without their overloads."""
+        return [function.overloadpacket for function, _, _ in self.calls]
+
+    def host_waits(self) -> list[bool]:
+        """Return for each recorded copy whether the host waits for it."""
+        options = [
+            {**dict(enumerate(args)), **kwargs}
+            for function, args, kwargs in self.calls
+            if function.overloadpacket in _COPIES
+        ]
+        return [not each.get("non_blocking", each.get(2, False)) for each in options]
 
 
 def fail_with(error: BaseException) -> NoReturn:

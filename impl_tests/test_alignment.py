@@ -1,4 +1,4 @@
-"""impl: copies and sums begin at addresses at which new tensors could begin."""
+"""impl: copies and sums are aligned in memory as new tensors are."""
 
 import pytest
 import torch
@@ -19,12 +19,12 @@ from impl.distributed.serialization import (
 )
 
 CUDA = torch.device("cuda", 0)
-#: Without gaps, each of these but the first would begin at an odd multiple of its element size.
+#: Shapes of which only the first is aligned if the tensors are stored without gaps.
 SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
-OTHERS = [torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
+OTHER_DTYPES = [torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
 floats = pytest.mark.parametrize("dtype", FLOATS, ids=str)
-dtypes = pytest.mark.parametrize("dtype", FLOATS + OTHERS, ids=str)
+dtypes = pytest.mark.parametrize("dtype", FLOATS + OTHER_DTYPES, ids=str)
 
 
 def ones(device, dtype=torch.float32, shapes=SHAPES):
@@ -32,7 +32,7 @@ def ones(device, dtype=torch.float32, shapes=SHAPES):
 
 
 def misaligned(tensors):
-    """The shapes of those that begin where no new tensor would."""
+    """Return the shapes of the tensors that are not aligned as new tensors are."""
     return [
         each.shape
         for each in tensors
@@ -40,26 +40,22 @@ def misaligned(tensors):
     ]
 
 
-class Mixed(nn.Module):
-    """Parameters and buffers of several dtypes."""
+class MixedModule(nn.Module):
+    """A module with parameters and buffers of several dtypes."""
 
     def __init__(self, device):
         super().__init__()
         for row, dtype in enumerate(FLOATS):
             for column, tensor in enumerate(ones(device, dtype)):
                 self.register_parameter(f"parameter_{row}_{column}", nn.Parameter(tensor))
-        for row, dtype in enumerate(OTHERS):
+        for row, dtype in enumerate(OTHER_DTYPES):
             for column, tensor in enumerate(ones(device, dtype)):
                 self.register_buffer(f"buffer_{row}_{column}", tensor)
 
 
-def test_cuda_aligns_new_tensors_to_512_bytes_and_the_cpu_to_64():
-    assert (alignment_on(CUDA), alignment_on(CPU)) == (512, 64)
-
-
 def test_new_tensors_are_aligned(topology):
-    made = [torch.ones(count, device=topology.device(0)) for count in range(1, 40)]
-    assert misaligned(made) == []
+    tensors = [torch.ones(count, device=topology.device(0)) for count in range(1, 40)]
+    assert misaligned(tensors) == []
 
 
 @pytest.mark.parametrize(
@@ -73,16 +69,16 @@ def test_new_tensors_are_aligned(topology):
     ],
     ids=str,
 )
-def test_spacing_suits_all_devices(devices, dtype, spacing):
+def test_spacing_is_the_largest_alignment_of_the_devices(devices, dtype, spacing):
     assert spacing_on(devices, dtype) == spacing
 
 
-@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
 def test_parameters_and_buffers_of_replicas_are_aligned(topology, detach):
-    replicas = replicate(Mixed(topology.device(0)), topology.take(3), detach)
+    replicas = replicate(MixedModule(topology.device(0)), topology.take(3), detach)
     for replica in replicas[1:]:
         copies = [*replica._former_parameters.values(), *replica._buffers.values()]
-        assert len(copies) == len(SHAPES) * len(FLOATS + OTHERS)
+        assert len(copies) == len(SHAPES) * len(FLOATS + OTHER_DTYPES)
         assert misaligned(copies) == []
 
 
@@ -95,22 +91,15 @@ def test_coalesced_copies_are_aligned(topology, dtype, buffer_size):
 
 
 @floats
-def test_gradients_of_copies_are_aligned(topology, dtype):
+@pytest.mark.parametrize("create_graph", [False, True], ids="create_graph={}".format)
+def test_gradients_of_copies_are_aligned(topology, dtype, create_graph):
     sources = [each.requires_grad_() for each in ones(topology.device(0), dtype)]
     rows = attached_copies(sources, topology.take(3))
     copies = [copy for row in rows for copy in row]
-    grads = torch.autograd.grad(copies, sources, [copy.detach() for copy in copies])
+    weights = [copy.detach().requires_grad_(create_graph) for copy in copies]
+    grads = torch.autograd.grad(copies, sources, weights, create_graph=create_graph)
     assert misaligned(grads) == []
     assert all(torch.equal(grad, torch.full_like(grad, 3)) for grad in grads)
-
-
-@floats
-def test_gradients_that_are_differentiated_again_are_aligned(topology, dtype):
-    sources = [each.requires_grad_() for each in ones(topology.device(0), dtype)]
-    copies = [copy for row in attached_copies(sources, topology.take(2)) for copy in row]
-    weights = [copy.detach().requires_grad_() for copy in copies]
-    grads = torch.autograd.grad(copies, sources, weights, create_graph=True)
-    assert misaligned(grads) == []
 
 
 @dtypes
@@ -125,10 +114,10 @@ def test_coalesced_sums_are_aligned(topology, dtype, slots):
     [([(2, 3), (1,), (2,)], torch.float64), ([(3, 2), (2,), (1,)], torch.float32)],
     ids=["dtypes", "shapes"],
 )
-def test_sums_of_lists_that_are_not_alike_are_aligned(topology, shapes, dtype):
-    one = ones(topology.device(0), shapes=[(2, 3), (1,), (2,)])
-    other = ones(topology.device(1), dtype, shapes)
-    sums = comm.reduce_add_coalesced([one, other], topology.device(0))
+def test_sums_of_lists_with_different_dtypes_or_shapes_are_aligned(topology, shapes, dtype):
+    first = ones(topology.device(0), shapes=[(2, 3), (1,), (2,)])
+    second = ones(topology.device(1), dtype, shapes)
+    sums = comm.reduce_add_coalesced([first, second], topology.device(0))
     assert misaligned(sums) == []
     assert [total.unique().tolist() for total in sums] == [[2.0]] * 3
 
@@ -138,7 +127,7 @@ def test_sums_of_buckets_are_aligned(topology):
     assert misaligned(add_buckets(lists, topology.device(0))) == []
 
 
-def test_wider_alignment_is_kept_where_a_device_asks_for_it(topology, monkeypatch):
+def test_copies_have_the_alignment_of_their_device(topology, monkeypatch):
     monkeypatch.setattr(buckets, "alignment_on", lambda device: 512)
     (row,) = copy_bucket(ones(topology.device(0)), [topology.device(1)])
     assert [copy.storage_offset() * copy.itemsize % 512 for copy in row] == [0] * len(SHAPES)
@@ -146,7 +135,7 @@ def test_wider_alignment_is_kept_where_a_device_asks_for_it(topology, monkeypatc
 
 
 @dtypes
-@pytest.mark.parametrize("slot", [None, 0], ids=["cpu", "device"])
+@pytest.mark.parametrize("slot", [None, 0], ids=["cpu", "accelerator"])
 def test_tensors_from_other_ranks_are_aligned(topology, dtype, slot):
     device = topology.device(slot)
     sent = ones(CPU, dtype)

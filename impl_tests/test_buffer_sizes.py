@@ -1,4 +1,4 @@
-"""impl.comm and impl.replicate: how many tensors travel in one buffer."""
+"""impl.comm and impl.replicate: the number of tensors that share one transfer buffer."""
 
 import pytest
 import torch
@@ -6,56 +6,55 @@ from torch import nn
 
 from impl import comm, replicate
 
-SIX = 6
-sizes = pytest.mark.parametrize("together", [1, 2, 3, 6], ids="together={}".format)
+TENSORS = 6
+counts = pytest.mark.parametrize("per_buffer", [1, 2, 3, 6], ids="per_buffer={}".format)
 
 
-def six(device):
-    return [torch.ones(4, device=device) for _ in range(SIX)]
+def make_tensors(device):
+    return [torch.ones(4, device=device) for _ in range(TENSORS)]
 
 
-def memories(tensors):
-    """How many pieces of memory these tensors lie in."""
+def storage_count(tensors):
     return len({tensor.untyped_storage().data_ptr() for tensor in tensors})
 
 
-class Twelve(nn.Module):
-    """Six parameters and six buffers."""
+class ParametersAndBuffers(nn.Module):
+    """A module with six parameters and six buffers of equal size."""
 
     def __init__(self, device):
         super().__init__()
-        self.weights = nn.ParameterList(six(device))
-        for index, tensor in enumerate(six(device)):
+        self.weights = nn.ParameterList(make_tensors(device))
+        for index, tensor in enumerate(make_tensors(device)):
             self.register_buffer(f"buffer{index}", tensor)
 
 
-@sizes
-def test_copies_of_one_buffer_lie_in_one_memory(topology, together):
-    tensors = six(topology.device(0))
-    _, copies = comm.broadcast_coalesced(tensors, topology.take(2), together * tensors[0].nbytes)
-    assert memories(copies) == SIX // together
+@counts
+def test_coalesced_copies_of_one_buffer_share_a_storage(topology, per_buffer):
+    tensors = make_tensors(topology.device(0))
+    size = per_buffer * tensors[0].nbytes
+    _, copies = comm.broadcast_coalesced(tensors, topology.take(2), size)
+    assert storage_count(copies) == TENSORS // per_buffer
 
 
-@sizes
-def test_sums_of_one_buffer_lie_in_one_memory(topology, together):
+@counts
+def test_coalesced_sums_of_one_buffer_share_a_storage(topology, per_buffer):
     topology.require(distinct=2)
     first, second = list(dict.fromkeys(topology.devices))[:2]
-    rows = six(first), six(second)
-    sums = comm.reduce_add_coalesced(rows, first, together * rows[0][0].nbytes)
-    assert memories(sums) == SIX // together
+    rows = make_tensors(first), make_tensors(second)
+    sums = comm.reduce_add_coalesced(rows, first, per_buffer * rows[0][0].nbytes)
+    assert storage_count(sums) == TENSORS // per_buffer
 
 
-@sizes
-@pytest.mark.parametrize("detach", [False, True])
-def test_a_replica_is_copied_by_buffers(topology, together, detach):
-    module = Twelve(topology.device(0))
-    size = together * module.buffer0.nbytes
+@counts
+@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
+def test_tensors_of_a_replica_share_a_storage_per_buffer(topology, per_buffer, detach):
+    module = ParametersAndBuffers(topology.device(0))
+    size = per_buffer * module.buffer0.nbytes
     _, replica = replicate(module, topology.take(2), detach, buffer_size=size)
-    buffers = list(replica.buffers())
-    assert memories(replica.weights) == SIX // together
-    assert memories(buffers) == SIX // together
+    assert storage_count(replica.weights) == TENSORS // per_buffer
+    assert storage_count([*replica.buffers()]) == TENSORS // per_buffer
 
 
-def test_all_of_a_small_module_is_copied_in_two_buffers_by_default(topology):
-    _, replica = replicate(Twelve(topology.device(0)), topology.take(2))
-    assert memories([*replica.weights, *replica.buffers()]) == 2
+def test_small_module_is_copied_in_two_buffers_by_default(topology):
+    _, replica = replicate(ParametersAndBuffers(topology.device(0)), topology.take(2))
+    assert storage_count([*replica.weights, *replica.buffers()]) == 2

@@ -1,16 +1,48 @@
-"""impl.comm: what its arguments may be."""
+"""impl.comm: accepted arguments, error texts, and copies that the host does not wait for."""
 
+import pytest
 import torch
 
 from impl import comm
+from impl_tests.samples import OperatorLog
+
+#: Calls that copy the tensor ``x`` to or from ``other``, another device.
+CALLS = {
+    "broadcast": lambda x, other: comm.broadcast(x, [other]),
+    "broadcast out": lambda x, other: comm.broadcast(x, out=[torch.empty_like(x, device=other)]),
+    "broadcast_coalesced": lambda x, other: comm.broadcast_coalesced([x, x], [x.device, other]),
+    "reduce_add": lambda x, other: comm.reduce_add([x, x.to(other, non_blocking=True)], x.device),
+    "scatter": lambda x, other: comm.scatter(x, [other]),
+    "scatter out": lambda x, other: comm.scatter(x, out=[torch.empty_like(x, device=other)]),
+    "gather": lambda x, other: comm.gather([x], 0, other),
+    "gather out": lambda x, other: comm.gather([x], out=torch.empty_like(x, device=other)),
+}
 
 
-def test_tensors_to_broadcast_may_come_one_by_one(topology):
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_host_does_not_wait_for_copies_to_the_accelerator(topology, call):
+    topology.require(distinct=2)
+    first, second = sorted(set(topology.ordinals))[:2]
+    x = torch.ones(2, device=torch.device(topology.accelerator, first))
+    with OperatorLog() as log, torch.accelerator.device_index(first):
+        call(x, torch.device(topology.accelerator, second))
+    assert set(log.host_waits()) == {False}
+
+
+def test_broadcast_coalesced_accepts_an_iterator_of_tensors(topology):
     tensors = [torch.tensor([float(index)], device=topology.device(0)) for index in range(3)]
     rows = comm.broadcast_coalesced(iter(tensors), topology.take(2))
     assert [[tensor.item() for tensor in row] for row in rows] == [[0, 1, 2]] * 2
 
 
-def test_tensors_to_gather_may_come_one_by_one(topology):
+def test_gather_accepts_an_iterator_of_tensors(topology):
     tensors = [torch.tensor([float(index)], device=topology.device(index)) for index in range(3)]
     assert comm.gather(iter(tensors)).tolist() == [0, 1, 2]
+
+
+def test_error_names_the_devices_of_the_stream_and_the_chunk(topology):
+    topology.require(distinct=2)
+    device, other = topology.take(2)
+    text = rf"at index 0 \(was {other.index}\) .* \(expected {device.index}\)"
+    with pytest.raises(RuntimeError, match=text):
+        comm.scatter(torch.ones(2), [device], streams=[torch.Stream(other)])

@@ -1,4 +1,4 @@
-"""Imports between the packages of impl point one way, and take names from package roots only."""
+"""Imports between the packages of impl: their direction, and only from package roots."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 IMPL = Path(__file__).resolve().parents[1] / "impl"
-#: Each level imports earlier levels only.
+#: The packages and modules of impl. Each level imports only from earlier levels.
 LEVELS = (
     {"_compat"},
     {"_device", "_pytree"},
@@ -26,12 +26,12 @@ FILES = {
 }
 
 
-def room_of(file):
+def package_of(file):
     return Path(file).parts[0].removesuffix(".py")
 
 
-def imports_from_other_rooms(file):
-    """Yield the dotted names, below impl, of what a file imports from other packages."""
+def imports_from_other_packages(file):
+    """Yield the dotted names, below impl, that a file imports from other packages."""
     depth = len(Path(file).parts)
     for node in ast.walk(ast.parse(FILES[file].read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == depth:
@@ -39,16 +39,16 @@ def imports_from_other_rooms(file):
 
 
 def test_every_module_has_a_level():
-    assert {room_of(file) for file in FILES} == LEVEL.keys()
+    assert {package_of(file) for file in FILES} == LEVEL.keys()
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_module_imports_lower_levels_only(file):
-    level = LEVEL[room_of(file)]
-    rooms = {name.split(".")[0] for name in imports_from_other_rooms(file)} - {room_of(file)}
-    assert not [room for room in rooms if LEVEL[room] >= level]
+def test_module_imports_only_from_earlier_levels(file):
+    level = LEVEL[package_of(file)]
+    names = {name.split(".")[0] for name in imports_from_other_packages(file)}
+    assert not [name for name in names - {package_of(file)} if LEVEL[name] >= level]
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_module_imports_from_the_roots_of_packages(file):
-    assert not [name for name in imports_from_other_rooms(file) if "." in name]
+def test_module_imports_only_from_package_roots(file):
+    assert not [name for name in imports_from_other_packages(file) if "." in name]

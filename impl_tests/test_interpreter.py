@@ -1,4 +1,4 @@
-"""impl on a Python without lock: nothing that it or the suite imports brings the lock back."""
+"""impl on a free-threaded Python: no import of impl or of the suite enables the GIL."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
-#: All that the whole of a run imports, in an interpreter of its own.
+#: A program that imports all packages of a test run and prints whether the GIL is enabled.
 IMPORTS = """
 import sys
 import impl, impl.distributed
@@ -22,26 +22,26 @@ print(sys._is_gil_enabled())
 
 
 @pytest.fixture
-def without_lock():
-    """A Python that can do without its lock, and is not told to have it."""
+def free_threaded():
+    """A free-threaded Python whose GIL is not enabled by PYTHON_GIL."""
     if not interpreter.is_free_threaded() or os.environ.get("PYTHON_GIL") == "1":
-        not_run("needs a Python without lock: tox -e free-threaded")
+        not_run("needs a free-threaded Python: tox -e free-threaded")
 
 
-@pytest.mark.usefixtures("without_lock")
-def test_the_lock_is_off_in_this_run(topology):
+@pytest.mark.usefixtures("free_threaded")
+def test_gil_is_disabled_in_this_run(topology):
     assert not interpreter.has_lock()
 
 
-@pytest.mark.usefixtures("without_lock")
-def test_no_import_brings_the_lock_back():
+@pytest.mark.usefixtures("free_threaded")
+def test_no_import_enables_the_gil():
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
 
 
-def test_the_header_names_the_interpreter(monkeypatch):
+def test_header_has_the_state_of_the_gil(monkeypatch):
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: True)
     monkeypatch.setattr(interpreter, "has_lock", lambda: False)
     assert interpreter.name().endswith(" free-threaded, lock off")
@@ -51,7 +51,7 @@ def test_the_header_names_the_interpreter(monkeypatch):
     assert "lock" not in interpreter.name()
 
 
-def test_a_lock_that_comes_back_is_a_failure(monkeypatch):
+def test_enabled_gil_fails_the_run(monkeypatch):
     monkeypatch.setattr(interpreter, "has_lock", lambda: True)
     interpreter.check_lock(was_off=False)
     with pytest.raises(pytest.fail.Exception, match="lock of this free-threaded Python is on"):

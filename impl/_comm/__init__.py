@@ -13,16 +13,18 @@ from .checks import (
     check_scatter_outputs,
 )
 from .chunk_sizes import check_weights, chunk_lengths
-from .copy import row_major_copy, send, send_wrapper
+from .copy import row_major_copy, to_device, wrapper_to_device
 from .reduce import reduce_lists, reduce_tensors
-from .split_cat import copy_into_slices, cut, is_wrapper, join, joined_shape
-from .stream_copy import Streams, check_streams, copy_chunks, send_chunks
+from .split_cat import cat_on_device, cat_shape, copy_into_slices, is_wrapper, split_into_views
+from .stream_copy import Streams, check_streams, chunks_to_devices, copy_chunks
 
 __all__ = [
     "DEFAULT_BUFFER_SIZE",
     "REPLICA_BUFFER_SIZE",
     "Streams",
     "attached_copies",
+    "cat_on_device",
+    "cat_shape",
     "check_broadcast_outputs",
     "check_chunk_count",
     "check_gather_inputs",
@@ -31,17 +33,15 @@ __all__ = [
     "check_streams",
     "check_weights",
     "chunk_lengths",
+    "chunks_to_devices",
     "copy_chunks",
     "copy_into_slices",
-    "cut",
     "detached_copies",
     "is_wrapper",
-    "join",
-    "joined_shape",
     "reduce_lists",
     "reduce_tensors",
     "row_major_copy",
-    "send",
-    "send_chunks",
-    "send_wrapper",
+    "split_into_views",
+    "to_device",
+    "wrapper_to_device",
 ]

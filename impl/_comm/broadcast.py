@@ -26,7 +26,7 @@ from .._compat import (
 )
 from .._device import save_streams, with_saved_streams
 from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
-from .copy import copy_bucket, send
+from .copy import copy_bucket, to_device
 from .reduce import add_buckets
 
 __all__ = ["attached_copies", "detached_copies"]
@@ -130,7 +130,7 @@ def _node_rows(
         outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
         if with_views:
-            rows[0] = list(map(_lone_view, rows[0]))
+            rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the youngest node that is ready. This one is older than every node of the
     # replicas, so it would run when the first replica's backward has ended, and all gradients
     # would be held until then. As the youngest it runs as soon as its own gradients are there.
@@ -138,7 +138,7 @@ def _node_rows(
     return rows
 
 
-def _lone_view(output: Tensor) -> Tensor:
+def _single_output_view(output: Tensor) -> Tensor:
     """View ``output``, which is a view itself, once more, by a node with this one output.
 
     That node autograd can replace when the memory changes (see ``_node_rows``). It cannot replace
@@ -209,7 +209,7 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
 
 
 def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
-    grads = [send(grad, device) for grad in column if grad is not None]
+    grads = [to_device(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
         grads = [grad.to_dense() for grad in grads]  # What is dense stays itself.
     total = None

@@ -53,20 +53,20 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
     return dim
 
 
-def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, anywhere: bool = False) -> int:
+def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
     """Refuse inputs that do not fit, or off the accelerator; count ``dim`` from the front.
 
     Args:
         tensors: The inputs.
         dim: The dimension to join along.
-        anywhere: Whether inputs may be on any device.
+        any_device: Whether inputs may be on any device.
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dims = tensors[0].dim()
     dim = wrap_dim(dim, dims)
     accelerated = _accelerated(tensors, "input")
-    for index, tensor in enumerate(tensors) if anywhere else accelerated:
+    for index, tensor in enumerate(tensors) if any_device else accelerated:
         if tensor.dim() != dims:
             raise RuntimeError(
                 "Expected all input tensors to have the same number of dimensions, but tensor at "

@@ -13,13 +13,13 @@ from torch import Tensor
 from .._device import is_cpu
 from .buckets import pack, sizes_in_bytes, sorted_by_index, spacing_on, unpack
 
-__all__ = ["copy_bucket", "row_major_copy", "send", "send_wrapper", "small_and_large"]
+__all__ = ["copy_bucket", "partition_by_size", "row_major_copy", "to_device", "wrapper_to_device"]
 
 #: Bytes from which packing a tensor costs more than a transfer of its own.
-_LARGE = 1024 * 1024
+_LARGE_BYTES = 1024 * 1024
 
 
-def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
     """Move ``tensor`` to ``device``, differentiably.
 
     Args:
@@ -35,15 +35,15 @@ def send(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
-def send_wrapper(tensor: Tensor, device: torch.device) -> Tensor:
+def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Move ``tensor``, whose class implements the operations itself, differentiably."""
     is_jagged = tensor.layout is torch.jagged
     if not is_jagged or not tensor.requires_grad or tensor.device == device:
-        return send(tensor, device)
+        return to_device(tensor, device)
     # Autograd hands no nested gradient to another device. That of the values is dense.
     nested: Any = tensor
     return torch.nested.nested_tensor_from_jagged(
-        send(nested.values(), device), send(nested.offsets(), device)
+        to_device(nested.values(), device), to_device(nested.offsets(), device)
     )
 
 
@@ -62,7 +62,7 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     """
     if not devices:
         return []
-    small, large = small_and_large(bucket)
+    small, large = partition_by_size(bucket)
     with torch.no_grad():
         rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
         if small:
@@ -82,7 +82,7 @@ def _packed_copies(
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):
         # The flat buffer is new: the first copy on its device may keep it.
-        yield unpack(send(flat, device, copy=device in devices[:index]), shapes, spacing)
+        yield unpack(to_device(flat, device, copy=device in devices[:index]), shapes, spacing)
 
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
@@ -91,13 +91,13 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
     return copy.copy_(tensor, non_blocking=not is_cpu(device))
 
 
-def small_and_large(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
+def partition_by_size(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
     """Part a bucket's indices into those worth packing and those that travel alone.
 
     A single small tensor, which packing would not copy, travels alone, and so does a sparse one.
     """
     sizes = sizes_in_bytes(bucket)
-    small = [index for index, size in enumerate(sizes) if size < _LARGE]
+    small = [index for index, size in enumerate(sizes) if size < _LARGE_BYTES]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
         return [], list(range(len(bucket)))
-    return small, [index for index, size in enumerate(sizes) if size >= _LARGE]
+    return small, [index for index, size in enumerate(sizes) if size >= _LARGE_BYTES]

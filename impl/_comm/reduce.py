@@ -11,7 +11,7 @@ from torch import Tensor
 from .._compat import add_lists, add_lists_in_place
 from .._device import is_on_cpu
 from .buckets import pack, plan_buckets, spacing_on, unpack
-from .copy import send, small_and_large
+from .copy import partition_by_size, to_device
 
 __all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
 
@@ -83,7 +83,7 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
-    small, large = small_and_large(lists[0])
+    small, large = partition_by_size(lists[0])
     totals = {index: _add([tensors[index] for tensors in lists], device) for index in large}
     if small:
         members = [[tensors[index] for index in small] for tensors in lists]
@@ -93,9 +93,9 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     # The first sum is new, so the other addends may be added in place; they are the caller's.
-    total = torch.add(send(tensors[0], device), send(tensors[1], device))
+    total = torch.add(to_device(tensors[0], device), to_device(tensors[1], device))
     for other in tensors[2:]:
-        total.add_(send(other, device))
+        total.add_(to_device(other, device))
     return total
 
 
@@ -109,9 +109,9 @@ def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
     # What was packed out of several tensors is new, so the sum may grow in it.
     spacing = spacing_on([device], lists[0][0].dtype)
-    total = send(pack(lists[0], spacing), device)
+    total = to_device(pack(lists[0], spacing), device)
     for other in lists[1:]:
-        total.add_(send(pack(other, spacing), device))
+        total.add_(to_device(pack(other, spacing), device))
     return unpack(total, [tensor.shape for tensor in lists[0]], spacing)
 
 

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from .._device import is_cpu
 
-__all__ = ["copy_into_slices", "cut", "is_wrapper", "join", "joined_shape", "wrap_dim"]
+__all__ = [
+    "cat_on_device",
+    "cat_shape",
+    "copy_into_slices",
+    "is_wrapper",
+    "split_into_views",
+    "wrap_dim",
+]
 
 
 def is_wrapper(tensor: Tensor) -> bool:
@@ -39,7 +46,7 @@ def wrap_dim(dim: int, dims: int) -> int:
     return dim % extent
 
 
-def cut(
+def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
     """Cut ``tensor`` into views along ``dim``.
@@ -65,7 +72,7 @@ def cut(
     return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
 
 
-def join(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
+def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
     """Copy ``tensors`` one behind the other along ``dim`` into a new tensor on ``device``.
 
     Args:
@@ -78,8 +85,8 @@ def join(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
         channels-last where all inputs are, else row-major. Only a copy to the CPU is waited for.
     """
     out = torch.empty(
-        joined_shape(tensors, dim),
-        dtype=_joined_dtype(tensors),
+        cat_shape(tensors, dim),
+        dtype=_cat_dtype(tensors),
         layout=tensors[0].layout,
         device=device,
         memory_format=_common_memory_format(tensors),
@@ -87,7 +94,7 @@ def join(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
     return copy_into_slices(out, tensors, dim)
 
 
-def joined_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
+def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
     """Give the shape of ``tensors`` joined along ``dim``."""
     shape = list(tensors[0].shape)
     shape[dim] = sum(tensor.size(dim) for tensor in tensors)
@@ -106,7 +113,7 @@ def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor
     return out
 
 
-def _joined_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
+def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     dtypes = [tensor.dtype for tensor in tensors]
     complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
     if not complex_dtypes or dtypes[0].is_complex:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from .._device import accelerator_type, device_at, use_stream
-from .copy import send
+from .copy import to_device
 
-__all__ = ["Streams", "check_streams", "copy_chunks", "send_chunks"]
+__all__ = ["Streams", "check_streams", "chunks_to_devices", "copy_chunks"]
 
 #: One stream per chunk, None for the current one; shorter or longer than the chunks at will.
 Streams = Sequence[torch.Stream | None] | None
@@ -32,7 +32,7 @@ def check_streams(streams: object) -> None:
         )
 
 
-def send_chunks(
+def chunks_to_devices(
     chunks: Sequence[Tensor],
     ordinals: Sequence[int],
     streams: Streams,
@@ -49,7 +49,7 @@ def send_chunks(
         for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
             if chunk.get_device() != ordinal:
                 _enter_stream(current, streams, index, ordinal)
-                chunk = send(chunk, device_at(ordinal))
+                chunk = to_device(chunk, device_at(ordinal))
             sent.append(chunk)
     return tuple(sent)
 

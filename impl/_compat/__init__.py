@@ -12,12 +12,12 @@ from .installation import (
     uninstall,
 )
 from .recording import (
-    Span,
+    ProfilerSpan,
     break_graph,
     check_not_traced,
     is_movable,
     is_recorded,
-    moved,
+    move_tensors,
 )
 from .torch_private import (
     add_lists,
@@ -51,7 +51,7 @@ from .torch_private import (
 )
 
 __all__ = [
-    "Span",
+    "ProfilerSpan",
     "add_lists",
     "add_lists_in_place",
     "allow_inplace_changes",
@@ -78,7 +78,7 @@ __all__ = [
     "is_needed_in_backward",
     "is_recorded",
     "is_torchscript_enabled",
-    "moved",
+    "move_tensors",
     "next_sequence_nr",
     "pause_gc",
     "run_first_in_backward",

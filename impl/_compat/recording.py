@@ -12,7 +12,14 @@ from torch.autograd.profiler import record_function
 
 from .torch_private import compile_only_inlined, exclude_from_compilation
 
-__all__ = ["Span", "break_graph", "check_not_traced", "is_movable", "is_recorded", "moved"]
+__all__ = [
+    "ProfilerSpan",
+    "break_graph",
+    "check_not_traced",
+    "is_movable",
+    "is_recorded",
+    "move_tensors",
+]
 
 #: What is passed on as it is. Anything else may be, or hold, a container or a marker.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
@@ -45,7 +52,7 @@ def _compute_on_several_devices() -> None:
     """Do nothing: torch.compile names it where it tells why the graph ends."""
 
 
-class Span:
+class ProfilerSpan:
     """``record_function`` around what may be compiled, with code that is not.
 
     Args:
@@ -66,7 +73,7 @@ class Span:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`moved` does with ``value`` what scatter does for one device.
+    """Return whether :func:`move_tensors` does with ``value`` what scatter does for one device.
 
     Args:
         value: Anything.
@@ -81,14 +88,14 @@ def is_movable(value: Any, dim: int) -> bool:
     return isinstance(value, _CONSTANTS)
 
 
-def moved(value: Any, device: torch.device) -> Any:
+def move_tensors(value: Any, device: torch.device) -> Any:
     """Return nested ``value`` with its tensors on ``device``, by operators that are recorded."""
     if isinstance(value, Tensor):
         return value if value.device == device else value.to(device)
     if type(value) is tuple:
-        return tuple([moved(part, device) for part in value])
+        return tuple([move_tensors(part, device) for part in value])
     if type(value) is list:
-        return [moved(part, device) for part in value]
+        return [move_tensors(part, device) for part in value]
     if type(value) is dict:
-        return {key: moved(part, device) for key, part in value.items()}
+        return {key: move_tensors(part, device) for key, part in value.items()}
     return value

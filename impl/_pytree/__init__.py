@@ -3,29 +3,29 @@
 It imports torch only.
 """
 
-from .containers import Leaf, Node, Pieces, is_named_tuple, write_trail
-from .inputs import Copied, Split, Survey, unmarked
+from .containers import Leaf, Node, Pieces, format_path, is_named_tuple
+from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers
 from .markers import SplitAlong, Whole
-from .outputs import Joined, Outputs
-from .packed_sequence import cut_packed, join_packed
-from .traversal import Level, descend
+from .outputs import GatheredLeaf, OutputLeaves
+from .packed_sequence import cat_packed, split_packed
+from .traversal import Level, traverse
 
 __all__ = [
-    "Copied",
-    "Joined",
+    "CopiedLeaf",
+    "GatheredLeaf",
+    "InputLeaves",
     "Leaf",
     "Level",
     "Node",
-    "Outputs",
+    "OutputLeaves",
     "Pieces",
-    "Split",
     "SplitAlong",
-    "Survey",
+    "SplitLeaf",
     "Whole",
-    "cut_packed",
-    "descend",
+    "cat_packed",
+    "format_path",
     "is_named_tuple",
-    "join_packed",
-    "unmarked",
-    "write_trail",
+    "remove_markers",
+    "split_packed",
+    "traverse",
 ]

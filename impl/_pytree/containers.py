@@ -5,7 +5,7 @@ A value is taken apart into a tree of nodes, and any number of values is built f
 kind from new parts. What the leaves are is for those who split (``scatter``) and join
 (``gather``) to say.
 
-A *trail* is the way from the root to a part. It is kept as linked pairs, which costs next to
+A *path* is the way from the root to a part. It is kept as linked pairs, which costs next to
 nothing, and is only written out (``args[0]['mask']``) when an error has to name the part.
 """
 
@@ -17,34 +17,34 @@ from typing import Any, ClassVar, TypeGuard
 
 __all__ = [
     "Branch",
+    "Constant",
     "FieldsBranch",
+    "KeyPath",
     "Leaf",
     "ListBranch",
     "MappingBranch",
     "NamedTupleBranch",
     "Node",
     "Pieces",
-    "Same",
-    "Trail",
     "TupleBranch",
     "field_names",
+    "format_path",
     "is_dataclass_instance",
     "is_named_tuple",
-    "write_trail",
 ]
 
-#: How to get to a part. For the root it is the name of that. For any other part it is the trail to
+#: How to get to a part. For the root it is the name of that. For any other part it is the path to
 #: its container, how a step from there is spelled (``"[{!r}]"``), and the step: an index or a key.
-Trail = str | tuple[Any, str, Any]
+KeyPath = str | tuple[Any, str, Any]
 
 
-def write_trail(trail: Trail) -> str:
-    """Spell a trail as Python would: ``kwargs['y'][1]``, ``args[0].mask``."""
+def format_path(path: KeyPath) -> str:
+    """Spell a path as Python would: ``kwargs['y'][1]``, ``args[0].mask``."""
     steps = []
-    while not isinstance(trail, str):
-        trail, spelling, step = trail
+    while not isinstance(path, str):
+        path, spelling, step = path
         steps.append(spelling.format(step))
-    return trail + "".join(reversed(steps))
+    return path + "".join(reversed(steps))
 
 
 class Node:
@@ -52,7 +52,7 @@ class Node:
 
     __slots__ = ()
 
-    def columns(self, count: int, pieces: "Pieces") -> list[Any]:
+    def unflatten(self, count: int, pieces: "Pieces") -> list[Any]:
         """List what stands here in each of ``count`` values built from the tree."""
         return list(self.column(count, pieces))
 
@@ -61,7 +61,7 @@ class Node:
         raise NotImplementedError
 
 
-class Same(Node):
+class Constant(Node):
     """A part that stands in every value by reference."""
 
     __slots__ = ("value",)
@@ -109,7 +109,7 @@ class Branch(Node):
         self.template = template
         self.children = children
 
-    def columns(self, count: int, pieces: Pieces) -> list[Any]:
+    def unflatten(self, count: int, pieces: Pieces) -> list[Any]:
         """Build ``count`` containers and all that is below, parts before wholes.
 
         The branches are listed, not visited by a method that calls itself: there may be more of

@@ -12,28 +12,28 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .containers import (
     Branch,
+    Constant,
     FieldsBranch,
+    KeyPath,
     Leaf,
     ListBranch,
     MappingBranch,
     NamedTupleBranch,
     Node,
-    Same,
-    Trail,
     TupleBranch,
     field_names,
+    format_path,
     is_dataclass_instance,
     is_named_tuple,
-    write_trail,
 )
 from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, sequence_count
-from .traversal import Level, descend
+from .traversal import Level, traverse
 
-__all__ = ["Copied", "Split", "Survey", "unmarked"]
+__all__ = ["CopiedLeaf", "InputLeaves", "SplitLeaf", "remove_markers"]
 
 
-class Copied(Leaf):
+class CopiedLeaf(Leaf):
     """A tensor that every replica gets whole."""
 
     __slots__ = ("tensor",)
@@ -42,43 +42,43 @@ class Copied(Leaf):
         self.tensor = tensor
 
 
-class Split(Leaf):
+class SplitLeaf(Leaf):
     """A tensor, or a packed sequence, whose ``N`` rows or sequences are shared out."""
 
-    __slots__ = ("dim", "extent", "trail", "value")
+    __slots__ = ("dim", "extent", "path", "value")
 
-    def __init__(self, value: Any, dim: int, extent: int, trail: Trail) -> None:
+    def __init__(self, value: Any, dim: int, extent: int, path: KeyPath) -> None:
         self.value = value
         self.dim = dim
         self.extent = extent
-        self.trail = trail
+        self.path = path
 
 
-class Survey:
+class InputLeaves:
     """The leaves of nested arguments that are more than references.
 
     Attributes:
         splits: What is to be split.
         copied: What is to be copied whole.
-        marks: The number of markers.
+        num_markers: The number of markers.
     """
 
-    __slots__ = ("_open", "copied", "marks", "splits")
+    __slots__ = ("_open", "copied", "num_markers", "splits")
 
     def __init__(self) -> None:
-        self.splits: list[Split] = []
-        self.copied: list[Copied] = []
-        self.marks = 0
+        self.splits: list[SplitLeaf] = []
+        self.copied: list[CopiedLeaf] = []
+        self.num_markers = 0
         self._open: set[int] = set()
 
-    def take(self, value: Any, dim: int | None, trail: Trail) -> Node:
+    def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         """Take ``value`` apart.
 
         Args:
             value: Anything.
             dim: The dimension to split tensors at, None to copy them whole. A tensor without
                 dimensions is copied whole in any case.
-            trail: How the caller wrote ``value``.
+            path: How the caller wrote ``value``.
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.
@@ -87,7 +87,7 @@ class Survey:
                 are not counted: one that leads back to itself is a reference there.
         """
         nodes: list[Node] = []
-        descend(_find_take(value)(self, value, dim, trail, nodes), self._open)
+        traverse(_find_handler(value)(self, value, dim, path, nodes), self._open)
         return nodes[0]
 
     def _level(
@@ -96,23 +96,25 @@ class Survey:
         value: Any,
         steps: Iterable[tuple[Any, Any]],
         dim: int | None,
-        trail: Trail,
+        path: KeyPath,
         nodes: list[Node],
     ) -> Level:
         """Take the parts of ``value`` apart, then append the node of ``value`` to ``nodes``."""
         parts: list[Node] = []
         for step, part in steps:
-            take = _TAKE.get(type(part)) or _find_take(part)
-            below = take(self, part, dim, (trail, branch.spelling, step), parts)
+            handler = _HANDLERS.get(type(part)) or _find_handler(part)
+            below = handler(self, part, dim, (path, branch.spelling, step), parts)
             if below is not None:
                 yield below
-        nodes.append(branch(value, parts) if parts or value else Same(value))
+        nodes.append(branch(value, parts) if parts or value else Constant(value))
 
-    def _take_same(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> None:
-        nodes.append(Same(value))
+    def _flatten_constant(
+        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
+    ) -> None:
+        nodes.append(Constant(value))
 
-    def _take_tensor(
-        self, value: Tensor, dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_tensor(
+        self, value: Tensor, dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> None:
         if dim is None or value.dim() == 0:
             nodes.append(self._copy(value))
@@ -120,115 +122,119 @@ class Survey:
             extent = value.size(dim)
             if not isinstance(extent, int) and value.layout is torch.jagged:
                 raise RuntimeError(
-                    f"{write_trail(trail)} cannot be split along its ragged dim {dim}"
+                    f"{format_path(path)} cannot be split along its ragged dim {dim}"
                 )
-            nodes.append(self._split(value, dim, extent, trail))
+            nodes.append(self._split(value, dim, extent, path))
 
-    def _split(self, value: Any, dim: int, extent: int, trail: Trail) -> Node:
-        split = Split(value, dim, extent, trail)
+    def _split(self, value: Any, dim: int, extent: int, path: KeyPath) -> Node:
+        split = SplitLeaf(value, dim, extent, path)
         self.splits.append(split)
         return split
 
     def _copy(self, tensor: Tensor) -> Node:
-        copied = Copied(tensor)
+        copied = CopiedLeaf(tensor)
         self.copied.append(copied)
         return copied
 
-    def _take_tuple(
-        self, value: tuple[Any, ...], dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_tuple(
+        self, value: tuple[Any, ...], dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level:
-        return self._level(TupleBranch, value, enumerate(value), dim, trail, nodes)
+        return self._level(TupleBranch, value, enumerate(value), dim, path, nodes)
 
-    def _take_list(
-        self, value: list[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_list(
+        self, value: list[Any], dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level:
-        return self._level(ListBranch, value, enumerate(value), dim, trail, nodes)
+        return self._level(ListBranch, value, enumerate(value), dim, path, nodes)
 
-    def _take_mapping(
-        self, value: dict[Any, Any], dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_mapping(
+        self, value: dict[Any, Any], dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level:
-        return self._level(MappingBranch, value, value.items(), dim, trail, nodes)
+        return self._level(MappingBranch, value, value.items(), dim, path, nodes)
 
-    def _take_named_tuple(
-        self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_named_tuple(
+        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level:
         fields = zip(value._fields, value, strict=True)
-        return self._level(NamedTupleBranch, value, fields, dim, trail, nodes)
+        return self._level(NamedTupleBranch, value, fields, dim, path, nodes)
 
-    def _take_fields(self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]) -> Level:
+    def _flatten_fields(
+        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
+    ) -> Level:
         """Take a dataclass apart if there is anything in it to split, copy or unwrap."""
         if id(value) in self._open:
             # It holds itself: what was a reference before stays one.
-            nodes.append(Same(value))
+            nodes.append(Constant(value))
             return
         self._open.add(id(value))
         before = self._found()
         fields = ((name, getattr(value, name)) for name in field_names(value))
-        yield from self._level(FieldsBranch, value, fields, dim, trail, nodes)
+        yield from self._level(FieldsBranch, value, fields, dim, path, nodes)
         self._open.remove(id(value))
         if self._found() == before:
-            nodes[-1] = Same(value)
+            nodes[-1] = Constant(value)
 
     def _found(self) -> int:
-        return len(self.splits) + len(self.copied) + self.marks
+        return len(self.splits) + len(self.copied) + self.num_markers
 
-    def _take_packed(
-        self, value: PackedSequence, dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_packed(
+        self, value: PackedSequence, dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> None:
         if dim is None:
             nodes.append(PackedBranch(value, [self._copy(value.data)]))
         else:
             # Whatever `dim` is, sequences are what a packed sequence is a batch of.
-            nodes.append(self._split(value, 0, sequence_count(value), trail))
+            nodes.append(self._split(value, 0, sequence_count(value), path))
 
-    def _take_whole(
-        self, value: Whole[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_whole(
+        self, value: Whole[Any], dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level | None:
-        return self._take_marked(value.value, None, trail, nodes)
+        return self._flatten_marked(value.value, None, path, nodes)
 
-    def _take_split_along(
-        self, value: SplitAlong[Any], dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_split_along(
+        self, value: SplitAlong[Any], dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level | None:
-        return self._take_marked(value.value, value.dim, trail, nodes)
+        return self._flatten_marked(value.value, value.dim, path, nodes)
 
-    def _take_marked(
-        self, value: Any, dim: int | None, trail: Trail, nodes: list[Node]
+    def _flatten_marked(
+        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
     ) -> Level | None:
         """Take apart what a marker holds, in place of the marker."""
-        self.marks += 1
-        return _find_take(value)(self, value, dim, trail, nodes)
+        self.num_markers += 1
+        return _find_handler(value)(self, value, dim, path, nodes)
 
 
-def unmarked(value: Any) -> Any:
+def remove_markers(value: Any) -> Any:
     """Give ``value`` with what its markers hold in their place; itself if it has none."""
-    survey = Survey()
-    root = survey.take(value, None, "value")
-    pieces: dict[Leaf, list[Any]] = {copied: [copied.tensor] for copied in survey.copied}
-    pieces.update((split, [split.value]) for split in survey.splits)
-    return root.columns(1, pieces)[0] if survey.marks else value
+    leaves = InputLeaves()
+    root = leaves.flatten(value, None, "value")
+    pieces: dict[Leaf, list[Any]] = {copied: [copied.tensor] for copied in leaves.copied}
+    pieces.update((split, [split.value]) for split in leaves.splits)
+    return root.unflatten(1, pieces)[0] if leaves.num_markers else value
 
 
-_Take = Callable[[Survey, Any, int | None, Trail, list[Node]], Level | None]
+_Handler = Callable[[InputLeaves, Any, int | None, KeyPath, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
-_TAKE: dict[type, _Take] = {
-    Tensor: Survey._take_tensor,
-    nn.Parameter: Survey._take_tensor,
-    PackedSequence: Survey._take_packed,
-    tuple: Survey._take_tuple,
-    list: Survey._take_list,
-    dict: Survey._take_mapping,
-    Whole: Survey._take_whole,
-    SplitAlong: Survey._take_split_along,
-    **dict.fromkeys([bool, int, float, complex, str, bytes, type(None)], Survey._take_same),
+_HANDLERS: dict[type, _Handler] = {
+    Tensor: InputLeaves._flatten_tensor,
+    nn.Parameter: InputLeaves._flatten_tensor,
+    PackedSequence: InputLeaves._flatten_packed,
+    tuple: InputLeaves._flatten_tuple,
+    list: InputLeaves._flatten_list,
+    dict: InputLeaves._flatten_mapping,
+    Whole: InputLeaves._flatten_whole,
+    SplitAlong: InputLeaves._flatten_split_along,
+    **dict.fromkeys(
+        [bool, int, float, complex, str, bytes, type(None)], InputLeaves._flatten_constant
+    ),
 }
 
 
-def _find_take(value: object) -> _Take:
-    for kind, take in _TAKE.items():
+def _find_handler(value: object) -> _Handler:
+    for kind, handler in _HANDLERS.items():
         if isinstance(value, kind):
             is_named = kind is tuple and is_named_tuple(value)
-            return Survey._take_named_tuple if is_named else take
+            return InputLeaves._flatten_named_tuple if is_named else handler
     if is_dataclass_instance(value) and not isinstance(value, nn.Module):
-        return Survey._take_fields
-    return Survey._take_same
+        return InputLeaves._flatten_fields
+    return InputLeaves._flatten_constant

@@ -15,23 +15,23 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .containers import (
     Branch,
+    Constant,
     FieldsBranch,
+    KeyPath,
     Leaf,
     ListBranch,
     MappingBranch,
     NamedTupleBranch,
     Node,
-    Same,
-    Trail,
     TupleBranch,
     field_names,
+    format_path,
     is_dataclass_instance,
     is_named_tuple,
-    write_trail,
 )
-from .traversal import Level, descend
+from .traversal import Level, traverse
 
-__all__ = ["Joined", "Outputs"]
+__all__ = ["GatheredLeaf", "OutputLeaves"]
 
 #: Iterable, but one value and no container of outputs.
 _ONE_VALUE = (
@@ -56,7 +56,7 @@ _ALIKE: dict[type, str] = {
 }
 
 
-class Joined(Leaf):
+class GatheredLeaf(Leaf):
     """Tensors, one of each replica, that become one; or the rows of packed sequences."""
 
     __slots__ = ("packed", "tensors")
@@ -99,24 +99,24 @@ class _IterableBranch(Branch):
             return list(self.template)
 
 
-class Outputs:
+class OutputLeaves:
     """The leaves of replicas' outputs that are to be joined.
 
     Attributes:
         joined: These leaves.
     """
 
-    __slots__ = ("joined",)
+    __slots__ = ("gathered",)
 
     def __init__(self) -> None:
-        self.joined: list[Joined] = []
+        self.gathered: list[GatheredLeaf] = []
 
-    def take(self, values: Sequence[Any], trail: Trail) -> Node:
+    def flatten(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Take what the replicas returned as one part of their outputs apart.
 
         Args:
             values: One value of each replica, at least one.
-            trail: The way to this part.
+            path: The way to this part.
 
         Raises:
             ValueError: Some values are None, or tensors, and others are not; dictionaries or
@@ -125,7 +125,7 @@ class Outputs:
             RecursionError: Values are nested deeper than the recursion limit.
         """
         nodes: list[Node] = []
-        descend(self._visit(values, trail, nodes))
+        traverse(self._visit(values, path, nodes))
         return nodes[0]
 
     def _level(
@@ -133,44 +133,44 @@ class Outputs:
         branch: type[Branch],
         values: Sequence[Any],
         steps: Iterable[tuple[Any, Sequence[Any]]],
-        trail: Trail,
+        path: KeyPath,
         nodes: list[Node],
     ) -> Level:
         """Take the parts of ``values`` apart, then append their node to ``nodes``."""
         parts: list[Node] = []
         for step, row in steps:
-            below = self._visit(row, (trail, branch.spelling, step), parts)
+            below = self._visit(row, (path, branch.spelling, step), parts)
             if below is not None:
                 yield below
         nodes.append(branch(values[0], parts))
 
-    def _visit(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level | None:
+    def _visit(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level | None:
         """Append the node of ``values`` to ``nodes``, at once or at the end of their level."""
-        _check_alike(values, trail)
-        take = _TAKE.get(type(values[0])) or _find_take(values)
-        return take(self, values, trail, nodes)
+        _check_alike(values, path)
+        handler = _HANDLERS.get(type(values[0])) or _find_handler(values)
+        return handler(self, values, path, nodes)
 
-    def _take_tensors(self, values: Sequence[Tensor], trail: Trail, nodes: list[Node]) -> None:
-        self._join(Joined(values), nodes)
+    def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath, nodes: list[Node]) -> None:
+        self._join(GatheredLeaf(values), nodes)
 
-    def _take_packed(
-        self, values: Sequence[PackedSequence], trail: Trail, nodes: list[Node]
+    def _flatten_packed(
+        self, values: Sequence[PackedSequence], path: KeyPath, nodes: list[Node]
     ) -> None:
-        self._join(Joined([value.data for value in values], values), nodes)
+        self._join(GatheredLeaf([value.data for value in values], values), nodes)
 
-    def _join(self, joined: Joined, nodes: list[Node]) -> None:
-        self.joined.append(joined)
+    def _join(self, joined: GatheredLeaf, nodes: list[Node]) -> None:
+        self.gathered.append(joined)
         nodes.append(joined)
 
-    def _take_none(self, values: Sequence[None], trail: Trail, nodes: list[Node]) -> None:
-        nodes.append(Same(None))
+    def _flatten_none(self, values: Sequence[None], path: KeyPath, nodes: list[Node]) -> None:
+        nodes.append(Constant(None))
 
-    def _take_values(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> None:
+    def _flatten_values(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> None:
         """Keep all of them, in the order of the replicas."""
-        nodes.append(Same(list(values)))
+        nodes.append(Constant(list(values)))
 
-    def _take_iterable(
-        self, values: Sequence[Any], trail: Trail, nodes: list[Node]
+    def _flatten_iterable(
+        self, values: Sequence[Any], path: KeyPath, nodes: list[Node]
     ) -> Level | None:
         try:
             members = [list(value) for value in values]
@@ -178,65 +178,71 @@ class Outputs:
             raise
         except Exception as error:
             _warn_of_kept(values, "be iterated over", error)
-            self._take_values(values, trail, nodes)
+            self._flatten_values(values, path, nodes)
             return None
-        return self._level(_IterableBranch, [values], _members(members), trail, nodes)
+        return self._level(_IterableBranch, [values], _members(members), path, nodes)
 
-    def _take_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
-        return self._level(TupleBranch, values, _members(values), trail, nodes)
+    def _flatten_tuple(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
+        return self._level(TupleBranch, values, _members(values), path, nodes)
 
-    def _take_list(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
-        return self._level(ListBranch, values, _members(values), trail, nodes)
+    def _flatten_list(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
+        return self._level(ListBranch, values, _members(values), path, nodes)
 
-    def _take_named_tuple(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _flatten_named_tuple(
+        self, values: Sequence[Any], path: KeyPath, nodes: list[Node]
+    ) -> Level:
         fields = zip(values[0]._fields, zip(*values, strict=True), strict=True)
-        return self._level(_MadeBranch, values, fields, trail, nodes)
+        return self._level(_MadeBranch, values, fields, path, nodes)
 
-    def _take_mapping(
-        self, values: Sequence[Mapping[Any, Any]], trail: Trail, nodes: list[Node]
+    def _flatten_mapping(
+        self, values: Sequence[Mapping[Any, Any]], path: KeyPath, nodes: list[Node]
     ) -> Level:
         if len({len(value) for value in values}) > 1:
             raise ValueError("All dicts must have the same number of keys")
         keys = values[0].keys()
         items = ((key, [value[key] for value in values]) for key in keys)
-        return self._level(MappingBranch, values, items, trail, nodes)
+        return self._level(MappingBranch, values, items, path, nodes)
 
-    def _take_fields(self, values: Sequence[Any], trail: Trail, nodes: list[Node]) -> Level:
+    def _flatten_fields(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
         names = field_names(values[0])
         fields = ((name, [getattr(value, name) for value in values]) for name in names)
-        return self._level(FieldsBranch, values, fields, trail, nodes)
+        return self._level(FieldsBranch, values, fields, path, nodes)
 
 
 def _members(values: Sequence[Any]) -> Iterable[tuple[int, Sequence[Any]]]:
     return enumerate(zip(*values, strict=True))
 
 
-_Take = Callable[[Outputs, Sequence[Any], Trail, list[Node]], Level | None]
+_Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath, list[Node]], Level | None]
 
 #: By exact type, since a chain of `isinstance` for every leaf is what costs most.
-_TAKE: dict[type, _Take] = {
-    Tensor: Outputs._take_tensors,
-    tuple: Outputs._take_tuple,
-    list: Outputs._take_list,
-    dict: Outputs._take_mapping,
-    PackedSequence: Outputs._take_packed,
-    type(None): Outputs._take_none,
-    **dict.fromkeys([bool, int, float, complex, str, bytes], Outputs._take_values),
+_HANDLERS: dict[type, _Handler] = {
+    Tensor: OutputLeaves._flatten_tensors,
+    tuple: OutputLeaves._flatten_tuple,
+    list: OutputLeaves._flatten_list,
+    dict: OutputLeaves._flatten_mapping,
+    PackedSequence: OutputLeaves._flatten_packed,
+    type(None): OutputLeaves._flatten_none,
+    **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
 
 
-def _find_take(values: Sequence[Any]) -> _Take:
+def _find_handler(values: Sequence[Any]) -> _Handler:
     first = values[0]
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
-            return _TAKE[kind]
+            return _HANDLERS[kind]
     if isinstance(first, Mapping):
-        return Outputs._take_mapping
+        return OutputLeaves._flatten_mapping
     if is_named_tuple(first):
-        return Outputs._take_named_tuple
+        return OutputLeaves._flatten_named_tuple
     if _is_one_value(first) or _are_unordered(values):
-        return Outputs._take_values
-    return Outputs._take_fields if is_dataclass_instance(first) else Outputs._take_iterable
+        return OutputLeaves._flatten_values
+    return (
+        OutputLeaves._flatten_fields
+        if is_dataclass_instance(first)
+        else OutputLeaves._flatten_iterable
+    )
 
 
 def _is_one_value(value: Any) -> bool:
@@ -253,14 +259,14 @@ def _are_unordered(values: Sequence[Any]) -> bool:
     )
 
 
-def _check_alike(values: Sequence[Any], trail: Trail) -> None:
+def _check_alike(values: Sequence[Any], path: KeyPath) -> None:
     """Refuse None, tensors or packed sequences of some replicas beside other things."""
     if len(set(map(type, values))) == 1:
         return
     for kind, what in _ALIKE.items():
         verdicts = [isinstance(value, kind) for value in values]
         if len(set(verdicts)) > 1:
-            raise ValueError(_odd_ones(what, verdicts, trail))
+            raise ValueError(_odd_ones(what, verdicts, path))
 
 
 def _warn_of_kept(values: Sequence[Any], what: str, error: Exception) -> None:
@@ -274,9 +280,9 @@ def _warn_of_kept(values: Sequence[Any], what: str, error: Exception) -> None:
     )
 
 
-def _odd_ones(what: str, verdicts: Sequence[bool], trail: Trail) -> str:
+def _odd_ones(what: str, verdicts: Sequence[bool], path: KeyPath) -> str:
     ones, others = (
         [replica for replica, verdict in enumerate(verdicts) if verdict is side]
         for side in (True, False)
     )
-    return f"{write_trail(trail)} is {what} in replicas {ones}, but not in replicas {others}"
+    return f"{format_path(path)} is {what} in replicas {ones}, but not in replicas {others}"

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .containers import Branch
 
-__all__ = ["PackedBranch", "PackedChunk", "cut_packed", "join_packed", "sequence_count"]
+__all__ = ["PackedBranch", "PackedChunk", "cat_packed", "sequence_count", "split_packed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PackedChunk:
     batch_sizes: Tensor
     order: Tensor | None
 
-    def around(self, data: Tensor) -> PackedSequence:
+    def with_data(self, data: Tensor) -> PackedSequence:
         """Complete the packed sequence with its rows, wherever they live."""
         order = None if self.order is None else self.order.to(data.device)
         return PackedSequence(data, self.batch_sizes, order)
@@ -42,7 +42,7 @@ class PackedBranch(Branch):
     def build(self, parts: tuple[Tensor, ...]) -> PackedSequence:
         """Build a packed sequence with the template's lengths and order round other rows."""
         chunk = PackedChunk(self.template.batch_sizes, self.template.sorted_indices)
-        return chunk.around(*parts)
+        return chunk.with_data(*parts)
 
 
 def sequence_count(packed: PackedSequence) -> int:
@@ -50,7 +50,7 @@ def sequence_count(packed: PackedSequence) -> int:
     return int(packed.batch_sizes[:1].sum())
 
 
-def cut_packed(
+def split_packed(
     packed: PackedSequence, lengths: Sequence[int]
 ) -> tuple[Tensor, list[int], list[PackedChunk]]:
     """Cut a packed sequence into chunks of sequences that follow each other in the original order.
@@ -72,10 +72,10 @@ def cut_packed(
         reached = longest_first.values < sizes[:, None]
         rows.append((starts[:, None] + longest_first.values)[reached])
         chunks.append(_chunk(reached.sum(1), longest_first.indices, packed.sorted_indices))
-    return _take_rows(packed.data, torch.cat(rows)), [len(chunk) for chunk in rows], chunks
+    return _select_rows(packed.data, torch.cat(rows)), [len(chunk) for chunk in rows], chunks
 
 
-def join_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
+def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
     """Join packed sequences into the one that holds their sequences in the original order.
 
     Args:
@@ -94,7 +94,7 @@ def join_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequenc
     order = _original_indices(chunks)[by_length]
     is_sorted = all(chunk.sorted_indices is None for chunk in chunks) and _is_identity(order)
     joined = PackedChunk(reached.sum(1), None if is_sorted else order)
-    return joined.around(_take_rows(data, rows[reached]))
+    return joined.with_data(_select_rows(data, rows[reached]))
 
 
 def _ranks(packed: PackedSequence) -> Tensor:
@@ -134,7 +134,7 @@ def _order(packed: PackedSequence) -> Tensor:
     return _count_up(sequence_count(packed))
 
 
-def _take_rows(data: Tensor, rows: Tensor) -> Tensor:
+def _select_rows(data: Tensor, rows: Tensor) -> Tensor:
     return data if _is_identity(rows) else data.index_select(0, rows.to(data.device))
 
 

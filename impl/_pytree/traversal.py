@@ -7,14 +7,14 @@ limit allows a function that calls itself once a level, however deep the caller 
 import sys
 from collections.abc import Iterator, Sized
 
-__all__ = ["Level", "descend"]
+__all__ = ["Level", "traverse"]
 
 #: Looks at the parts of one container in order. It gives the level of each part that has parts of
 #: its own, and goes on when all below that part has been looked at.
 Level = Iterator["Level"]
 
 
-def descend(top: Level | None, uncounted: Sized = ()) -> None:
+def traverse(top: Level | None, uncounted: Sized = ()) -> None:
     """Run through ``top`` and all the levels below it; None has none.
 
     Args:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .._compat import compiled_module, has_registration_hooks, is_compiled
-from .compiled import give_compiled_code
+from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
 
 __all__ = ["ReplicaMap", "build_replicas"]
@@ -96,7 +96,7 @@ def build_replicas(
     for module in modules:
         (_write_state if module in written else _assign)(module, replica_map)
     # 3. Attach compiled code to the replicas of compiled modules.
-    give_compiled_code(modules, replica_map.modules.__getitem__, devices)
+    attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
 
 
 def _is_plain(kind: type[nn.Module]) -> bool:

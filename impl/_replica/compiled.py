@@ -26,12 +26,12 @@ from .._compat import (
     next_sequence_nr,
     was_created_since,
 )
-from .._pytree import Survey
+from .._pytree import InputLeaves
 
-__all__ = ["give_compiled_code", "has_compiled_code"]
+__all__ = ["attach_compiled_code", "has_compiled_code"]
 
 #: A replica has this attribute where it, or a module below it, runs compiled code.
-_MARK = "_has_compiled_code"
+_COMPILED_FLAG = "_has_compiled_code"
 
 #: Compiles a function in the way of some module: with its back end, mode and options.
 _Compilation = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,14 +50,14 @@ class _Functions:
         self._body = body
         self._by_device: dict[torch.device, Callable[..., Any]] = {}
 
-    def on(self, device: torch.device) -> Callable[..., Any]:
+    def for_device(self, device: torch.device) -> Callable[..., Any]:
         """Give the function for ``device``, the same each time."""
         if device not in self._by_device:
-            self._by_device.setdefault(device, self.compilation(_copied(self._body)))
+            self._by_device.setdefault(device, self.compilation(_copy_function(self._body)))
         return self._by_device[device]
 
 
-def _copied(body: FunctionType) -> FunctionType:
+def _copy_function(body: FunctionType) -> FunctionType:
     """Copy a function, with code of its own: PyTorch keeps what it compiles by the code."""
     return FunctionType(body.__code__.replace(), body.__globals__, body.__name__)
 
@@ -94,25 +94,25 @@ class _CompiledCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         first = next_sequence_nr()
         output = self._function(self._replica(), args, kwargs)
-        _part_contexts(output, first)
+        _separate_backward_contexts(output, first)
         return output
 
 
 def has_compiled_code(module: object) -> bool:
     """Tell whether ``module`` is a replica that runs compiled code, itself or below."""
-    return _MARK in getattr(module, "__dict__", ())
+    return _COMPILED_FLAG in getattr(module, "__dict__", ())
 
 
-def give_compiled_code(
+def attach_compiled_code(
     modules: Sequence[nn.Module],
-    twins: Callable[[nn.Module], Sequence[nn.Module]],
+    replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
     """Let replicas of compiled modules run compiled code, and mark those that do.
 
     Args:
         modules: All modules of a tree.
-        twins: Gives the replicas of one of them, ready but for this.
+        replicas_of: Gives the replicas of one of them, ready but for this.
         devices: Theirs.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
@@ -122,14 +122,14 @@ def give_compiled_code(
         functions = _functions_of(module)
         if functions is not None:
             compiled.append(module)
-            for twin, device in zip(twins(module), devices, strict=True):
-                _give(twin, functions.on(device))
-    for module in _with_all_above(compiled, modules):
-        for twin in twins(module):
-            twin.__dict__[_MARK] = True
+            for replica, device in zip(replicas_of(module), devices, strict=True):
+                _attach(replica, functions.for_device(device))
+    for module in _with_ancestors(compiled, modules):
+        for replica in replicas_of(module):
+            replica.__dict__[_COMPILED_FLAG] = True
 
 
-def _with_all_above(
+def _with_ancestors(
     members: Iterable[nn.Module], modules: Iterable[nn.Module]
 ) -> Iterable[nn.Module]:
     """Give ``members`` and those of ``modules`` that have one of them below."""
@@ -168,16 +168,16 @@ def _functions_of(module: nn.Module) -> _Functions | None:
     return known
 
 
-def _give(twin: nn.Module, function: Callable[..., Any]) -> None:
-    wrapped = compiled_module(twin)
+def _attach(replica: nn.Module, function: Callable[..., Any]) -> None:
+    wrapped = compiled_module(replica)
     if wrapped is None:
         # Not itself: a replica without cycles is freed as soon as nobody uses it.
-        twin.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(twin))
+        replica.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(replica))
     else:
-        twin.__dict__["forward"] = _CompiledCall(function, lambda: wrapped)
+        replica.__dict__["forward"] = _CompiledCall(function, lambda: wrapped)
 
 
-def _part_contexts(output: Any, first: int) -> None:
+def _separate_backward_contexts(output: Any, first: int) -> None:
     """Give each compiled node behind ``output`` context variables of its own in backward.
 
     Compiled code enters the one copy of the caller's that a backward pass has, and two devices'
@@ -187,9 +187,9 @@ def _part_contexts(output: Any, first: int) -> None:
         output: What compiled code gave.
         first: The number of the first node that may have been made by it.
     """
-    survey = Survey()
-    survey.take(output, None, "output")
-    pending = [leaf.tensor.grad_fn for leaf in survey.copied]
+    leaves = InputLeaves()
+    leaves.flatten(output, None, "output")
+    pending = [leaf.tensor.grad_fn for leaf in leaves.copied]
     seen = {None}
     while pending:
         node: Any = pending.pop()

@@ -3,17 +3,17 @@
 This package imports ``_compat``, ``_device`` and ``_pytree``.
 """
 
-from .exceptions import Failure, account, attempt, raise_rebuilt, reraise
+from .exceptions import CapturedError, capture, format_error, raise_rebuilt, reraise
 from .locals import isolate_locals
 from .pool import start
 from .sequential import run_sequentially
 from .state import call_in, is_fully_transferable, thread_states
 
 __all__ = [
-    "Failure",
-    "account",
-    "attempt",
+    "CapturedError",
     "call_in",
+    "capture",
+    "format_error",
     "is_fully_transferable",
     "isolate_locals",
     "raise_rebuilt",

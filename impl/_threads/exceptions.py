@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Never
 
-__all__ = ["Failure", "account", "attempt", "raise_rebuilt", "reraise"]
+__all__ = ["CapturedError", "capture", "format_error", "raise_rebuilt", "reraise"]
 
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-class Failure:
-    """What :func:`attempt` returns in place of a result."""
+class CapturedError:
+    """What :func:`capture` returns in place of a result."""
 
     __slots__ = ("_error",)
 
@@ -24,14 +24,14 @@ class Failure:
         """Whether it asks to stop, as Ctrl-C does, not only tells that something went wrong."""
         return not isinstance(self._error, Exception)
 
-    def take(self) -> BaseException:
+    def pop(self) -> BaseException:
         """Give the exception away, once: the frames that it comes through must not keep it."""
         error = self._error
         del self._error
         return error
 
 
-class _Readable(str):
+class _KeyErrorMessage(str):
     """A text that stays readable where an exception shows the ``repr`` of its argument."""
 
     __slots__ = ()
@@ -40,11 +40,11 @@ class _Readable(str):
         return str(self)
 
 
-def attempt(function: Callable[..., Any], /, *args: Any) -> Any:
+def capture(function: Callable[..., Any], /, *args: Any) -> Any:
     """Call ``function(*args)``.
 
     Returns:
-        Its result, or a :class:`Failure` that holds the exception. The frames that this
+        Its result, or a :class:`CapturedError` that holds the exception. The frames that this
         exception came through have forgotten their local variables, so that it keeps no
         tensor alive and belongs to no reference cycle of theirs.
     """
@@ -53,23 +53,23 @@ def attempt(function: Callable[..., Any], /, *args: Any) -> Any:
     except BaseException as error:
         # The frames of the traceback lead to this one, and so to what it would still hold.
         del function, args
-        return _failure(error)
+        return _capture_error(error)
 
 
-def _failure(error: BaseException) -> Failure:
+def _capture_error(error: BaseException) -> CapturedError:
     trace = error.__traceback__
     with suppress(Exception):
         for each in _chain(error):
             _clear_frames(each)
-    # The traceback begins with the frame of `attempt`, which is none of the replica's.
-    return Failure(error.with_traceback(trace and trace.tb_next))
+    # The traceback begins with the frame of `capture`, which is none of the replica's.
+    return CapturedError(error.with_traceback(trace and trace.tb_next))
 
 
 def reraise(error: BaseException, where: str) -> Never:
     """Raise in this thread what a replica raised in its own.
 
     Args:
-        error: The replica's exception, from :meth:`Failure.take`.
+        error: The replica's exception, from :meth:`CapturedError.pop`.
         where: The replica and its device: ``"in replica 1 on device 1"``.
 
     Raises:
@@ -82,7 +82,7 @@ def reraise(error: BaseException, where: str) -> Never:
     """
     try:
         if isinstance(error, Exception):
-            raise _rebuilt(error, _report(error, where)) from _without_traceback(error)
+            raise _rebuild(error, format_error(error, where)) from _without_traceback(error)
         with suppress(Exception):
             error.add_note(f"Raised {where}.")
         raise error
@@ -90,17 +90,12 @@ def reraise(error: BaseException, where: str) -> Never:
         del error  # Its traceback holds this frame, which must not hold it in turn: a cycle.
 
 
-def account(error: Exception, where: str) -> str:
-    """Tell what was raised, with its traceback, for another process to read."""
-    return _report(error, where)
-
-
 def raise_rebuilt(error: Exception | None, text: str) -> Never:
     """Raise in this process what was raised in another.
 
     Args:
         error: The exception; None where it could not be sent.
-        text: Its :func:`account`.
+        text: The result of :func:`format_error`.
 
     Raises:
         Exception: Of the type of ``error`` if that can be built from a text, else a
@@ -109,14 +104,15 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
     if error is None:
         raise RuntimeError(text)
     cause = _without_traceback(error)
-    raise _rebuilt(error, text) from cause
+    raise _rebuild(error, text) from cause
 
 
-def _report(error: Exception, where: str) -> str:
-    return f"Caught {type(error).__name__} {where}.\nOriginal {_formatted(error)}"
+def format_error(error: Exception, where: str) -> str:
+    """Return the type of ``error``, its place ``where``, and its traceback, as text."""
+    return f"Caught {type(error).__name__} {where}.\nOriginal {_format_traceback(error)}"
 
 
-def _formatted(error: BaseException, *outer: BaseException) -> str:
+def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     """Format ``error`` and its causes, but no cause that its own text already tells.
 
     The error of a nested ``parallel_apply`` tells its cause; told twice at each level, the
@@ -125,14 +121,14 @@ def _formatted(error: BaseException, *outer: BaseException) -> str:
     cause, seen = error.__cause__, (*outer, error)
     told = False
     if cause is not None and all(cause is not other for other in seen):
-        told = _shows(error, _formatted(cause, *seen))
+        told = _shows(error, _format_traceback(cause, *seen))
     with suppress(Exception):
         return "".join(traceback.format_exception(error, chain=not told))
     lines = "".join(traceback.format_tb(error.__traceback__))
     return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
 
 
-def _rebuilt(error: Exception, text: str) -> Exception:
+def _rebuild(error: Exception, text: str) -> Exception:
     """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
     silent = []
     for candidate in _candidates(error, text):
@@ -148,7 +144,7 @@ def _rebuilt(error: Exception, text: str) -> Exception:
 
 def _candidates(error: Exception, text: str) -> Iterator[Exception]:
     """Yield new exceptions of the type of ``error`` that were given ``text``."""
-    argument = _Readable(text) if isinstance(error, KeyError) else text
+    argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
     for construct in _constructors(error):
         with suppress(Exception):
             candidate = construct(argument)

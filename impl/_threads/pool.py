@@ -16,7 +16,7 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
-from .exceptions import attempt
+from .exceptions import capture
 from .locals import clear_locals, count_locals
 from .state import install_thread_hooks, is_pristine
 
@@ -64,7 +64,7 @@ class Future:
             # Before the function runs, so that functions that it starts can use this worker. The
             # worker has yet to wake up for this task; later tasks wait in its queue.
             worker.become_idle()
-            self.outcome = attempt(function)
+            self.outcome = capture(function)
             self.set_done()
 
     def set_done(self) -> None:
@@ -127,7 +127,7 @@ class _Worker:
             # The caller has claimed the task and has called `become_idle`.
             return True
         install_thread_hooks()
-        future.outcome = attempt(task[0])
+        future.outcome = capture(task[0])
         # The order matters: (1) release the arguments and the function's thread-local values,
         # (2) offer this thread for other tasks, (3) unblock the caller.
         del task
@@ -212,7 +212,7 @@ def start(function: Callable[[], Any]) -> Future:
     """Run ``function`` in a thread of its own, immediately.
 
     Returns:
-        A future of the result of ``function``, or of a ``Failure`` with its exception.
+        A future of the result of ``function``, or of a ``CapturedError`` with its exception.
 
     Raises:
         RuntimeError: The system cannot start another thread.

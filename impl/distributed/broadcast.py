@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._threads import Failure, attempt
+from .._threads import CapturedError, capture
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
 from .serialization import TensorMeta, copy_to_bytes, count_bytes, pack, unpack, view_tensors
@@ -73,9 +73,9 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
 def _pack_inputs(
     inputs: Any, comm: Communicator
 ) -> tuple[RankResult, list[Tensor], BaseException | None]:
-    outcome = attempt(_pack_with_metas, inputs)
-    if isinstance(outcome, Failure):
-        error = outcome.take()
+    outcome = capture(_pack_with_metas, inputs)
+    if isinstance(outcome, CapturedError):
+        error = outcome.pop()
         return make_failed(error, f"in rank {comm.rank} while it sent its inputs"), [], error
     structure, metas, tensors = outcome
     return Returned(structure, metas), tensors, None

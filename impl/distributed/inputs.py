@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._pytree import Copied, Leaf, Node, Split, Survey, write_trail
+from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
 from ..scatter_gather import share_out, split_leaf
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
@@ -46,28 +46,28 @@ class ShardedInputs:
         dim: int,
         chunk_sizes: Sequence[float] | None,
     ) -> None:
-        self._survey = Survey()
-        take = self._survey.take
-        self._nodes: list[Node] = [take(args, dim, "args"), take(kwargs, dim, "kwargs")]
+        self._flattened = InputLeaves()
+        flatten = self._flattened.flatten
+        self._nodes: list[Node] = [flatten(args, dim, "args"), flatten(kwargs, dim, "kwargs")]
         self._rank, self._target_device = comm.rank, device
         self._lengths: list[list[int]] = []
         self.num_active_ranks = comm.size if args or kwargs else 1
-        if self._survey.splits:
-            self._lengths = share_out(self._survey.splits, comm.size, chunk_sizes)
+        if self._flattened.splits:
+            self._lengths = share_out(self._flattened.splits, comm.size, chunk_sizes)
             self.num_active_ranks = len(self._lengths[0])
         self.graph_anchor = self._enter_parallel_region(comm)
 
     def local_inputs(self) -> tuple[Any, Any]:
         """Return this rank's positional and keyword arguments, on its device."""
         pieces: dict[Leaf, list[Any]] = {
-            leaf: [leaf.tensor.to(self._target_device)] for leaf in self._survey.copied
+            leaf: [leaf.tensor.to(self._target_device)] for leaf in self._flattened.copied
         }
-        for split, lengths in zip(self._survey.splits, self._lengths, strict=True):
+        for split, lengths in zip(self._flattened.splits, self._lengths, strict=True):
             pieces[split] = [self._local_chunk(split, lengths).to(self._target_device)]
-        args, kwargs = (node.columns(1, pieces)[0] for node in self._nodes)
+        args, kwargs = (node.unflatten(1, pieces)[0] for node in self._nodes)
         return args, kwargs
 
-    def _local_chunk(self, split: Split, lengths: Sequence[int]) -> Any:
+    def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
         # An idle rank gets a chunk without rows; only `local_chunk` asks for it.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
@@ -88,8 +88,8 @@ class ShardedInputs:
             _replace_tensor(leaf, tensor)
         return graph_anchor  # type: ignore[no-any-return] # untyped
 
-    def _leaves(self) -> list[Split | Copied]:
-        return [*self._survey.splits, *self._survey.copied]
+    def _leaves(self) -> list[SplitLeaf | CopiedLeaf]:
+        return [*self._flattened.splits, *self._flattened.copied]
 
 
 def local_chunk(
@@ -135,23 +135,25 @@ def _describe_difference(found: Fingerprint, common: Fingerprint) -> str:
     return f"the elements of {one[0]} differ from those on most ranks"
 
 
-def _tensor_of(leaf: Split | Copied) -> Tensor:
-    if isinstance(leaf, Copied):
+def _tensor_of(leaf: SplitLeaf | CopiedLeaf) -> Tensor:
+    if isinstance(leaf, CopiedLeaf):
         return leaf.tensor
     tensor: Tensor = leaf.value if isinstance(leaf.value, Tensor) else leaf.value.data
     return tensor
 
 
-def _replace_tensor(leaf: Split | Copied, tensor: Tensor) -> None:
-    if isinstance(leaf, Copied):
+def _replace_tensor(leaf: SplitLeaf | CopiedLeaf, tensor: Tensor) -> None:
+    if isinstance(leaf, CopiedLeaf):
         leaf.tensor = tensor
     else:
         is_packed = not isinstance(leaf.value, Tensor)
         leaf.value = leaf.value._replace(data=tensor) if is_packed else tensor
 
 
-def _name_of(leaf: Split | Copied) -> str:
-    return write_trail(leaf.trail) if isinstance(leaf, Split) else "a tensor copied to every rank"
+def _name_of(leaf: SplitLeaf | CopiedLeaf) -> str:
+    return (
+        format_path(leaf.path) if isinstance(leaf, SplitLeaf) else "a tensor copied to every rank"
+    )
 
 
 def _hash_tensor(tensor: Tensor) -> tuple[tuple[int, ...], str, int]:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._pytree import Leaf, Survey
+from .._pytree import InputLeaves, Leaf
 from .autograd import ExitParallelRegion, PrepareBackward
 from .process_group import Communicator
 from .rank_result import RankResult, Returned
@@ -73,15 +73,15 @@ class OutputGraph:
 
 def single_rank_output(output: Any, graph: OutputGraph) -> Any:
     """Return the output of the only rank, with its tensors in the graph."""
-    survey = Survey()
-    root = survey.take(output, None, "output")
-    tensors = [leaf.tensor for leaf in survey.copied]
+    leaves = InputLeaves()
+    root = leaves.flatten(output, None, "output")
+    tensors = [leaf.tensor for leaf in leaves.copied]
     metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
     attached = graph.attach(tensors, metas, range(len(tensors)))
     pieces: dict[Leaf, list[Tensor]] = {
-        leaf: [tensor] for leaf, tensor in zip(survey.copied, attached, strict=True)
+        leaf: [tensor] for leaf, tensor in zip(leaves.copied, attached, strict=True)
     }
-    return root.columns(1, pieces)[0]
+    return root.unflatten(1, pieces)[0]
 
 
 def gather_outputs(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .._device import use_device
-from .._threads import Failure, attempt
+from .._threads import CapturedError, capture
 from .inputs import Fingerprint, ShardedInputs, check_same_inputs
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
@@ -55,9 +55,9 @@ class RankCall:
 
     def run(self, inputs: Any, kwargs: Mapping[str, Any], *, check_inputs: bool) -> None:
         """Compute this rank's part; :meth:`exchange_results` raises its errors."""
-        outcome = attempt(self._run, inputs, kwargs, check_inputs)
-        if isinstance(outcome, Failure):
-            self._error = outcome.take()
+        outcome = capture(self._run, inputs, kwargs, check_inputs)
+        if isinstance(outcome, CapturedError):
+            self._error = outcome.pop()
             where = f"in rank {self._comm.rank} on device {self._own_device}"
             self._result = make_failed(self._error, where)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._threads import account, raise_rebuilt
+from .._threads import format_error, raise_rebuilt
 from .serialization import TensorMeta
 
 __all__ = ["Failed", "Idle", "RankResult", "Returned", "make_failed", "raise_first_error"]
@@ -51,7 +51,7 @@ def make_failed(error: BaseException, where: str) -> Failed:
     """
     if not isinstance(error, Exception):
         return Failed(f"{type(error).__name__} {where}", b"")
-    text = account(error, where)
+    text = format_error(error, where)
     with suppress(Exception):
         pickled = pickle.dumps(error)
         if type(pickle.loads(pickled)) is type(error):

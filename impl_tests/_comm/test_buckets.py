@@ -1,11 +1,9 @@
-"""impl._comm.buckets: which tensors travel together, packed into one and unpacked again."""
+"""impl._comm.buckets: plans of buckets, and packing of tensors into flat tensors."""
 
 import pytest
 import torch
 
 from impl._comm.buckets import (
-    DEFAULT_BUFFER_SIZE,
-    REPLICA_BUFFER_SIZE,
     pack,
     plan_buckets,
     sizes_in_bytes,
@@ -13,15 +11,9 @@ from impl._comm.buckets import (
     unpack,
 )
 
-MIB = 2**20
-
 
 def floats(*counts):
     return [torch.arange(float(count)) for count in counts]
-
-
-def test_buckets_are_of_so_many_bytes_by_default():
-    assert (DEFAULT_BUFFER_SIZE / MIB, REPLICA_BUFFER_SIZE / MIB) == (10, 2)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +33,11 @@ def test_buckets_are_of_so_many_bytes_by_default():
     ],
     ids=str,
 )
-def test_a_tensor_that_would_exceed_a_bucket_opens_the_next(counts, size, expected):
+def test_tensor_that_exceeds_the_bucket_size_starts_a_new_bucket(counts, size, expected):
     assert plan_buckets(floats(*counts), size) == expected
 
 
-def test_kinds_fill_buckets_of_their_own():
+def test_each_dtype_layout_and_device_has_its_own_buckets():
     double = torch.ones(1, dtype=torch.float64)
     others = [torch.eye(1).to_sparse(), double, torch.ones(1, device="meta")]
     tensors = [*floats(1, 1), double, *floats(1), *others]
@@ -53,40 +45,36 @@ def test_kinds_fill_buckets_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("by_grad", "expected"), [(True, [[0, 2], [1, 3]]), (False, [[0, 1, 2, 3]])]
+    ("options", "expected"),
+    [
+        ({"by_grad": True}, [[0, 2], [1, 3]]),
+        ({"by_grad": False}, [[0, 1, 2, 3]]),
+        ({}, [[0, 1, 2, 3]]),
+    ],
+    ids=str,
 )
-def test_what_requires_grad_is_parted_if_wanted(by_grad, expected):
+def test_tensors_that_require_grad_have_their_own_buckets_on_request(options, expected):
     tensors = floats(1, 1, 1, 1)
     tensors[1].requires_grad_()
     tensors[3].requires_grad_()
-    assert plan_buckets(tensors, 99, by_grad=by_grad) == expected
+    assert plan_buckets(tensors, 99, **options) == expected
 
 
-def test_by_default_it_is_not_parted():
-    tensors = floats(1, 1)
-    tensors[1].requires_grad_()
-    assert plan_buckets(tensors, 99) == [[0, 1]]
-
-
-def test_sizes_count_what_is_stored():
+def test_sizes_include_the_indices_of_sparse_tensors():
     sparse = torch.eye(3).to_sparse()
     dense = [torch.ones(3), torch.ones(2, dtype=torch.float64), torch.ones(0)]
     assert sizes_in_bytes([*dense, sparse]) == [12, 16, 0, 2 * 3 * 8 + 3 * 4]
 
 
-@pytest.mark.parametrize("indices", [[0, 1, 2], [2, 0, 1], [1, 0, 2]], ids=str)
+@pytest.mark.parametrize("indices", [[0, 1, 2], [2, 0, 1], [1, 0, 2], [0], []], ids=str)
 def test_rows_are_sorted_by_index(indices):
-    one, other = ([row * 10 + index for index in indices] for row in (1, 2))
-    assert sorted_by_index([one, tuple(other)], indices) == [[10, 11, 12], [20, 21, 22]]
-
-
-def test_a_row_of_one_stays_a_list():
-    assert sorted_by_index([(5,)], [0]) == [[5]]
-    assert sorted_by_index([(), ()], []) == [[], []]
+    rows = [10 + index for index in indices], tuple(20 + index for index in indices)
+    expected = [[start + index for index in range(len(indices))] for start in (10, 20)]
+    assert sorted_by_index(rows, indices) == expected
 
 
 SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,), (16,)]
-spacings = pytest.mark.parametrize("spacing", [1, 8], ids="spacing={}".format)
+SPACINGS = pytest.mark.parametrize("spacing", [1, 8], ids="spacing={}".format)
 
 
 def unpacked(spacing, *, requires_grad=False):
@@ -95,8 +83,8 @@ def unpacked(spacing, *, requires_grad=False):
     return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors], spacing)
 
 
-@spacings
-def test_what_was_packed_is_unpacked(spacing):
+@SPACINGS
+def test_unpacked_tensors_equal_the_packed_ones(spacing):
     tensors, _, pieces = unpacked(spacing)
     for tensor, piece in zip(tensors, pieces, strict=True):
         assert piece.shape == tensor.shape
@@ -104,7 +92,7 @@ def test_what_was_packed_is_unpacked(spacing):
         assert torch.equal(piece, tensor)
 
 
-def test_tensors_begin_at_multiples_of_the_spacing():
+def test_packed_tensors_begin_at_multiples_of_the_spacing():
     _, flat, pieces = unpacked(8)
     assert [piece.storage_offset() for piece in pieces] == [0, 8, 16, 24, 0, 0, 32, 40, 48]
     assert flat.shape == (64,)
@@ -122,37 +110,31 @@ def test_no_gap_follows_the_last_tensor(counts, size):
 
 
 @pytest.mark.parametrize("spacing", [1, 2, 64])
-def test_a_single_tensor_is_packed_without_a_copy(spacing):
+def test_packing_one_tensor_copies_nothing(spacing):
     tensor = torch.ones(2, 3)
     assert pack([tensor], spacing).data_ptr() == tensor.data_ptr()
 
 
-@spacings
-def test_pieces_share_memory_and_no_version_counter(spacing):
+@SPACINGS
+def test_pieces_share_memory_but_no_version_counter(spacing):
     _, flat, pieces = unpacked(spacing)
     for piece in pieces:
         piece.fill_(7)
     assert (flat == 7).sum() == sum(piece.numel() for piece in pieces)
     assert [piece._version for piece in pieces] == [1] * len(SHAPES)
     assert flat._version == 0
-
-
-@spacings
-def test_an_empty_piece_has_memory_of_its_own(spacing):
-    _, flat, pieces = unpacked(spacing)
-    owners = {piece.untyped_storage()._cdata for piece in (flat, pieces[4], pieces[5])}
-    assert len(owners) == 3
-
-
-@spacings
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_pieces_are_no_views(spacing, requires_grad):
-    _, _, pieces = unpacked(spacing, requires_grad=requires_grad)
     assert not any(piece._is_view() for piece in pieces)
 
 
-@spacings
-def test_gradients_flow_through(spacing):
+@SPACINGS
+def test_empty_pieces_have_their_own_memory(spacing):
+    _, flat, pieces = unpacked(spacing)
+    storages = {piece.untyped_storage()._cdata for piece in (flat, pieces[4], pieces[5])}
+    assert len(storages) == 3
+
+
+@SPACINGS
+def test_gradients_pass_through_pack_and_unpack(spacing):
     tensors, _, pieces = unpacked(spacing, requires_grad=True)
     filled = [index for index, tensor in enumerate(tensors) if tensor.numel()]
     outputs = [pieces[index] for index in filled]
@@ -162,8 +144,8 @@ def test_gradients_flow_through(spacing):
         torch.testing.assert_close(grad, 3 * tensor)
 
 
-@spacings
-def test_gradients_flow_through_pieces_that_have_changed(spacing):
+@SPACINGS
+def test_gradients_pass_through_changed_pieces(spacing):
     tensors, _, pieces = unpacked(spacing, requires_grad=True)
     pieces[0].mul_(2)
     grads = torch.autograd.grad([pieces[0].sum(), pieces[1].sum()], tensors[:2])
@@ -171,6 +153,6 @@ def test_gradients_flow_through_pieces_that_have_changed(spacing):
 
 
 @pytest.mark.parametrize("spacing", [1, 2])
-def test_a_flat_tensor_that_the_shapes_do_not_fill_is_refused(spacing):
+def test_unpacking_raises_if_the_shapes_do_not_fill_the_tensor(spacing):
     with pytest.raises(RuntimeError, match="split_with_sizes"):
         unpack(torch.ones(3), [torch.Size([2])], spacing)

@@ -1,4 +1,4 @@
-"""impl._comm.chunk_sizes: how many rows each device gets."""
+"""impl._comm.chunk_sizes: the number of rows of each chunk."""
 
 import math
 
@@ -10,56 +10,58 @@ from hypothesis import strategies as st
 from impl._comm.chunk_sizes import check_weights, chunk_lengths
 
 counts = st.integers(1, 9)
-weights = st.lists(st.sampled_from([1, 2, 0.5, 0.1, 7, 0]), min_size=1, max_size=6).filter(any)
+weight_lists = st.lists(st.sampled_from([1, 2, 0.5, 0.1, 7, 0]), min_size=1, max_size=6).filter(
+    any
+)
 
 
 @given(extent=st.integers(0, 60), count=counts)
-def test_equal_chunks_are_those_of_torch(extent, count):
+def test_lengths_without_weights_are_those_of_torch_chunk(extent, count):
     chunks = torch.empty(extent).chunk(count)
     assert chunk_lengths(extent, count) == [len(chunk) for chunk in chunks]
 
 
-@given(extent=st.integers(0, 60), shares=weights)
-def test_every_row_is_dealt_out_once(extent, shares):
-    lengths = chunk_lengths(extent, len(shares), shares)
+@given(extent=st.integers(0, 60), weights=weight_lists)
+def test_weighted_lengths_sum_to_the_extent(extent, weights):
+    lengths = chunk_lengths(extent, len(weights), weights)
     assert sum(lengths) == extent
     assert min(lengths) >= 0
-    assert len(lengths) <= len(shares)
+    assert len(lengths) <= len(weights)
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))
-def test_shares_that_sum_to_the_extent_are_the_sizes(sizes):
+def test_weights_that_sum_to_the_extent_are_the_lengths(sizes):
     lengths = chunk_lengths(sum(sizes), len(sizes), sizes)
     padded = lengths + [0] * (len(sizes) - len(lengths))
     assert padded == sizes
 
 
-@given(extent=st.integers(1, 60), shares=weights)
-def test_no_device_with_a_share_goes_empty_before_rows_run_out(extent, shares):
-    lengths = chunk_lengths(extent, len(shares), shares)
-    pairs = zip(lengths, shares, strict=False)
-    assert all((length > 0) == (share > 0) for length, share in pairs)
+@given(extent=st.integers(1, 60), weights=weight_lists)
+def test_chunks_with_positive_weight_have_rows(extent, weights):
+    lengths = chunk_lengths(extent, len(weights), weights)
+    pairs = zip(lengths, weights, strict=False)
+    assert all((length > 0) == (weight > 0) for length, weight in pairs)
 
 
-@given(extent=st.integers(1, 60), shares=weights)
-def test_a_share_is_rounded_up_at_most(extent, shares):
-    lengths = chunk_lengths(extent, len(shares), shares)
-    exact = [extent * share / sum(shares) for share in shares]
+@given(extent=st.integers(1, 60), weights=weight_lists)
+def test_lengths_are_rounded_up_at_most(extent, weights):
+    lengths = chunk_lengths(extent, len(weights), weights)
+    exact = [extent * weight / sum(weights) for weight in weights]
     assert all(
         length <= math.ceil(share - 1e-6) for length, share in zip(lengths, exact, strict=False)
     )
 
 
-def test_a_whole_share_is_not_rounded_up_by_a_rounding_error():
+def test_rounding_error_adds_no_row_to_a_whole_share():
     assert chunk_lengths(10, 3, [0.1, 0.2, 0.7]) == [1, 2, 7]
 
 
-def test_no_rows_still_make_a_chunk_for_each_device():
+def test_empty_extent_gives_an_empty_chunk_for_each_device():
     assert chunk_lengths(0, 3) == chunk_lengths(0, 3, [1, 0, 2]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("shares", "text"),
+    ("weights", "text"),
     [
         ([1], "1 chunk sizes for 2 devices"),
         ([1, -1], "negative or infinite chunk size in [1, -1]"),
@@ -69,7 +71,7 @@ def test_no_rows_still_make_a_chunk_for_each_device():
     ],
     ids=["too-few", "negative", "infinite", "no-number", "all-zero"],
 )
-def test_shares_by_which_nothing_can_be_dealt_are_refused(shares, text):
+def test_invalid_weights_raise(weights, text):
     with pytest.raises(ValueError) as raised:
-        check_weights(shares, 2)
+        check_weights(weights, 2)
     assert str(raised.value) == text

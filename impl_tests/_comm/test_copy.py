@@ -1,23 +1,25 @@
-"""impl._comm.copy: single tensors and buckets on their way to a device."""
+"""impl._comm.copy: copies of single tensors and of buckets."""
 
 import itertools
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from impl._comm.copy import copy_bucket, row_major_copy, send, small_and_large
+from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_device
+from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
+#: Bytes from which a tensor is copied without packing.
 LARGE = 2**20
-
-
-def of_bytes(*sizes):
-    return [torch.zeros(size, dtype=torch.uint8) for size in sizes]
+CPU = torch.device("cpu")
 
 
 def storages(tensors):
-    return [tensor.untyped_storage()._cdata for tensor in tensors]
+    return {tensor.untyped_storage()._cdata for tensor in tensors}
+
+
+def two_tensors(topology, **options):
+    return [torch.ones(2, device=topology.device(0), **options) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -34,28 +36,26 @@ def storages(tensors):
     ids=str,
 )
 def test_several_small_tensors_are_packed(sizes, small, large):
-    assert small_and_large(of_bytes(*sizes)) == (small, large)
+    bucket = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
+    assert partition_by_size(bucket) == (small, large)
 
 
-def test_sparse_tensors_travel_alone():
-    assert small_and_large([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
+def test_sparse_tensors_are_not_packed():
+    assert partition_by_size([torch.eye(2).to_sparse()] * 2) == ([], [0, 1])
 
 
-@pytest.mark.parametrize("copy", [False, True])
-def test_a_tensor_is_copied_where_it_is_only_if_wanted(topology, copy):
+@pytest.mark.parametrize(
+    ("options", "is_same"), [({}, True), ({"copy": False}, True), ({"copy": True}, False)], ids=str
+)
+def test_tensor_on_the_target_is_copied_only_on_request(topology, options, is_same):
     tensor = torch.ones(2, 3, device=topology.device(0)).t()
-    sent = send(tensor, topology.device(0), copy=copy)
-    assert (sent is tensor) != copy
+    sent = to_device(tensor, topology.device(0), **options)
+    assert (sent is tensor) == is_same
     assert (sent.stride(), sent.tolist()) == (tensor.stride(), tensor.tolist())
 
 
-def test_a_tensor_is_not_copied_where_it_is_by_default(topology):
-    tensor = torch.ones(2, device=topology.device(0))
-    assert send(tensor, topology.device(0)) is tensor
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_row_major_copy_is_new_and_alike(topology, sparse):
+@pytest.mark.parametrize("sparse", [False, True], ids="sparse={}".format)
+def test_row_major_copy_is_a_new_equal_tensor(topology, sparse):
     tensor = torch.arange(6.0, device=topology.device(0)).view(2, 3).t()
     tensor = tensor.to_sparse() if sparse else tensor
     copy = row_major_copy(tensor, topology.device(0))
@@ -64,90 +64,57 @@ def test_a_row_major_copy_is_new_and_alike(topology, sparse):
     assert sparse or copy.is_contiguous()
 
 
-class OperatorLog(TorchDispatchMode):
-    """The operators that run."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.found.append(func.overloadpacket)
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("count", [2, 5])
-def test_like_shapes_are_unpacked_at_once_wherever_they_stand(topology, count):
+def test_tensors_of_one_shape_are_unpacked_by_one_operator(topology, count):
     bucket = [torch.ones(shape, device=topology.device(0)) for shape in [(3, 1), (16,)] * count]
     with OperatorLog() as log:
         copy_bucket(bucket, [topology.device(1)])
-    assert log.found.count(torch.ops.aten.unbind) == 2
+    assert log.operators().count(torch.ops.aten.unbind) == 2
 
 
-def test_nothing_is_packed_for_no_device(topology):
-    bucket = [torch.ones(2, device=topology.device(0)) for _ in range(2)]
+def test_copies_to_no_device_run_no_operator(topology):
+    bucket = two_tensors(topology)
     with OperatorLog() as log:
         assert copy_bucket(bucket, []) == []
-    assert log.found == []
+    assert log.operators() == []
 
 
-def test_every_slot_gets_the_bucket_in_order(topology):
-    bucket = [torch.full(shape, float(at)) for at, shape in enumerate([(3, 1), (2,), (), (2,)])]
-    bucket = [*bucket, torch.full((LARGE,), 4.0)]
-    there = [tensor.to(topology.device(0)) for tensor in bucket]
-    devices = [topology.device(slot) for slot in (1, 0, 1)]
-    rows = copy_bucket(there, devices)
-    for row, device in zip(rows, devices, strict=True):
-        assert [tensor.device for tensor in row] == [device] * 5
+def test_each_device_receives_the_bucket_in_order(topology):
+    shapes = [(3, 1), (2,), (), (2,), (LARGE,)]
+    device = topology.device(0)
+    bucket = [torch.full(shape, float(at), device=device) for at, shape in enumerate(shapes)]
+    targets = topology.take([1, 0, 1])
+    for row, target in zip(copy_bucket(bucket, targets), targets, strict=True):
+        assert [tensor.device for tensor in row] == [target] * 5
         assert [tensor.shape for tensor in row] == [tensor.shape for tensor in bucket]
         assert [tensor.flatten()[0].item() for tensor in row] == [0, 1, 2, 3, 4]
 
 
 def test_rows_share_no_memory(topology):
-    bucket = [torch.ones(2, device=topology.device(0)) for _ in range(2)]
-    rows = copy_bucket(bucket, [topology.device(slot) for slot in (0, 1, 0, 1)])
-    for one, other in itertools.combinations([bucket, *rows], 2):
-        assert not {*storages(one)} & {*storages(other)}
+    bucket = two_tensors(topology)
+    rows = copy_bucket(bucket, topology.take([0, 1, 0, 1]))
+    for first, second in itertools.combinations([bucket, *rows], 2):
+        assert not storages(first) & storages(second)
 
 
-def test_small_members_travel_as_one(topology):
-    bucket = [torch.ones(2, device=topology.device(0)) for _ in range(2)]
-    (row,) = copy_bucket(bucket, [topology.device(1)])
-    assert len({*storages(row)}) == 1
-
-
-def test_copies_have_no_history(topology):
-    bucket = [torch.ones(2, device=topology.device(0), requires_grad=True) for _ in range(2)]
-    (row,) = copy_bucket(bucket, [topology.device(1)])
+def test_copies_of_small_tensors_share_one_storage_and_no_history(topology):
+    (row,) = copy_bucket(two_tensors(topology, requires_grad=True), [topology.device(1)])
+    assert len(storages(row)) == 1
     assert [tensor.requires_grad for tensor in row] == [False, False]
 
 
-@pytest.mark.parametrize("move", [send, row_major_copy])
-def test_a_copy_on_the_cpu_may_be_read_at_once(topology, move):
+@pytest.mark.parametrize("copy", [to_device, row_major_copy])
+def test_copy_on_the_cpu_can_be_read_immediately(topology, copy):
     tensor = queued_arange(topology, 0, 3)
     with late_copies(topology):
-        assert move(tensor, torch.device("cpu")).tolist() == [1, 2, 3]
+        assert copy(tensor, CPU).tolist() == [1, 2, 3]
 
 
-class CopyLog(TorchDispatchMode):
-    """Notes of each copy whether the host may go on before it is done."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default):
-            given = {**dict(enumerate(args)), **(kwargs or {})}
-            self.found.append(bool(given.get("non_blocking", given.get(2))))
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("move", [send, row_major_copy])
-def test_the_host_waits_for_copies_to_the_cpu_only(topology, move):
+@pytest.mark.parametrize("copy", [to_device, row_major_copy])
+def test_host_waits_only_for_copies_to_the_cpu(topology, copy):
     topology.require(distinct=2)
     tensor = torch.ones(2, device=topology.device(0))
-    with CopyLog() as log:
-        move(tensor, topology.device(1))
-        move(tensor, torch.device("cpu"))
-    assert log.found == [True, False]
+    with OperatorLog() as log:
+        copy(tensor, topology.device(1))
+        copy(tensor, CPU)
+    assert log.host_waits() == [False, True]

@@ -1,4 +1,4 @@
-"""impl._comm.split_cat: what a joined tensor is like."""
+"""impl._comm.split_cat: dtype and memory format of joined tensors."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._prims_common import suggest_memory_format
 
-from impl._comm.split_cat import join
+from impl._comm.split_cat import cat_on_device
 
 CPU = torch.device("cpu")
 
@@ -21,20 +21,20 @@ CPU = torch.device("cpu")
     ],
     ids=str,
 )
-def test_a_joined_tensor_holds_what_the_first_and_complex_ones_do(first, second, joined):
-    found = join([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
+def test_joined_dtype_is_the_first_promoted_by_complex_dtypes(first, second, joined):
+    found = cat_on_device([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
     assert found.dtype is joined
 
 
 def tensors(dims):
-    """Tensors of every order of dimensions in memory, of one element or two along each."""
+    """Yield tensors with every order of strides and extents of 1 or 2."""
     for order in itertools.permutations(range(dims)):
         for shape in itertools.product((1, 2), repeat=dims):
             yield torch.ones(shape).permute(order)
 
 
-def thinned(tensor):
-    """Like ``tensor``, but with repeats or gaps along one dimension."""
+def spaced(tensor):
+    """Yield tensors like ``tensor`` with repeats or gaps along one dimension."""
     for dim in range(tensor.dim()):
         yield tensor.narrow(dim, 0, 1).expand_as(tensor)
         yield tensor.repeat_interleave(2, dim).narrow(dim, 0, tensor.size(dim))
@@ -46,26 +46,26 @@ def strides_suggested_for(tensor):
 
 
 @pytest.mark.parametrize("dims", [3, 4, 5])
-def test_a_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
+def test_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
     for tensor in tensors(dims):
-        found = join([tensor], 0, CPU)
+        found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
 
 
-def test_repeated_and_spaced_elements_have_a_memory_format_like_others():
-    for tensor in itertools.chain.from_iterable(map(thinned, tensors(4))):
-        found = join([tensor], 0, CPU)
+def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
+    for tensor in itertools.chain.from_iterable(map(spaced, tensors(4))):
+        found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 2, 2), (2, 0, 2, 2), (2, 2, 0, 2)], ids=str)
-def test_an_empty_tensor_is_joined_row_major(shape):
+def test_empty_tensors_are_joined_row_major(shape):
     tensor = torch.ones(shape).contiguous(memory_format=torch.channels_last)
-    assert join([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
+    assert cat_on_device([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
 
 
 @pytest.mark.parametrize("dim", range(4))
-def test_images_of_one_element_are_joined_row_major(dim):
+def test_images_with_one_pixel_and_channel_are_joined_row_major(dim):
     images = [torch.ones(2, 1, 1, 1) for _ in range(2)]
-    found = join(images, dim, CPU)
+    found = cat_on_device(images, dim, CPU)
     assert found.stride() == torch.empty(found.shape).stride()

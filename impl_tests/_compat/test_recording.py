@@ -10,7 +10,7 @@ from torch import nn
 
 import impl
 from impl._compat import torch_private
-from impl._compat.recording import is_movable, moved
+from impl._compat.recording import is_movable, move_tensors
 from impl._pytree.markers import Whole
 
 Pair = namedtuple("Pair", ("left", "right"))
@@ -22,12 +22,12 @@ def test_arguments_are_moved_as_scatter_moves_them(topology):
     args = (here, [there, None], {"key": (there, 2.0)}, "text", torch.tensor(3.0))
     assert is_movable(args, 0)
     (expected,) = impl.scatter(args, [device])
-    assert repr(moved(args, device)) == repr(expected)
+    assert repr(move_tensors(args, device)) == repr(expected)
 
 
 def test_containers_are_built_anew(topology):
     args = ([torch.ones(2)], {"key": 1})
-    found = moved(args, torch.device("cpu"))
+    found = move_tensors(args, torch.device("cpu"))
     assert found[0] is not args[0]
     assert found[1] is not args[1]
     assert found[0][0] is args[0][0]

@@ -51,7 +51,7 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     topology.require(distinct=2)
     expected = _streams_after_scatter(topology)
     with on_side_streams(topology), monkeypatch.context() as patch:
-        patch.setattr("impl.functions.join", _fail)
+        patch.setattr("impl.functions.cat_on_device", _fail)
         with pytest.raises(RuntimeError, match="nothing can be joined"):
             _streams_after_scatter(topology)
     # A backward without saved streams shows the current streams of the thread.

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from impl._pytree.containers import MappingBranch, Same, write_trail
-from impl._pytree.inputs import Survey, unmarked
+from impl._pytree.containers import Constant, MappingBranch, format_path
+from impl._pytree.inputs import InputLeaves, remove_markers
 from impl._pytree.markers import SplitAlong, Whole
-from impl._pytree.outputs import Outputs
+from impl._pytree.outputs import OutputLeaves
 from impl_tests.samples import Pair
 
 
@@ -57,15 +57,15 @@ def tensor():
 
 def rebuilt(value):
     """Take ``value`` apart and build one other, its tensors negated."""
-    survey = Survey()
-    root = survey.take(value, None, "value")
-    return root.columns(1, {leaf: [-leaf.tensor] for leaf in survey.copied})[0]
+    leaves = InputLeaves()
+    root = leaves.flatten(value, None, "value")
+    return root.unflatten(1, {leaf: [-leaf.tensor] for leaf in leaves.copied})[0]
 
 
 def trails(value):
-    survey = Survey()
-    survey.take(value, 0, "args")
-    return [write_trail(split.trail) for split in survey.splits]
+    leaves = InputLeaves()
+    leaves.flatten(value, 0, "args")
+    return [format_path(split.path) for split in leaves.splits]
 
 
 def test_trails_are_written_as_python_would(tensor):
@@ -136,26 +136,26 @@ def test_a_dataclass_that_holds_itself_ends(tensor):
 
 
 def test_the_inner_marker_counts(tensor):
-    survey = Survey()
-    survey.take(SplitAlong([tensor, Whole((tensor, SplitAlong(tensor, -1)))], 0), 7, "args")
-    assert [split.dim for split in survey.splits] == [0, -1]
-    assert len(survey.copied) == 1
+    leaves = InputLeaves()
+    leaves.flatten(SplitAlong([tensor, Whole((tensor, SplitAlong(tensor, -1)))], 0), 7, "args")
+    assert [split.dim for split in leaves.splits] == [0, -1]
+    assert len(leaves.copied) == 1
 
 
 def test_markers_are_taken_off(tensor):
     marked = {"a": Whole([tensor]), "b": SplitAlong(3, 1)}
-    found = unmarked(marked)
+    found = remove_markers(marked)
     assert found["a"][0] is tensor
     assert found["b"] == 3
     plain = [tensor]
-    assert unmarked(plain) is plain
+    assert remove_markers(plain) is plain
 
 
 def test_no_value_refers_back_to_what_took_it_apart(tensor):
-    survey = Survey()
-    root = survey.take(([tensor], {"a": Knot(tensor)}), None, "args")
-    pieces = {leaf: [leaf.tensor, leaf.tensor] for leaf in survey.copied}
-    first, second = root.columns(2, pieces)
+    leaves = InputLeaves()
+    root = leaves.flatten(([tensor], {"a": Knot(tensor)}), None, "args")
+    pieces = {leaf: [leaf.tensor, leaf.tensor] for leaf in leaves.copied}
+    first, second = root.unflatten(2, pieces)
     assert first[0] is not second[0]
     assert first[1] is not second[1]
 
@@ -171,7 +171,7 @@ def test_no_value_refers_back_to_what_took_it_apart(tensor):
 )
 def test_odd_replicas_are_named(values, what, ones, others):
     with pytest.raises(ValueError) as raised:
-        Outputs().take(values, "output")
+        OutputLeaves().flatten(values, "output")
     assert str(raised.value) == f"{what} in replicas {ones}, but not in replicas {others}"
 
 
@@ -191,9 +191,9 @@ def test_odd_replicas_are_named(values, what, ones, others):
     ids=["str", "numbers", "bytes", "range", "Size", "set", "iterator", "dtype", "class"],
 )
 def test_values_that_hold_no_outputs_stand_beside_each_other(values):
-    outputs = Outputs()
-    assert outputs.take(values, "output").columns(1, {})[0] == values
-    assert outputs.joined == []
+    outputs = OutputLeaves()
+    assert outputs.flatten(values, "output").unflatten(1, {})[0] == values
+    assert outputs.gathered == []
 
 
 def test_a_custom_iterable_is_built_from_one_iterable():
@@ -204,7 +204,7 @@ def test_a_custom_iterable_is_built_from_one_iterable():
         def __iter__(self):
             return iter(self.parts)
 
-    found = Outputs().take([Bag([1, "a"]), Bag([2, "b"])], "output").columns(1, {})[0]
+    found = OutputLeaves().flatten([Bag([1, "a"]), Bag([2, "b"])], "output").unflatten(1, {})[0]
     assert type(found) is Bag
     assert found.parts == [[1, 2], ["a", "b"]]
 
@@ -233,6 +233,6 @@ class Shelf(MutableMapping):
 
 def test_a_mapping_that_shares_what_it_holds_with_its_copy_is_not_written_to():
     shelf = Shelf({"x": 1})
-    built = MappingBranch(shelf, [Same(2)]).columns(2, {})
+    built = MappingBranch(shelf, [Constant(2)]).unflatten(2, {})
     assert [each.content for each in built] == [{"x": 2}, {"x": 2}]
     assert shelf.content == {"x": 1}

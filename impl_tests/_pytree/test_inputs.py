@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole
-from impl._pytree.containers import FieldsBranch, Same
-from impl._pytree.inputs import Survey, unmarked
+from impl._pytree.containers import Constant, FieldsBranch
+from impl._pytree.inputs import InputLeaves, remove_markers
 from impl_tests.samples import Misnamed
 
 
@@ -29,24 +29,24 @@ class Empty:
 
 
 @pytest.fixture
-def survey():
-    return Survey()
+def leaves():
+    return InputLeaves()
 
 
 def test_markers_come_off_wherever_they_stand():
     x, y, packed = torch.ones(2), torch.ones(1, 2), pack_sequence([torch.ones(2)])
-    [first], named = unmarked(([Whole(x)], {"y": SplitAlong(y, 1), "p": packed}))
+    [first], named = remove_markers(([Whole(x)], {"y": SplitAlong(y, 1), "p": packed}))
     assert (first is x, named["y"] is y, named["p"].data is packed.data) == (True, True, True)
 
 
 def test_what_has_no_marker_is_handed_on_as_it_is():
     inputs = {"x": [torch.ones(2), "text"]}
-    assert unmarked(inputs) is inputs
+    assert remove_markers(inputs) is inputs
 
 
-def test_markers_are_counted(survey):
-    survey.take([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
-    assert survey.marks == 2
+def test_markers_are_counted(leaves):
+    leaves.flatten([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
+    assert leaves.num_markers == 2
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_markers_are_counted(survey):
     ],
     ids=["split and copied", "marked tensor", "marked value", "split"],
 )
-def test_a_dataclass_is_taken_apart_if_anything_in_it_matters(survey, first, second):
-    assert isinstance(survey.take(Record(first, second), 0, "x"), FieldsBranch)
+def test_a_dataclass_is_taken_apart_if_anything_in_it_matters(leaves, first, second):
+    assert isinstance(leaves.flatten(Record(first, second), 0, "x"), FieldsBranch)
 
 
-def test_a_dataclass_of_other_values_stays_itself(survey):
-    survey.take(torch.ones(2), 0, "x")
+def test_a_dataclass_of_other_values_stays_itself(leaves):
+    leaves.flatten(torch.ones(2), 0, "x")
     value = Record("text", [1])
-    node = survey.take(value, 0, "x")
-    assert isinstance(node, Same)
+    node = leaves.flatten(value, 0, "x")
+    assert isinstance(node, Constant)
     assert node.value is value
 
 
@@ -79,41 +79,41 @@ class Layer(nn.Module):
         super().__init__()
 
 
-def test_a_module_stays_itself_though_it_is_a_dataclass(survey):
+def test_a_module_stays_itself_though_it_is_a_dataclass(leaves):
     layer = Layer(torch.ones(2))
-    node = survey.take([layer], 0, "x").children[0]
-    assert isinstance(node, Same)
+    node = leaves.flatten([layer], 0, "x").children[0]
+    assert isinstance(node, Constant)
     assert node.value is layer
 
 
-def test_a_dataclass_is_taken_apart_wherever_it_stands(survey):
+def test_a_dataclass_is_taken_apart_wherever_it_stands(leaves):
     record = Record(torch.ones(2))
-    nodes = survey.take([record, record], 0, "x").children
+    nodes = leaves.flatten([record, record], 0, "x").children
     assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
 
 
 @pytest.mark.parametrize("empty", [[], (), {}], ids=repr)
-def test_a_container_of_nothing_stays_itself(survey, empty):
-    node = survey.take(empty, 0, "x")
-    assert isinstance(node, Same)
+def test_a_container_of_nothing_stays_itself(leaves, empty):
+    node = leaves.flatten(empty, 0, "x")
+    assert isinstance(node, Constant)
     assert node.value is empty
 
 
-def test_a_dataclass_that_is_false_is_taken_apart(survey):
-    assert isinstance(survey.take(Empty(torch.ones(2)), 0, "x"), FieldsBranch)
+def test_a_dataclass_that_is_false_is_taken_apart(leaves):
+    assert isinstance(leaves.flatten(Empty(torch.ones(2)), 0, "x"), FieldsBranch)
 
 
-def test_a_packed_sequence_is_split_by_sequence(survey):
+def test_a_packed_sequence_is_split_by_sequence(leaves):
     packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
-    split = survey.take(packed, 1, "x")
+    split = leaves.flatten(packed, 1, "x")
     assert (split.dim, split.extent) == (0, 2)
 
 
-def test_a_whole_packed_sequence_is_copied(survey):
-    survey.take(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
-    assert (len(survey.copied), survey.splits) == (1, [])
+def test_a_whole_packed_sequence_is_copied(leaves):
+    leaves.flatten(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
+    assert (len(leaves.copied), leaves.splits) == (1, [])
 
 
-def test_a_tuple_with_other_members_than_fields_is_refused(survey):
+def test_a_tuple_with_other_members_than_fields_is_refused(leaves):
     with pytest.raises(ValueError, match="longer"):
-        survey.take(Misnamed([1, 2]), 0, "x")
+        leaves.flatten(Misnamed([1, 2]), 0, "x")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from impl._pytree.containers import is_dataclass_instance, is_named_tuple
-from impl._pytree.inputs import Survey
-from impl._pytree.outputs import Outputs
+from impl._pytree.inputs import InputLeaves
+from impl._pytree.outputs import OutputLeaves
 from impl.scatter_gather import gather
 from impl_tests.samples import Misnamed, Pair
 
@@ -87,7 +87,7 @@ class Sized:
 
 
 def joined(*values):
-    return Outputs().take(values, "output").columns(1, {})[0]
+    return OutputLeaves().flatten(values, "output").unflatten(1, {})[0]
 
 
 @pytest.mark.parametrize("make", [Subscripted, Sized])
@@ -122,9 +122,9 @@ def test_arrays_are_values_and_stand_beside_each_other():
 
 
 def test_sets_of_tensors_are_joined_in_their_order():
-    outputs = Outputs()
-    outputs.take([{torch.ones(1)}, {torch.zeros(1)}], "output")
-    assert [each.tensors for each in outputs.joined] == [(torch.ones(1), torch.zeros(1))]
+    outputs = OutputLeaves()
+    outputs.flatten([{torch.ones(1)}, {torch.zeros(1)}], "output")
+    assert [each.tensors for each in outputs.gathered] == [(torch.ones(1), torch.zeros(1))]
 
 
 @pytest.mark.parametrize(
@@ -144,24 +144,24 @@ def test_sequences_of_other_lengths_are_refused(values):
 
 
 def test_a_mapping_that_hides_items_is_refused():
-    survey = Survey()
-    root = survey.take(Hiding(a=torch.ones(1)), 0, "x")
+    leaves = InputLeaves()
+    root = leaves.flatten(Hiding(a=torch.ones(1)), 0, "x")
     with pytest.raises(ValueError, match="argument 2"):
-        root.columns(1, {leaf: [leaf.value] for leaf in survey.splits})
+        root.unflatten(1, {leaf: [leaf.value] for leaf in leaves.splits})
 
 
 def test_leaves_with_different_numbers_of_pieces_are_refused():
-    survey = Survey()
-    root = survey.take([torch.ones(1), torch.ones(1)], 0, "x")
-    pieces = {leaf: [leaf.value] * count for count, leaf in enumerate(survey.splits, 1)}
+    leaves = InputLeaves()
+    root = leaves.flatten([torch.ones(1), torch.ones(1)], 0, "x")
+    pieces = {leaf: [leaf.value] * count for count, leaf in enumerate(leaves.splits, 1)}
     with pytest.raises(ValueError, match="argument 2"):
-        root.columns(1, pieces)
+        root.unflatten(1, pieces)
 
 
 def test_a_tensor_of_a_subclass_is_joined():
-    outputs = Outputs()
-    outputs.take([torch.nn.Parameter(torch.ones(1)) for _ in range(2)], "output")
-    assert len(outputs.joined) == 1
+    outputs = OutputLeaves()
+    outputs.flatten([torch.nn.Parameter(torch.ones(1)) for _ in range(2)], "output")
+    assert len(outputs.gathered) == 1
 
 
 class Scarce:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from impl._pytree.packed_sequence import cut_packed, join_packed, sequence_count
+from impl._pytree.packed_sequence import cat_packed, sequence_count, split_packed
 
 lengths = st.lists(st.integers(1, 5), min_size=1, max_size=8)
 parts = st.integers(1, 4)
@@ -22,9 +22,9 @@ def packed(lengths, *, is_sorted):
 
 
 def cut(value, sizes):
-    rows, counts, chunks = cut_packed(value, sizes)
+    rows, counts, chunks = split_packed(value, sizes)
     pairs = zip(chunks, rows.split(counts), strict=True)
-    return [chunk.around(data) for chunk, data in pairs]
+    return [chunk.with_data(data) for chunk, data in pairs]
 
 
 def sizes_of(count, parts):
@@ -43,7 +43,7 @@ def test_chunks_hold_consecutive_sequences(lengths, parts, is_sorted):
 def test_joining_the_chunks_gives_the_value_back(lengths, parts, is_sorted):
     value, _ = packed(lengths, is_sorted=is_sorted)
     chunks = cut(value, sizes_of(len(lengths), parts))
-    found = join_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
+    found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
     for part, expected in zip(found, value, strict=True):
         assert (part is None) == (expected is None)
         assert part is None or torch.equal(part, expected)
@@ -53,7 +53,7 @@ def test_joining_the_chunks_gives_the_value_back(lengths, parts, is_sorted):
 def test_sorted_parts_that_do_not_follow_on_are_sorted_anew(first, second):
     values = [packed(each, is_sorted=True) for each in (first, second)]
     chunks = [value for value, _ in values]
-    found = join_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
+    found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
     expected = [sequence.tolist() for _, sequences in values for sequence in sequences]
     assert [sequence.tolist() for sequence in unpack_sequence(found)] == expected
     assert (found.sorted_indices is None) == (min(first) >= max(second))
@@ -71,7 +71,7 @@ def test_the_default_device_is_not_asked(topology):
     value, _ = packed([2, 3, 1], is_sorted=False)
     with torch.device(topology.device(0)):
         chunks = cut(value, [2, 1])
-        found = join_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
+        found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
     assert found.data.device.type == "cpu"
 
 
@@ -79,12 +79,12 @@ def test_a_chunk_without_sequences_counts_none():
     value, _ = packed([2, 1], is_sorted=True)
     empty, whole = cut(value, [0, 2])
     assert [sequence_count(empty), sequence_count(whole)] == [0, 2]
-    found = join_packed([empty, whole], torch.cat([empty.data, whole.data]))
+    found = cat_packed([empty, whole], torch.cat([empty.data, whole.data]))
     assert torch.equal(found.data, value.data)
 
 
 def test_many_sequences_of_one_length_keep_their_order():
     values = [packed([2] * 20, is_sorted=True)[0] for _ in range(2)]
-    found = join_packed(values, torch.cat([value.data for value in values]))
+    found = cat_packed(values, torch.cat([value.data for value in values]))
     assert [sequence[0, 0].item() for sequence in unpack_sequence(found)] == [*range(20)] * 2
     assert found.sorted_indices is None

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from impl import gather, scatter
-from impl._pytree.inputs import Survey, unmarked
+from impl._pytree.inputs import InputLeaves, remove_markers
 from impl._pytree.markers import Whole
-from impl._pytree.outputs import Outputs
-from impl._pytree.traversal import descend
+from impl._pytree.outputs import OutputLeaves
+from impl._pytree.traversal import traverse
 from spec_tests.strategies.deep_nesting import LEVELS, nest, unnest
 
 MANY = 20_000
@@ -56,14 +56,14 @@ def test_every_kind_may_be_nested_to_the_recursion_limit(topology, kinds):
 @pytest.mark.parametrize("depth", [0, 1, 5])
 def test_levels_are_counted(depth):
     limit = sys.getrecursionlimit()
-    descend(below(limit - 1))
-    descend(below(limit - 1 + depth), uncounted=range(depth))
+    traverse(below(limit - 1))
+    traverse(below(limit - 1 + depth), uncounted=range(depth))
     with pytest.raises(RecursionError):
-        descend(below(limit + depth), uncounted=range(depth))
+        traverse(below(limit + depth), uncounted=range(depth))
 
 
 def test_nothing_has_no_levels():
-    assert descend(None) is None
+    assert traverse(None) is None
 
 
 def test_a_chain_of_dataclasses_without_tensors_stays_itself(topology):
@@ -73,12 +73,12 @@ def test_a_chain_of_dataclasses_without_tensors_stays_itself(topology):
 
 def test_a_chain_of_dataclasses_is_taken_apart_at_any_length():
     tensor = torch.ones(1)
-    first = unmarked(chain(MANY, Whole(tensor)))
+    first = remove_markers(chain(MANY, Whole(tensor)))
     assert (first.value is tensor, first.next.next.value is tensor) == (True, True)
 
 
 def test_nodes_are_freed_and_copied_at_any_depth():
-    node = Survey().take(chain(MANY, Whole(1)), None, "x")
+    node = InputLeaves().flatten(chain(MANY, Whole(1)), None, "x")
     assert len(copy.copy(node).children) == 2
     del node
 
@@ -86,9 +86,9 @@ def test_nodes_are_freed_and_copied_at_any_depth():
 def test_deep_parts_are_listed_in_order():
     tensors = [torch.ones(1, 2 + size) for size in range(4)]
     first, second, third, fourth = tensors
-    survey = Survey()
-    survey.take([first, nest(["list"], 700, [second, (third,)]), fourth], 0, "x")
-    assert [id(split.value) for split in survey.splits] == [*map(id, tensors)]
-    outputs = Outputs()
-    outputs.take([[first, nest(["list"], 700, [second, (third,)]), fourth]], "x")
-    assert [id(joined.tensors[0]) for joined in outputs.joined] == [*map(id, tensors)]
+    leaves = InputLeaves()
+    leaves.flatten([first, nest(["list"], 700, [second, (third,)]), fourth], 0, "x")
+    assert [id(split.value) for split in leaves.splits] == [*map(id, tensors)]
+    outputs = OutputLeaves()
+    outputs.flatten([[first, nest(["list"], 700, [second, (third,)]), fourth]], "x")
+    assert [id(joined.tensors[0]) for joined in outputs.gathered] == [*map(id, tensors)]

@@ -105,7 +105,7 @@ def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
     first = next_sequence_nr()
     shared = Doubled.apply(x)
     out = [Doubled.apply(shared), Doubled.apply(shared), torch.ones(1)]
-    compiled._part_contexts(out, first)
+    compiled._separate_backward_contexts(out, first)
     sum(out).backward()
     assert len(parted) == 3
 
@@ -114,7 +114,7 @@ def test_nodes_that_were_there_before_the_call_are_left_alone(parted):
     before = Doubled.apply(torch.ones(1, requires_grad=True))
     first = next_sequence_nr()
     out = Doubled.apply(before.exp())
-    compiled._part_contexts(out, first)
+    compiled._separate_backward_contexts(out, first)
     out.backward()
     assert len(parted) == 1
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from impl._threads.exceptions import Failure, attempt, reraise
+from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
 
 WHERE = "in replica 2 on device 3"
@@ -166,7 +166,7 @@ class ElsewhereError(Exception):
 
 
 def failing(error):
-    return attempt(fail_with, error).take()
+    return capture(fail_with, error).pop()
 
 
 def carried(error):
@@ -178,7 +178,7 @@ def carried(error):
 
 def test_result_is_returned_unchanged():
     result = object()
-    assert attempt(lambda value: value, result) is result
+    assert capture(lambda value: value, result) is result
 
 
 def test_traceback_begins_in_the_called_function():
@@ -188,11 +188,11 @@ def test_traceback_begins_in_the_called_function():
 
 
 def test_exception_can_be_taken_once():
-    failure = attempt(fail_with, ValueError("bad"))
-    assert isinstance(failure, Failure)
-    failure.take()
+    failure = capture(fail_with, ValueError("bad"))
+    assert isinstance(failure, CapturedError)
+    failure.pop()
     with pytest.raises(AttributeError):
-        failure.take()
+        failure.pop()
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, OwnKeyError])
@@ -312,7 +312,7 @@ def test_causes_are_part_of_the_text():
             raise ValueError("outer") from inner
 
     with pytest.raises(ValueError) as caught:
-        reraise(attempt(wrap).take(), WHERE)
+        reraise(capture(wrap).pop(), WHERE)
     assert re.search(
         "KeyError: 'inner'(.|\n)*direct cause(.|\n)*ValueError: outer", str(caught.value)
     )
@@ -325,7 +325,7 @@ def test_text_describes_the_context():
         except KeyError:
             fail_with(ValueError("outer"))
 
-    text = str(carried(attempt(stumble).take()))
+    text = str(carried(capture(stumble).pop()))
     assert re.search("KeyError: 'inner'(.|\n)*another exception(.|\n)*ValueError: outer", text)
 
 
@@ -354,8 +354,8 @@ def test_each_level_of_nested_calls_tells_the_cause_once(kind):
     def nested(depth):
         if depth == 0:
             raise kind("innermost")
-        failure = attempt(nested, depth - 1)
-        reraise(failure.take(), f"at depth {depth}")
+        failure = capture(nested, depth - 1)
+        reraise(failure.pop(), f"at depth {depth}")
 
     with pytest.raises(kind) as caught:
         nested(5)

@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 
-from impl._threads.exceptions import Failure, attempt, reraise
+from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
 from spec_tests.harness.concurrency.leaks import no_garbage_collection
 
@@ -65,9 +65,9 @@ def member_alone(witnesses):
 
 @pytest.mark.parametrize("raising", [cause_alone, context_alone, member_alone])
 def test_whatever_an_exception_leads_to_loses_its_traceback(raising):
-    failure = attempt(raising, [])
+    failure = capture(raising, [])
     with pytest.raises(Exception, match="outer") as caught:
-        reraise(failure.take(), WHERE)
+        reraise(failure.pop(), WHERE)
     error = caught.value.__cause__
     members = getattr(error, "exceptions", ())
     linked = {error.__cause__, error.__context__, *members} - {None}
@@ -88,27 +88,27 @@ RAISING = [
 def test_no_frame_of_the_replica_keeps_its_variables(raising):
     witnesses = []
     with no_garbage_collection():
-        failure = attempt(raising, witnesses)
+        failure = capture(raising, witnesses)
         assert witnesses
         assert all(witness() is None for witness in witnesses)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, CapturedError)
 
 
 def test_failure_keeps_no_argument_alive():
     with no_garbage_collection():
         argument = Witness()
         witness = weakref.ref(argument)
-        failure = attempt(lambda _: fail_with(ValueError("bad")), argument)
+        failure = capture(lambda _: fail_with(ValueError("bad")), argument)
         del argument
         assert witness() is None
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, CapturedError)
 
 
 @pytest.mark.parametrize("kind", [BadError, StopError])
 def test_handled_exception_is_freed_without_garbage_collection(kind):
     def handle():
         try:
-            reraise(attempt(lambda: fail_with(kind("bad"))).take(), WHERE)
+            reraise(capture(lambda: fail_with(kind("bad"))).pop(), WHERE)
         except kind as error:
             return weakref.ref(error)
 
@@ -120,7 +120,7 @@ def test_referenced_exception_is_freed_with_its_owner():
     def handle():
         held = BadError("bad")
         try:
-            reraise(attempt(fail_with, held).take(), WHERE)
+            reraise(capture(fail_with, held).pop(), WHERE)
         except BadError:
             return weakref.ref(held)
 
@@ -141,5 +141,5 @@ def test_suspended_generator_is_not_closed():
     def chained():
         raise ValueError("outside") from next(generator)
 
-    attempt(chained)
+    capture(chained)
     assert next(generator) == "alive"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from impl._threads.exceptions import account, attempt, raise_rebuilt
+from impl._threads.exceptions import capture, format_error, raise_rebuilt
 from impl_tests.samples import fail_with
 
 WHERE = "on rank 2"
@@ -17,8 +17,8 @@ class MuteError(Exception):
 
 def sent(error):
     """An exception that was raised, and the text that tells of it."""
-    raised = attempt(fail_with, error).take()
-    return raised, account(raised, WHERE)
+    raised = capture(fail_with, error).pop()
+    return raised, format_error(raised, WHERE)
 
 
 def test_text_has_the_error_its_place_and_traceback():

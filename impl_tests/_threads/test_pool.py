@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from impl._threads import pool as thread_pool
-from impl._threads.exceptions import Failure
+from impl._threads.exceptions import CapturedError
 from impl._threads.locals import can_isolate_locals
 from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness.concurrency.leaks import becomes
@@ -71,8 +71,8 @@ def test_function_runs_in_another_thread(pool):
 def test_outcome_of_a_failing_function_is_a_failure(pool):
     error = SystemExit(3)
     outcome = pool.start(partial(fail_with, error)).wait()
-    assert isinstance(outcome, Failure)
-    assert outcome.take() is error
+    assert isinstance(outcome, CapturedError)
+    assert outcome.pop() is error
 
 
 def test_second_call_reuses_an_idle_thread(pool):

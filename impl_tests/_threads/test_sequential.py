@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from impl._threads.exceptions import Failure
+from impl._threads.exceptions import CapturedError
 from impl._threads.locals import can_isolate_locals
 from impl._threads.sequential import run_sequentially
 from impl_tests.samples import FunctionMode, fail_with
@@ -43,5 +43,5 @@ def test_calling_thread_makes_all_calls_if_locals_can_be_isolated():
 
 def test_error_does_not_end_the_sequence():
     outcomes = run_sequentially([partial(fail_with, ValueError()), lambda: 1])
-    assert isinstance(outcomes[0], Failure)
+    assert isinstance(outcomes[0], CapturedError)
     assert outcomes[1] == 1

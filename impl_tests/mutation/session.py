@@ -25,7 +25,7 @@ PRIVATE = ("impl_tests/test_*.py", "impl_tests/_*/test_*.py")
 #: Tests that do not run impl, but change it themselves, read its text, or start ranks.
 _OF_OTHERS = (
     "test_distributed_page.py",
-    "test_house.py",
+    "test_source_rules.py",
     "test_import_order.py",
     "test_mutants.py",
     "test_mutation.py",

@@ -25,9 +25,10 @@ def read(paths: Sequence[Path]) -> dict[str, Any]:
         paths: Files written by ``pytest --benchmark-json``.
 
     Returns:
-        ``machine``: processor, cores, versions and devices. ``runs``: ``datetime``, ``commit`` and
-        ``benchmarks`` of each file. A benchmark has ``group``, ``fullname``, ``extra_info`` and
-        ``stats``: minimum, quartiles and median in seconds, and the number of rounds.
+        ``machine``: processor, cores, versions and devices. ``runs``: ``datetime``, ``commit``,
+        ``dirty`` and ``benchmarks`` of each file. A benchmark has ``group``, ``fullname``,
+        ``extra_info`` and ``stats``: minimum, quartiles and median in seconds, and the number of
+        rounds.
 
     Raises:
         ValueError: A file was not written by pytest-benchmark, comes from another machine than
@@ -58,6 +59,7 @@ def _without_samples(run: dict[str, Any]) -> dict[str, Any]:
     return {
         "datetime": run["datetime"],
         "commit": run["commit_info"]["id"],
+        "dirty": run["commit_info"].get("dirty", False),
         "benchmarks": [_benchmark(each) for each in run["benchmarks"]],
     }
 
@@ -73,7 +75,8 @@ def summary(data: dict[str, Any], floors: dict[str, float]) -> str:
     ratios = [list(compare.ratios(run, floors)) for run in runs]
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['devices'])}; "
-        f"torch {machine['torch']}, Python {machine['python_version']}; {len(runs)} run(s).",
+        f"torch {machine['torch']}, Python {machine['python_version']}; "
+        f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(runs)} run(s).",
         "",
         compare.LEGEND,
         "",

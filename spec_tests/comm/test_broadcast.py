@@ -15,18 +15,18 @@ from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 
 @clause("comm.broadcast.copies")
 @given(call=broadcast_calls())
-def test_every_device_gets_the_tensor(target, answers, topology, call):
+def test_every_device_gets_a_copy_of_the_tensor(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("comm.broadcast.copies")
-def test_no_device_gets_nothing(target, topology):
+def test_broadcast_to_no_devices_returns_an_empty_list(target, topology):
     tensor = counting((4, 2), torch.float32, topology.device(0))
     assert target.comm.broadcast(tensor, []) == []
 
 
 @clause("comm.broadcast.own-device-is-the-input")
-def test_on_its_own_device_the_input_is_returned_itself(target, topology):
+def test_input_device_gets_the_input_itself(target, topology):
     tensor = counting((4, 2), torch.float32, topology.device(0))
     first, second = target.comm.broadcast(tensor, [topology.device(0)] * 2)
     assert first is tensor
@@ -58,7 +58,7 @@ def test_sparse_tensors_stay_sparse(target, answers, topology, call):
 
 @clause("comm.broadcast.returns-list")
 @given(call=broadcast_calls())
-def test_the_copies_come_in_a_list(target, topology, call):
+def test_copies_are_returned_in_a_list(target, topology, call):
     assert type(call.run(target, call.inputs(topology))) is list
 
 
@@ -70,7 +70,7 @@ def test_gradients_of_the_copies_reach_the_input(target, answers, topology, call
 
 
 @clause("comm.broadcast.refuses-negative-ordinal")
-def test_a_negative_ordinal_is_refused(target, topology):
+def test_broadcast_refuses_a_negative_ordinal(target, topology):
     call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [DeviceAt(0), -1]})
     text = "Expected non-negative device index, but got -1"
     refused(call, target, topology, RuntimeError, text)
@@ -78,12 +78,12 @@ def test_a_negative_ordinal_is_refused(target, topology):
 
 @clause("comm.broadcast.refuses-both-or-neither")
 @pytest.mark.parametrize(
-    "rest", [{}, {"devices": [0], "out": []}, {"devices": [], "out": []}], ids=str
+    "arguments", [{}, {"devices": [0], "out": []}, {"devices": [], "out": []}], ids=str
 )
-def test_exactly_one_of_devices_and_outputs_is_asked_for(target, topology, rest):
-    call = PublicCall("comm.broadcast", {"tensor": dense(), **rest})
+def test_both_or_neither_of_devices_and_out_are_refused(target, topology, arguments):
+    call = PublicCall("comm.broadcast", {"tensor": dense(), **arguments})
     text = (
         "Exactly one of 'devices' and 'out' must be specified, "
-        f"but got devices={rest.get('devices')} and out={rest.get('out')}"
+        f"but got devices={arguments.get('devices')} and out={arguments.get('out')}"
     )
     refused(call, target, topology, RuntimeError, text)

@@ -1,4 +1,4 @@
-"""comm on devices one of which has no memory left."""
+"""comm: errors when one device has no free memory."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ CALLS = {
         "devices": [
             DeviceAt(1),
             DeviceAt(2),
-        ],  # Not the current one first: a call may have to switch to it.
+        ],  # The first one is not current, so that the call switches devices.
     },
     "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": DeviceAt(2)},
     "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": DeviceAt(2)},
@@ -29,7 +29,7 @@ CALLS = {
 
 @clause("comm.no-memory")
 @pytest.mark.parametrize("name", CALLS)
-def test_a_device_without_memory_is_told_and_left_alone(target, topology, name):
+def test_out_of_memory_error_is_raised_and_the_next_call_works(target, topology, name):
     topology.require(distinct=3)
     call = PublicCall(f"comm.{name}", CALLS[name])
     inputs, before = call.inputs(topology), current_device_and_streams(topology)
@@ -37,4 +37,4 @@ def test_a_device_without_memory_is_told_and_left_alone(target, topology, name):
         with without_memory(topology, 2), pytest.raises(torch.OutOfMemoryError):
             call.run(target, inputs)
         assert current_device_and_streams(topology) == before
-        call.run(target, inputs)  # Memory is there again.
+        call.run(target, inputs)  # The device has free memory again.

@@ -1,4 +1,4 @@
-"""What comm's functions leave queued is in order with the caller's own work."""
+"""comm: stream order of the queued copies and the caller's own work."""
 
 import pytest
 import torch
@@ -14,7 +14,8 @@ from spec_tests.strategies.calls import StreamAt
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 DOUBLED = [[2 * number for number in row] for row in ROWS]
-LARGE = 2**18  # numbers, with which a tensor travels alone
+#: Number of elements of a tensor that a target may copy without a buffer.
+LARGE = 2**18
 
 
 def _scatter(comm, topology):
@@ -73,22 +74,22 @@ CALLS = {
     _reduce_add: [DOUBLED],
     _reduce_add_coalesced: [DOUBLED] * 2,
 }
-every_call = pytest.mark.parametrize(
+EVERY_CALL = pytest.mark.parametrize(
     ("call", "expected"), CALLS.items(), ids=lambda part: getattr(part, "__name__", "")
 )
 
 
 @clause("comm.order.current-streams")
-@every_call
-def test_results_may_be_used_at_once_and_inputs_freed(target, topology, call, expected):
+@EVERY_CALL
+def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, call, expected):
     with on_side_streams(topology):
-        # The call's inputs are freed with it, its results right after the work that uses them.
+        # The inputs are freed when `call` returns, the results once the work on them is queued.
         found = queued_copies(*call(target.comm, topology))
     assert [tensor.tolist() for tensor in found] == expected
 
 
 @clause("comm.order.current-streams")
-def test_large_tensors_may_be_used_at_once_and_freed(target, topology):
+def test_large_tensors_can_be_used_and_freed_without_waiting(target, topology):
     with on_side_streams(topology):
         tensors = [queued_arange(topology, 0, LARGE), queued_arange(topology, 0, LARGE)]
         rows = target.comm.broadcast_coalesced(tensors, topology.take(3))
@@ -98,16 +99,16 @@ def test_large_tensors_may_be_used_at_once_and_freed(target, topology):
 
 
 @clause("comm.order.host")
-@pytest.mark.parametrize("has_out", [False, True], ids=["fresh", "out"])
-def test_what_is_joined_on_the_cpu_may_be_read_at_once(target, topology, has_out):
+@pytest.mark.parametrize("has_out", [False, True], ids=["destination", "out"])
+def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has_out):
     chunks = [queued_arange(topology, slot, 3, 2) for slot in range(3)]
-    into = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
+    destination = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
     with late_copies(topology):
-        assert target.comm.gather(chunks, 0, **into).tolist() == ROWS * 3
+        assert target.comm.gather(chunks, 0, **destination).tolist() == ROWS * 3
 
 
 @clause("comm.order.inputs")
-def test_inputs_may_be_changed_once_the_call_returns(target, topology):
+def test_later_writes_to_inputs_do_not_change_results(target, topology):
     with on_side_streams(topology):
         tensor = queued_arange(topology, 0, 3, 2)
         others = [queued_arange(topology, slot, 3, 2) for slot in range(1, 3)]
@@ -115,8 +116,8 @@ def test_inputs_may_be_changed_once_the_call_returns(target, topology):
         chunks = target.comm.scatter(tensor, topology.take(3))[1:]
         joined = target.comm.gather([tensor, *others], 0, 1)
         total = target.comm.reduce_add([tensor, others[0]], 1)
-        for each in (tensor, *others):
-            each.zero_()
+        for source in (tensor, *others):
+            source.zero_()
         found = queued_copies(*copies, *chunks, joined, total)
     expected = [ROWS, ROWS, [ROWS[1]], [ROWS[2]], ROWS * 3, DOUBLED]
     assert [tensor.tolist() for tensor in found] == expected
@@ -124,7 +125,7 @@ def test_inputs_may_be_changed_once_the_call_returns(target, topology):
 
 @clause("comm.scatter.streams-order")
 @pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
-def test_a_chunk_is_ready_on_its_stream(target, topology, source):
+def test_chunk_is_ready_for_work_on_its_stream(target, topology, source):
     rows = torch.tensor(ROWS) if source is None else queued_arange(topology, source, 3, 2)
     topology.synchronize()
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
@@ -138,7 +139,7 @@ def test_a_chunk_is_ready_on_its_stream(target, topology, source):
 
 
 @clause("comm.scatter.streams-order")
-def test_an_output_is_filled_behind_what_its_stream_did_before(target, topology):
+def test_output_is_filled_after_earlier_work_on_its_stream(target, topology):
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     outs = []
     for slot, stream in enumerate(streams):
@@ -151,7 +152,7 @@ def test_an_output_is_filled_behind_what_its_stream_did_before(target, topology)
 
 
 @clause("comm.scatter.streams-order")
-def test_a_chunk_beyond_the_streams_is_made_on_its_devices_current_one(target, topology):
+def test_chunk_without_a_stream_is_ready_on_the_current_stream(target, topology):
     first, other = topology.take(2)
     streams = [StreamAt(slot).build(topology) for slot in range(2)]
     chunks = target.comm.scatter(torch.tensor(ROWS), [first, other, first], streams=streams)

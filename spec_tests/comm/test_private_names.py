@@ -1,4 +1,4 @@
-"""comm: private names that other packages import; some are in other modules, too."""
+"""comm: private names that other packages import."""
 
 import pytest
 import torch
@@ -9,52 +9,56 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.tensors import COMPLEX, counting, tensor_specs
 
+#: The modules that have `_get_device_index`.
 MODULES = ["comm", "parallel_apply", "replicate"]
 
 
 @pytest.fixture(params=MODULES)
-def device_index(target, request):
+def get_device_index(target, request):
+    """The function `_get_device_index` of each module that has it."""
     return getattr(target, request.param).private("_get_device_index")
 
 
 @clause("comm.get-device-index")
-def test_every_spelling_of_a_device_has_its_ordinal(device_index, topology):
+def test_every_spelling_of_a_device_gives_its_ordinal(get_device_index, topology):
     for device in topology.devices:
         spellings = [device, str(device), device.index]
-        checks.same([device_index(each) for each in spellings], [device.index] * 3)
+        checks.same([get_device_index(spelling) for spelling in spellings], [device.index] * 3)
 
 
 @clause("comm.get-device-index")
-def test_a_device_without_index_is_the_current_one_if_optional(device_index, topology):
+def test_optional_device_without_index_is_the_current_one(get_device_index, topology):
     kind = topology.accelerator
     for device in topology.devices:
         with torch.accelerator.device_index(device.index):
-            found = [device_index(each, True) for each in (None, kind, torch.device(kind))]
+            found = [
+                get_device_index(spelling, True) for spelling in (None, kind, torch.device(kind))
+            ]
         checks.same(found, [device.index] * 3)
 
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")], ids=repr)
-def test_the_cpu_is_minus_one_if_allowed(device_index, device):
-    assert device_index(device, allow_cpu=True) == -1
+def test_cpu_is_minus_one_with_allow_cpu(get_device_index, device):
+    assert get_device_index(device, allow_cpu=True) == -1
 
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("options", [{}, {"optional": True}], ids=repr)
-def test_the_cpu_is_refused_otherwise(device_index, options):
+def test_cpu_is_refused_without_allow_cpu(get_device_index, options):
     with pytest.raises(ValueError, match="device, but got: cpu"):
-        device_index("cpu", **options)
+        get_device_index("cpu", **options)
 
 
 @clause("comm.get-device-index")
-def test_a_device_without_index_is_refused_otherwise(device_index, topology):
+def test_device_without_index_is_refused_without_optional(get_device_index, topology):
     with pytest.raises(ValueError, match="with a specified index or an integer"):
-        device_index(torch.device(topology.accelerator), allow_cpu=True)
+        get_device_index(torch.device(topology.accelerator), allow_cpu=True)
 
 
 @clause("comm.handle-complex")
 @given(spec=tensor_specs(dtypes=COMPLEX))
-def test_complex_tensors_are_viewed_as_real_ones(target, topology, spec):
+def test_complex_tensors_are_viewed_as_real(target, topology, spec):
     tensor = spec.build(topology)
     found = target.comm.private("_handle_complex")(tensor)
     checks.same(found, torch.stack([tensor.real, tensor.imag], dim=-1), spec)
@@ -63,12 +67,12 @@ def test_complex_tensors_are_viewed_as_real_ones(target, topology, spec):
 
 @clause("comm.handle-complex")
 @pytest.mark.parametrize("dtype", REAL)
-def test_real_tensors_stay_themselves(target, topology, dtype):
+def test_real_tensors_are_returned_themselves(target, topology, dtype):
     tensor = counting((2,), dtype, topology.device(0))
     assert target.comm.private("_handle_complex")(tensor) is tensor
 
 
 @clause("comm.handle-complex")
-def test_uninitialized_parameters_stay_themselves(target):
+def test_uninitialized_parameters_are_returned_themselves(target):
     parameter = torch.nn.UninitializedParameter()
     assert target.comm.private("_handle_complex")(parameter) is parameter

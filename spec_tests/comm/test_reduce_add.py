@@ -1,4 +1,4 @@
-"""comm.reduce_add: the sum of one tensor a device."""
+"""comm.reduce_add: the sum of tensors from several devices."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ from spec_tests.strategies.sparse import sparse_specs
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 
-def _reduce(*inputs, **rest):
-    return PublicCall("comm.reduce_add", {"inputs": list(inputs), **rest})
+def _reduce(*inputs, **options):
+    return PublicCall("comm.reduce_add", {"inputs": list(inputs), **options})
 
 
 @clause("comm.reduce-add.sum")
@@ -30,7 +30,7 @@ def test_the_sum_is_on_the_destination(target, answers, topology, call):
 
 @clause("comm.reduce-add.sum")
 @pytest.mark.parametrize("count", range(2, 6), ids="inputs={}".format)
-def test_every_input_counts_once(target, topology, count):
+def test_sum_contains_every_input_once(target, topology, count):
     inputs = [counting((3, 2), torch.float64, device) + 1 for device in topology.take(count)]
     total = target.comm.reduce_add(inputs, inputs[0].device)
     np.testing.assert_array_equal(as_array(total), dense_sum(inputs))
@@ -48,7 +48,7 @@ def test_every_input_counts_once(target, topology, count):
     ],
     ids=lambda dtypes: "-".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
 )
-def test_inputs_of_different_dtypes_are_promoted_or_refused(target, answers, topology, dtypes):
+def test_different_dtypes_are_promoted_or_refused(target, answers, topology, dtypes):
     topology.require_copies()
     inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
     checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, answers, topology)
@@ -62,7 +62,7 @@ def test_a_single_input_is_returned_itself(target, topology):
 
 @clause("comm.reduce-add.inputs-kept")
 @given(call=reduce_add_calls())
-def test_the_inputs_are_as_before(target, topology, call):
+def test_reduce_add_does_not_write_to_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     versions = [tensor._version for tensor in inputs["inputs"]]
     call.run(target, inputs)
@@ -71,21 +71,23 @@ def test_the_inputs_are_as_before(target, topology, call):
 
 @clause("comm.reduce-add.order")
 @pytest.mark.parametrize("root", range(3), ids="root={}".format)
-def test_the_last_input_on_the_destination_comes_first(target, answers, topology, root):
+def test_sum_starts_with_the_last_input_on_the_destination(target, answers, topology, root):
     topology.require_copies()
     devices = topology.take([0, 1, 2, 0])
     inputs = [
         tensor.to(device)
         for tensor, device in zip(order_sensitive_addends(4), devices, strict=True)
     ]
-    parts = [each.comm for each in (target, *answers)]
-    found, *expected = [each.reduce_add(inputs, devices[root]).tolist() for each in parts]
+    libraries = (target, *answers)
+    found, *expected = [
+        library.comm.reduce_add(inputs, devices[root]).tolist() for library in libraries
+    ]
     assert expected == [found] * len(answers)
 
 
 @clause("comm.reduce-add.current-device")
 @pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
-def test_the_destination_is_the_current_device_unless_given(target, topology, slot):
+def test_reduce_add_destination_defaults_to_the_current_device(target, topology, slot):
     inputs = [counting((3, 2), torch.float32, device) for device in topology.take(2)]
     with torch.accelerator.device_index(topology.device(slot).index):
         total = target.comm.reduce_add(inputs)
@@ -94,7 +96,7 @@ def test_the_destination_is_the_current_device_unless_given(target, topology, sl
 
 @clause("comm.reduce-add.sparse")
 @given(data=st.data())
-def test_sparse_inputs_add_up_to_a_sparse_sum(target, topology, data):
+def test_sum_of_sparse_inputs_is_sparse(target, topology, data):
     specs = [data.draw(sparse_specs(shape=(3, 2), slots=[slot])) for slot in range(3)]
     inputs = [spec.build(topology).to(torch.float64) for spec in specs]
     total = target.comm.reduce_add(inputs, topology.device(0))
@@ -120,16 +122,16 @@ def test_an_input_on_the_cpu_is_refused(target, topology, index):
 
 @clause("comm.reduce-add.refuses-other-shapes")
 @pytest.mark.parametrize(
-    ("shape", "words"), [((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3")], ids=str
+    ("shape", "printed"), [((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3")], ids=str
 )
-def test_an_input_of_another_shape_is_refused(target, topology, shape, words):
-    text = f"input 1 has invalid size: got {words}, but expected 4x3"
+def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
+    text = f"input 1 has invalid size: got {printed}, but expected 4x3"
     call = _reduce(dense(), dense(shape), destination=DeviceAt(0))
     refused(call, target, topology, ValueError, text)
 
 
 @clause("comm.reduce-add.refuses-other-destination")
-def test_a_destination_that_holds_no_input_is_refused(target, topology):
+def test_destination_without_an_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     call = _reduce(dense(), dense(), destination=DeviceAt(1))
@@ -137,7 +139,7 @@ def test_a_destination_that_holds_no_input_is_refused(target, topology):
 
 
 @clause("comm.reduce-add.refuses-other-destination")
-def test_a_destination_elsewhere_is_refused_for_a_single_input_too(target, topology):
+def test_destination_without_the_single_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     refused(_reduce(dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text)

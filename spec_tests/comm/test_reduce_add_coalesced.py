@@ -26,31 +26,34 @@ from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 DTYPES = (torch.float32, torch.int64)
 
 
-def _reduce(*rows, **rest):
-    return PublicCall("comm.reduce_add_coalesced", {"inputs": list(rows), **rest})
+def _reduce(*rows, **options):
+    return PublicCall("comm.reduce_add_coalesced", {"inputs": list(rows), **options})
 
 
 @clause("comm.reduce-add-coalesced.sums")
 @given(call=reduce_add_coalesced_calls())
-def test_each_position_is_summed_on_the_destination(target, answers, topology, call):
+def test_coalesced_sums_are_on_the_destination(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("comm.reduce-add-coalesced.sums")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(0, 0, 0), (1, 0, 2)], ids=str)
-def test_many_positions_of_few_shapes(target, answers, topology, buffer_size, slots):
-    # The offset ones begin with other numbers: sums that trade places show.
+def test_sums_of_equal_shapes_keep_the_input_order(target, answers, topology, buffer_size, slots):
+    # The offset layout starts at other values, so that exchanged sums differ.
     kinds = [(dtype, layout) for dtype in DTYPES for layout in ("contiguous", "offset")]
     shapes = [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
-    rows = [[TensorSpec(s, *kind, slot=slot) for s in shapes for kind in kinds] for slot in slots]
+    rows = [
+        [TensorSpec(shape, *kind, slot=slot) for shape in shapes for kind in kinds]
+        for slot in slots
+    ]
     call = _reduce(*rows, destination=DeviceAt(slots[0]), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
 
 
 @clause("comm.reduce-add-coalesced.mixed-sparse")
 @given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_positions_sparse_on_some_devices_only_become_dense(target, topology, rows, buffer_size):
+def test_sum_of_sparse_and_dense_tensors_is_dense(target, topology, rows, buffer_size):
     inputs = build(rows, topology)
     sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
     layouts = [{tensor.layout for tensor in position} for position in zip(*inputs, strict=True)]
@@ -60,7 +63,7 @@ def test_positions_sparse_on_some_devices_only_become_dense(target, topology, ro
 
 @clause("comm.reduce-add-coalesced.input-order")
 @given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_sums_of_sparse_and_dense_positions_keep_their_order(target, topology, rows, buffer_size):
+def test_sums_of_mixed_layouts_keep_the_input_order(target, topology, rows, buffer_size):
     inputs = build(rows, topology)
     sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
     for total, addends in zip(sums, zip(*inputs, strict=True), strict=True):
@@ -70,16 +73,18 @@ def test_sums_of_sparse_and_dense_positions_keep_their_order(target, topology, r
 @clause("comm.reduce-add-coalesced.order")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(1, 0, 1, 2), (0, 0, 0, 0)], ids=str)
-def test_each_sum_rounds_as_reduce_add_does(target, topology, buffer_size, slots):
-    addends = zip(order_sensitive_addends(4), topology.take(slots), strict=True)
-    rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in addends]
+def test_sums_round_like_reduce_add(target, topology, buffer_size, slots):
+    pairs = zip(order_sensitive_addends(4), topology.take(slots), strict=True)
+    rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in pairs]
     sums = target.comm.reduce_add_coalesced(rows, rows[0][0].device, buffer_size)
-    alone = [target.comm.reduce_add(each, each[0].device) for each in zip(*rows, strict=True)]
-    assert [total.tolist() for total in sums] == [total.tolist() for total in alone]
+    separate = [
+        target.comm.reduce_add(addends, addends[0].device) for addends in zip(*rows, strict=True)
+    ]
+    assert [total.tolist() for total in sums] == [total.tolist() for total in separate]
 
 
 @clause("comm.reduce-add-coalesced.detached")
-def test_the_sums_require_no_gradient(target, topology):
+def test_sums_require_no_grad(target, topology):
     rows = [
         [torch.ones((2, 2), device=device, requires_grad=True) for _ in range(2)]
         for device in topology.take(2)
@@ -90,18 +95,18 @@ def test_the_sums_require_no_gradient(target, topology):
 
 @clause("comm.reduce-add-coalesced.own-versions")
 @given(call=reduce_add_coalesced_calls())
-def test_sums_have_version_counters_of_their_own(target, topology, call):
+def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
     assert versions_after_each_write(sums).tolist() == np.tri(len(sums)).tolist()
 
 
 @clause("comm.reduce-add-coalesced.no-overlap")
 @given(call=reduce_add_coalesced_calls())
-def test_sums_overlap_neither_each_other_nor_the_inputs(target, topology, call):
+def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     sums = spans(call.run(target, inputs))
-    held = [pair for span in spans(inputs["inputs"]) for pair in overlaps([span, *sums])]
-    assert overlaps(sums) == held == []
+    shared = [pair for span in spans(inputs["inputs"]) for pair in overlaps([span, *sums])]
+    assert overlaps(sums) == shared == []
 
 
 @clause("comm.reduce-add-coalesced.row-major")
@@ -116,7 +121,7 @@ def test_dense_sums_are_row_major(target, topology, layout, count, slots):
 
 @clause("comm.reduce-add-coalesced.inputs-kept")
 @given(call=reduce_add_coalesced_calls())
-def test_the_inputs_are_as_before(target, topology, call):
+def test_reduce_add_coalesced_does_not_write_to_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
     call.run(target, inputs)
@@ -125,7 +130,7 @@ def test_the_inputs_are_as_before(target, topology, call):
 
 @clause("comm.reduce-add-coalesced.single-list")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_the_sums_of_a_single_list_are_its_members(target, topology, buffer_size):
+def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
     row = [counting((2, size), torch.float32, topology.device(0)) for size in (1, 2, 3)]
     sums = target.comm.reduce_add_coalesced([row], topology.device(0), buffer_size)
     assert [total.tolist() for total in sums] == [tensor.tolist() for tensor in row]
@@ -133,7 +138,7 @@ def test_the_sums_of_a_single_list_are_its_members(target, topology, buffer_size
 
 @clause("comm.reduce-add-coalesced.empty-tensors")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
+def test_sums_of_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
     rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
     call = _reduce(*rows, destination=DeviceAt(0), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
@@ -141,26 +146,28 @@ def test_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
 
 @clause("comm.reduce-add-coalesced.no-tensors")
 @pytest.mark.parametrize("rows", [[], [[], []]], ids=str)
-def test_nothing_to_sum_gives_an_empty_tuple(target, topology, rows):
+def test_empty_input_returns_an_empty_tuple(target, topology, rows):
     assert target.comm.reduce_add_coalesced(rows) == ()
 
 
 @clause("comm.reduce-add-coalesced.returns-tuple")
-def test_the_sums_come_in_a_tuple(target, topology):
+def test_sums_are_returned_in_a_tuple(target, topology):
     rows = [[counting((2, 2), torch.float32, device)] for device in topology.take(2)]
     assert type(target.comm.reduce_add_coalesced(rows, topology.device(0))) is tuple
 
 
 @clause("comm.reduce-add-coalesced.refuses-ragged-lists")
-@pytest.mark.parametrize(("lengths", "word"), [((1, 2), "longer"), ((2, 1), "shorter")], ids=str)
-def test_lists_of_different_lengths_are_refused(target, topology, lengths, word):
+@pytest.mark.parametrize(
+    ("lengths", "comparison"), [((1, 2), "longer"), ((2, 1), "shorter")], ids=str
+)
+def test_lists_of_different_lengths_are_refused(target, topology, lengths, comparison):
     rows = [[dense()] * length for length in lengths]
-    text = f"zip() argument 2 is {word} than argument 1"
+    text = f"zip() argument 2 is {comparison} than argument 1"
     refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, text)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
-def test_a_list_on_the_cpu_is_refused(target, topology):
+def test_list_of_cpu_tensors_is_refused(target, topology):
     text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
     call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=DeviceAt(0))
     refused(call, target, topology, AssertionError, text)
@@ -168,10 +175,10 @@ def test_a_list_on_the_cpu_is_refused(target, topology):
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 @pytest.mark.parametrize(
-    "rest", [{"destination": DeviceAt(1)}, {"destination": DeviceAt(1), "buffer_size": 0}]
+    "options", [{}, {"buffer_size": 0}], ids=["default-buffer", "empty-buffer"]
 )
-def test_a_destination_that_holds_no_list_is_refused(target, topology, rest):
+def test_destination_without_a_list_is_refused(target, topology, options):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    call = _reduce([dense()] * 2, [dense()] * 2, **rest)
+    call = _reduce([dense()] * 2, [dense()] * 2, destination=DeviceAt(1), **options)
     refused(call, target, topology, RuntimeError, text)

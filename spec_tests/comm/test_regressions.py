@@ -1,4 +1,4 @@
-"""What once was wrong in comm."""
+"""Regressions of comm in earlier PyTorch releases."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 
 @clause("comm.broadcast-coalesced.own-versions")
-def test_a_buffer_may_change_while_its_neighbour_is_saved_for_backward(target, topology):
-    # PyTorch 0.4: both shared one version counter, and backward refused (#13594).
+def test_copy_may_change_while_another_is_saved_for_backward(target, topology):
+    # PyTorch 0.4: both copies shared one version counter, so that backward raised (#13594).
     tensors = [counting((3,), torch.float32, topology.device(0)) for _ in range(2)]
     *_, (running, saved) = target.comm.broadcast_coalesced(tensors, topology.take(2))
     leaf = torch.ones(3, device=saved.device, requires_grad=True)
@@ -23,8 +23,8 @@ def test_a_buffer_may_change_while_its_neighbour_is_saved_for_backward(target, t
 
 @clause("comm.broadcast-coalesced.any-dtype")
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.uint8, torch.bfloat16], ids=str)
-def test_buffers_of_rare_dtypes_are_copied(target, topology, dtype):
-    # PyTorch 1.5: a bool buffer was an "Unconvertible NCCL type" (#40978).
+def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
+    # PyTorch 1.5: a bool buffer raised "Unconvertible NCCL type" (#40978).
     topology.require_copies()
     tensors = [torch.ones(3, device=topology.device(0)), torch.tensor([0, 1, 1]).to(dtype)]
     tensors[1] = tensors[1].to(topology.device(0))
@@ -34,10 +34,8 @@ def test_buffers_of_rare_dtypes_are_copied(target, topology, dtype):
 
 @clause("comm.reduce-add-coalesced.mixed-sparse")
 @pytest.mark.parametrize("kinds", [(TensorSpec, SparseSpec), (SparseSpec, TensorSpec)])
-def test_a_gradient_dense_on_one_device_and_sparse_on_another_becomes_dense(
-    target, topology, kinds
-):
-    # PyTorch 0.2: the path was chosen by the first device's gradient (#3211).
+def test_sum_of_a_dense_and_a_sparse_gradient_is_dense(target, topology, kinds):
+    # PyTorch 0.2: the layout of the first gradient decided how all were summed (#3211).
     rows = [[kind((3, 2), slot=slot).build(topology)] for slot, kind in enumerate(kinds)]
     (total,) = target.comm.reduce_add_coalesced(rows, topology.device(0))
     expected = dense_sum([row[0] for row in rows])
@@ -45,8 +43,8 @@ def test_a_gradient_dense_on_one_device_and_sparse_on_another_becomes_dense(
 
 
 @clause("comm.gather.joined")
-def test_a_large_result_on_the_cpu_may_be_read_at_once(target, topology):
-    # The copies to the CPU are waited for; on an accelerator that defers work it would show.
+def test_large_result_on_the_cpu_is_complete_when_gather_returns(target, topology):
+    # Without a wait for the copies, the host reads memory that the device still fills.
     chunks = [
         torch.full((2**20,), float(slot + 1), device=topology.device(slot)) for slot in (0, 1)
     ]
@@ -55,8 +53,8 @@ def test_a_large_result_on_the_cpu_may_be_read_at_once(target, topology):
 
 @clause("comm.reduce-add.sum")
 @pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
-def test_the_sum_of_large_tensors_is_not_zero(target, topology, count):
-    # PyTorch 0.2: on some machines the reduction delivered zeros (#2573).
+def test_sum_of_large_tensors_is_not_zero(target, topology, count):
+    # PyTorch 0.2: on some machines the sum was zero (#2573).
     ones = [torch.ones(2**18, device=device) for device in topology.take(count)]
     total = target.comm.reduce_add(ones, topology.device(0))
     assert total.unique().tolist() == [count]

@@ -1,4 +1,4 @@
-"""comm.scatter: splitting one tensor over devices."""
+"""comm.scatter: chunks of one tensor on several devices."""
 
 import pytest
 import torch
@@ -14,13 +14,13 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 @clause("comm.scatter.slices")
 @given(call=scatter_calls())
-def test_chunks_are_consecutive_slices(target, answers, topology, call):
+def test_comm_scatter_returns_consecutive_slices(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("comm.scatter.even-chunks")
 @pytest.mark.parametrize("count", range(1, 9), ids="devices={}".format)
-def test_without_sizes_each_chunk_has_the_rounded_up_share(target, topology, count):
+def test_chunk_extents_without_sizes_are_rounded_up(target, topology, count):
     def extents(rows):
         tensor = counting((rows, 2), torch.float32, topology.device(0))
         return [len(chunk) for chunk in target.comm.scatter(tensor, topology.take(count))]
@@ -32,7 +32,7 @@ def test_without_sizes_each_chunk_has_the_rounded_up_share(target, topology, cou
 @clause("comm.scatter.empty-dimension")
 @pytest.mark.parametrize("count", range(1, 9), ids="devices={}".format)
 @pytest.mark.parametrize("dim", [0, 1, -1])
-def test_an_empty_dimension_gives_every_device_an_empty_chunk(target, topology, count, dim):
+def test_every_device_gets_an_empty_chunk_of_an_empty_dimension(target, topology, count, dim):
     tensor = torch.empty((0, 0), device=topology.device(0))
     chunks = target.comm.scatter(tensor, topology.take(count), dim=dim)
     assert [(tuple(chunk.shape), chunk.device) for chunk in chunks] == [
@@ -41,17 +41,17 @@ def test_an_empty_dimension_gives_every_device_an_empty_chunk(target, topology, 
 
 
 @clause("comm.scatter.surplus-devices")
-def test_devices_without_a_chunk_are_not_looked_at(target, answers, topology):
+def test_comm_scatter_ignores_devices_without_a_chunk(target, answers, topology):
     arguments = {"tensor": dense((2, 3)), "devices": [DeviceAt(0), DeviceAt(1), 99]}
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
 
 
 @clause("comm.scatter.zero-sizes")
-@pytest.mark.parametrize("sizes", [[0, 4], [4, 0], [0, 0, 4]], ids=str)
-def test_chunks_of_no_rows_are_allowed(target, topology, sizes):
+@pytest.mark.parametrize("chunk_sizes", [[0, 4], [4, 0], [0, 0, 4]], ids=str)
+def test_chunk_sizes_may_be_zero(target, topology, chunk_sizes):
     tensor = counting((4, 2), torch.float32, topology.device(0))
-    chunks = target.comm.scatter(tensor, topology.take(len(sizes)), sizes)
-    assert [len(chunk) for chunk in chunks] == sizes
+    chunks = target.comm.scatter(tensor, topology.take(len(chunk_sizes)), chunk_sizes)
+    assert [len(chunk) for chunk in chunks] == chunk_sizes
 
 
 @clause("comm.scatter.own-device-views")
@@ -60,27 +60,12 @@ def test_chunks_on_the_device_of_the_input_share_its_memory(target, answers, top
     checks.agree(call, target, answers, topology)
 
 
-@clause("comm.scatter.own-device-views")
-def test_a_chunk_on_the_device_of_the_input_writes_through(target, topology):
-    tensor = counting((4, 3), torch.float32, topology.device(0))
-    first, second = target.comm.scatter(tensor, [topology.device(0)] * 2)
-    second.fill_(-1)
-    assert tensor[2:].tolist() == [[-1] * 3] * 2
-    assert first._version == second._version == tensor._version > 0
-
-
-@clause("comm.scatter.views-refuse-in-place")
-def test_a_chunk_that_is_part_of_the_graph_refuses_in_place_writes(target, topology):
-    tensor = torch.ones((4, 3), device=topology.device(0), requires_grad=True)
-    chunk, _ = target.comm.scatter(tensor, [topology.device(0)] * 2)
-    with pytest.raises(RuntimeError, match="returns multiple views"):
-        chunk.zero_()
-
-
 @clause("comm.scatter.keeps-dense-strides")
 @pytest.mark.parametrize("layout", ["transposed", "strided", "expanded", "channels_last"])
 @pytest.mark.parametrize("dim", range(4), ids="dim={}".format)
-def test_copied_chunks_keep_dense_strides(target, answers, topology, layout, dim):
+def test_copied_chunks_have_dense_strides_in_the_input_order(
+    target, answers, topology, layout, dim
+):
     tensor = TensorSpec((4, 4, 2, 3), layout=layout, slot=None)
     arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": dim}
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
@@ -88,7 +73,7 @@ def test_copied_chunks_keep_dense_strides(target, answers, topology, layout, dim
 
 @clause("comm.scatter.returns-tuple")
 @given(call=scatter_calls())
-def test_the_chunks_come_in_a_tuple(target, topology, call):
+def test_chunks_are_returned_in_a_tuple(target, topology, call):
     assert type(call.run(target, call.inputs(topology))) is tuple
 
 
@@ -98,22 +83,24 @@ def test_gradients_of_the_chunks_reach_the_input(target, answers, topology, call
     checks.agree(call, target, answers, topology)
 
 
-def _scatter_sparse(sizes):
-    arguments = {"tensor": SPARSE, "devices": [DeviceAt(0), DeviceAt(0)], "chunk_sizes": sizes}
+def _scatter_sparse(chunk_sizes):
+    arguments = {
+        "tensor": SPARSE,
+        "devices": [DeviceAt(0), DeviceAt(0)],
+        "chunk_sizes": chunk_sizes,
+    }
     return PublicCall("comm.scatter", arguments)
 
 
 @clause("comm.scatter.refuses-sparse")
-@pytest.mark.parametrize("sizes", [None, [1, 2]], ids=["even", "sizes"])
-def test_sparse_tensors_are_refused(target, topology, sizes):
-    call = _scatter_sparse(sizes)
+@pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
+def test_scatter_refuses_sparse_tensors(target, topology, chunk_sizes):
+    call = _scatter_sparse(chunk_sizes)
     with pytest.raises(RuntimeError):
         call.run(target, call.inputs(topology))
 
 
 @clause("comm.scatter.refuses-sparse")
-@pytest.mark.parametrize("sizes", [None, [1, 2]], ids=["even", "sizes"])
-def test_sparse_tensors_are_refused_in_the_words_of_the_reference(
-    target, reference, topology, sizes
-):
-    checks.agree(_scatter_sparse(sizes), target, reference, topology)
+@pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
+def test_error_for_sparse_tensors_equals_the_reference(target, reference, topology, chunk_sizes):
+    checks.agree(_scatter_sparse(chunk_sizes), target, reference, topology)

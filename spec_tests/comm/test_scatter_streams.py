@@ -1,4 +1,4 @@
-"""comm.scatter with ``streams``: on which stream each chunk is copied."""
+"""comm.scatter with ``streams``: the stream on which each chunk is copied."""
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, Streamed
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
-#: What follows is an ordinal that the reference prints as a control character.
-MISMATCH = "Expected the device associated with the stream at index {} (was "
+#: The text before the ordinal; the reference prints the ordinal as a control character.
+MISMATCH_TEXT = "Expected the device associated with the stream at index {} (was "
 
 
 @clause("comm.scatter.streams-same-chunks")
@@ -37,7 +37,7 @@ def test_streams_do_not_change_the_outputs(target, answers, topology, call, extr
 
 
 @clause("comm.scatter.streams-carry-the-copies")
-def test_each_chunk_is_copied_on_its_stream(target, topology):
+def test_chunk_is_copied_on_its_stream(target, topology):
     tensor = counting((6, 2))
     devices = topology.take(3)
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
@@ -46,7 +46,7 @@ def test_each_chunk_is_copied_on_its_stream(target, topology):
 
 
 @clause("comm.scatter.streams-carry-the-copies")
-def test_each_output_is_filled_on_its_stream(target, topology):
+def test_output_is_filled_on_its_stream(target, topology):
     tensor = counting((6, 2), torch.float32, topology.device(0))
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
@@ -56,25 +56,25 @@ def test_each_output_is_filled_on_its_stream(target, topology):
 
 
 @clause("comm.scatter.streams-last")
-def test_a_stream_serves_until_the_next_one_given(target, topology):
+def test_chunk_with_stream_none_uses_the_previous_stream(target, topology):
     tensor = counting((3, 2))
     devices = [topology.device(0)] * 3
-    stream, other = StreamAt(0).build(topology), StreamAt(0).build(topology)
-    streams = [stream, None, other]
+    first, second = StreamAt(0).build(topology), StreamAt(0).build(topology)
+    streams = [first, None, second]
     used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
-    expected = [stream, stream, other]
-    assert [each.stream_id for each in used] == [each.stream_id for each in expected]
+    expected = [first, first, second]
+    assert [stream.stream_id for stream in used] == [stream.stream_id for stream in expected]
 
 
 @clause("comm.scatter.streams-restored")
 @pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
-def test_device_and_streams_are_restored_afterwards(target, topology, source):
+def test_scatter_restores_current_device_and_streams(target, topology, source):
     tensor = counting((6, 2), torch.float32, topology.device(source))
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     before = current_device_and_streams(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
-    topology.synchronize()  # the memory may have been others'
+    topology.synchronize()  # Earlier work may still use the memory of the outputs.
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
     assert current_device_and_streams(topology) == before
@@ -82,31 +82,31 @@ def test_device_and_streams_are_restored_afterwards(target, topology, source):
 
 @clause("comm.scatter.refuses-streams-of-other-devices")
 @pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_a_stream_of_another_device_is_refused(target, topology, index):
+def test_stream_on_another_device_than_its_chunk_is_refused(target, topology, index):
     topology.require(distinct=2)
     streams = [None, None]
     streams[index] = StreamAt(1)
     arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
-    text = _text(PublicCall("comm.scatter", arguments), target, topology)
-    assert text.startswith(MISMATCH.format(index))
+    text = _error_text(PublicCall("comm.scatter", arguments), target, topology)
+    assert text.startswith(MISMATCH_TEXT.format(index))
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")
-def test_an_output_with_a_stream_of_another_device_is_refused(target, topology):
+def test_stream_on_another_device_than_its_output_is_refused(target, topology):
     topology.require(distinct=2)
-    # The first output is on the device of the tensor: it is held to its stream all the same.
+    # The stream of an output is checked even if the output is on the device of the tensor.
     outs = [dense((2, 2)), dense((2, 2))]
     arguments = {"tensor": dense((4, 2)), "out": outs, "streams": [StreamAt(1)]}
-    text = _text(PublicCall("comm.scatter", arguments), target, topology)
-    assert text.startswith(MISMATCH.format(0))
+    text = _error_text(PublicCall("comm.scatter", arguments), target, topology)
+    assert text.startswith(MISMATCH_TEXT.format(0))
 
 
-def _text(call, target, topology):
+def _error_text(call, target, topology):
     return observe(call, target, topology).result.text
 
 
 @clause("comm.scatter.streams-of-views-ignored")
-def test_the_stream_of_a_chunk_that_stays_is_not_looked_at(target, answers, topology):
+def test_stream_of_a_chunk_that_is_not_copied_is_ignored(target, answers, topology):
     topology.require(distinct=2)
     arguments = {
         "tensor": dense((4, 2)),
@@ -118,24 +118,26 @@ def test_the_stream_of_a_chunk_that_stays_is_not_looked_at(target, answers, topo
 
 @clause("comm.scatter.refuses-what-is-no-stream")
 @pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
-def test_an_entry_that_is_no_stream_is_refused(target, topology, streams):
-    text = _text(_scatter_from_the_cpu(streams), target, topology)
+def test_value_other_than_a_stream_or_none_is_refused(target, topology, streams):
+    text = _error_text(_scatter_from_cpu(streams), target, topology)
     assert text.startswith("Unknown data type found in stream list.")
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
 @pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
-def test_it_is_refused_in_the_words_of_the_reference(target, reference, topology, streams):
-    checks.agree(_scatter_from_the_cpu(streams), target, reference, topology)
+def test_error_for_other_values_than_streams_equals_the_reference(
+    target, reference, topology, streams
+):
+    checks.agree(_scatter_from_cpu(streams), target, reference, topology)
 
 
-def _scatter_from_the_cpu(streams):
+def _scatter_from_cpu(streams):
     arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     return PublicCall("comm.scatter", arguments)
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
-def test_streams_that_are_no_sequence_are_refused(target, topology):
+def test_streams_other_than_a_sequence_are_refused(target, topology):
     arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": 7}
     text = "Expected a sequence in THPUtils_PySequence_to_CUDAStreamList"
     refused(PublicCall("comm.scatter", arguments), target, topology, RuntimeError, text)

@@ -1,4 +1,4 @@
-"""Gradient penalties: a gradient that is itself differentiated, with and without devices."""
+"""Gradient penalties, which differentiate a gradient, on one and on several devices."""
 
 from collections.abc import Callable
 
@@ -11,19 +11,19 @@ from spec_tests.harness.environment.topology import Topology
 Model = Callable[[Tensor, Tensor], Tensor]
 
 
-def plain(weight: Tensor, rows: Tensor) -> Tensor:
-    """Squares of scaled rows."""
+def scaled_square(weight: Tensor, rows: Tensor) -> Tensor:
+    """Return the squares of the scaled rows."""
     return (rows * weight).square()
 
 
-def spread(target: Target, topology: Topology) -> Model:
-    """`plain` on three devices: rows scattered, weight broadcast, results gathered."""
+def on_three_devices(target: Target, topology: Topology) -> Model:
+    """Return a model that computes `scaled_square` on three devices."""
     devices = topology.take(3)
 
     def model(weight: Tensor, rows: Tensor) -> Tensor:
         chunks = target.functions.Scatter.apply(devices, None, 0, rows)
         weights = target.functions.Broadcast.apply(devices, weight)
-        squares = [plain(*pair) for pair in zip(weights, chunks, strict=True)]
+        squares = [scaled_square(*pair) for pair in zip(weights, chunks, strict=True)]
         gathered: Tensor = target.functions.Gather.apply(devices[0], 0, *squares)
         return gathered
 
@@ -31,22 +31,22 @@ def spread(target: Target, topology: Topology) -> Model:
 
 
 def penalty(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """The squared gradients of a loss; the model's output is gone when it returns."""
+    """Return the sum of the squared gradients of a loss; the model's output is freed on return."""
     loss = model(weight, rows).square().sum()
-    slopes = torch.autograd.grad(loss, (weight, rows), create_graph=True)
-    return torch.stack([slope.square().sum() for slope in slopes]).sum()
+    gradients = torch.autograd.grad(loss, (weight, rows), create_graph=True)
+    return torch.stack([gradient.square().sum() for gradient in gradients]).sum()
 
 
-def gradient_of_helper(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """The weight's gradient of a penalty that a helper function computed."""
+def gradient_of_returned_penalty(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
+    """Return the gradient of `penalty` with respect to the weight."""
     (found,) = torch.autograd.grad(penalty(model, weight, rows), weight)
     return found
 
 
-def gradient_in_line(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """The weight's gradient of a penalty computed while the model's output is alive."""
+def gradient_with_live_output(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
+    """Return the gradient of a penalty that is computed while the model's output is referenced."""
     output = model(weight, rows)
-    slopes = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
-    squares = torch.stack([slope.square().sum() for slope in slopes])
+    gradients = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
+    squares = torch.stack([gradient.square().sum() for gradient in gradients])
     (found,) = torch.autograd.grad(squares.sum() + 0 * output.sum(), weight)
     return found

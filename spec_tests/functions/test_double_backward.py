@@ -1,4 +1,4 @@
-"""Every Function has the right gradient and is differentiable twice."""
+"""First and second derivatives of the autograd Functions."""
 
 import pytest
 import torch
@@ -36,13 +36,14 @@ def _reduce(dtype):
     return ApplyCall("ReduceAddCoalesced", (DeviceAt(0), 2), rows)
 
 
-#: A Function each, and the clause of its case.
+#: The call of each Function by the clause about its gradient.
 GRADIENTS = {
     "functions.scatter.gradient": _scatter,
     "functions.gather.gradient": _gather,
     "functions.broadcast.gradient": _broadcast,
     "functions.reduce-add-coalesced.gradient": _reduce,
 }
+#: The call of each Function by the clause about its second gradient.
 SECOND_GRADIENTS = {
     "functions.scatter.double-backward": _scatter,
     "functions.gather.double-backward": _gather,
@@ -51,42 +52,42 @@ SECOND_GRADIENTS = {
 }
 
 
-def _each(calls):
-    """One case a Function, each with its own clause."""
+def _parametrize(calls):
+    """Parametrize a test over the Functions, each with its clause."""
     cases = [
-        pytest.param(make, marks=clause(name), id=name.split(".")[1])
-        for name, make in calls.items()
+        pytest.param(make_call, marks=clause(name), id=name.split(".")[1])
+        for name, make_call in calls.items()
     ]
-    return pytest.mark.parametrize("make", cases)
+    return pytest.mark.parametrize("make_call", cases)
 
 
-def _as_function(call, target, inputs):
+def _function_of_tensors(call, target, inputs):
     return lambda *tensors: call.run(target, {**inputs, "tensors": tensors})
 
 
 @DTYPES
-@_each(GRADIENTS)
-def test_the_gradient_is_the_numerical_one(target, topology, make, dtype):
-    call = make(dtype)
+@_parametrize(GRADIENTS)
+def test_gradient_equals_the_numerical_gradient(target, topology, make_call, dtype):
+    call = make_call(dtype)
     inputs = call.inputs(topology)
-    assert gradcheck(_as_function(call, target, inputs), inputs["tensors"])
+    assert gradcheck(_function_of_tensors(call, target, inputs), inputs["tensors"])
 
 
 @DTYPES
-@_each(SECOND_GRADIENTS)
-def test_the_second_gradient_is_the_numerical_one(target, topology, make, dtype):
-    call = make(dtype)
+@_parametrize(SECOND_GRADIENTS)
+def test_second_gradient_equals_the_numerical_gradient(target, topology, make_call, dtype):
+    call = make_call(dtype)
     inputs = call.inputs(topology)
-    assert gradgradcheck(_as_function(call, target, inputs), inputs["tensors"])
+    assert gradgradcheck(_function_of_tensors(call, target, inputs), inputs["tensors"])
 
 
 @DTYPES
-@_each(SECOND_GRADIENTS)
-def test_every_gradient_has_a_gradient_itself(target, topology, make, dtype):
-    # The numerical check passes over gradients that do not require one.
-    call = make(dtype)
+@_parametrize(SECOND_GRADIENTS)
+def test_gradients_require_grad_with_create_graph(target, topology, make_call, dtype):
+    # gradgradcheck ignores gradients that do not require grad.
+    call = make_call(dtype)
     inputs = call.inputs(topology)
     outputs = [output for _, output in tensors(call.run(target, inputs), "outputs")]
-    slopes = [torch.ones_like(output, requires_grad=True) for output in outputs]
-    found = torch.autograd.grad(outputs, inputs["tensors"], slopes, create_graph=True)
-    assert all(slope.requires_grad for slope in found)
+    cotangents = [torch.ones_like(output, requires_grad=True) for output in outputs]
+    found = torch.autograd.grad(outputs, inputs["tensors"], cotangents, create_graph=True)
+    assert all(gradient.requires_grad for gradient in found)

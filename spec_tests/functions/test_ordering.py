@@ -1,4 +1,4 @@
-"""What the Functions leave queued is in order with the caller's own work, backward too."""
+"""Functions: stream order of the queued work and the caller's own, forward and backward."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from spec_tests.harness.conformance.clauses import clause
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
-def _rows(pinned, requires_grad):
+def _cpu_rows(pinned, requires_grad):
     rows = torch.tensor(ROWS)
     rows = rows.pin_memory() if pinned else rows
     return rows.requires_grad_(requires_grad)
@@ -22,10 +22,12 @@ def _rows(pinned, requires_grad):
 
 @clause("functions.scatter.cpu-input-is-ready")
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
-@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
-def test_a_chunk_from_the_cpu_is_ready(target, topology, pinned, requires_grad):
-    # PyTorch 1.0: readers on the current stream overtook the copy (#16966).
-    rows = _rows(pinned, requires_grad)
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["no-grad", "requires-grad"])
+def test_chunk_of_a_cpu_input_is_ready_on_the_current_stream(
+    target, topology, pinned, requires_grad
+):
+    # PyTorch 1.0: work on the current stream read the chunk too early (#16966).
+    rows = _cpu_rows(pinned, requires_grad)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
     found = queued_copies(*chunks)
     topology.synchronize()
@@ -34,17 +36,19 @@ def test_a_chunk_from_the_cpu_is_ready(target, topology, pinned, requires_grad):
 
 @clause("functions.scatter.cpu-input-may-be-freed")
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
-@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
-def test_a_chunk_from_the_cpu_may_be_freed_at_once(target, topology, pinned, requires_grad):
-    # Without record_stream the side stream reuses what the current one still reads (#18465).
-    rows = _rows(pinned, requires_grad)
-    # The chunks are freed when the work that reads them has been queued.
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["no-grad", "requires-grad"])
+def test_chunk_of_a_cpu_input_can_be_freed_without_waiting(
+    target, topology, pinned, requires_grad
+):
+    # Without record_stream the side stream reuses memory that is still being read (#18465).
+    rows = _cpu_rows(pinned, requires_grad)
+    # The chunks are freed once the work that reads them is queued.
     found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
 
 @clause("functions.scatter.cpu-input-is-ready")
-def test_a_chunk_from_the_cpu_is_ready_on_the_callers_side_streams(target, topology):
+def test_chunk_of_a_cpu_input_is_ready_on_a_side_stream(target, topology):
     with on_side_streams(topology):
         rows = torch.tensor(ROWS)
         found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
@@ -52,21 +56,21 @@ def test_a_chunk_from_the_cpu_is_ready_on_the_callers_side_streams(target, topol
 
 
 def _gather(functions, topology, leaf):
-    parts = [leaf, *(queued_arange(topology, slot, 3, 2) for slot in (1, 2))]
-    return [functions.Gather.apply(topology.device(1), 0, *parts)]
+    chunks = [leaf, *(queued_arange(topology, slot, 3, 2) for slot in (1, 2))]
+    return [functions.Gather.apply(topology.device(1), 0, *chunks)]
 
 
-def _sums(functions, topology, leaf):
+def _reduce_add_coalesced(functions, topology, leaf):
     others = [queued_arange(topology, slot, 3, 2) for slot in (1, 2)]
     return functions.ReduceAddCoalesced.apply(topology.device(0), 1, leaf, *others)
 
 
-CALLS = [_gather, _sums]
+CALLS = [_gather, _reduce_add_coalesced]
 
 
 @clause("functions.order.gradients")
-@pytest.mark.parametrize("call", CALLS, ids=["gather", "sums"])
-def test_gradients_are_ready_where_backward_was_called(target, topology, call):
+@pytest.mark.parametrize("call", CALLS, ids=["gather", "reduce_add_coalesced"])
+def test_gradients_are_ready_on_the_streams_of_the_backward_call(target, topology, call):
     with on_side_streams(topology):
         leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
         results = [result * 1 for result in call(target.functions, topology, leaf)]
@@ -79,33 +83,33 @@ def test_gradients_are_ready_where_backward_was_called(target, topology, call):
 
 @clause("functions.order.host")
 @pytest.mark.filterwarnings("ignore:Using -1 to represent CPU tensor is deprecated:FutureWarning")
-def test_the_gradient_of_a_cpu_input_is_there_when_backward_returns(target, topology):
+def test_gradient_of_a_cpu_input_is_complete_when_backward_returns(target, topology):
     rows = torch.tensor(ROWS, requires_grad=True)
     with on_side_streams(topology):
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         torch.autograd.backward([(chunk * 3).sum() for chunk in chunks])
-    assert _sent_on(topology, rows.grad) == [[3.0] * 2] * 3
+    assert _read_by_device(topology, rows.grad) == [[3.0] * 2] * 3
 
 
 @clause("functions.order.host")
-def test_what_arrives_on_the_cpu_is_there_when_the_call_returns(target, topology):
+def test_result_on_the_cpu_is_complete_when_the_function_returns(target, topology):
     with on_side_streams(topology):
-        parts = [queued_arange(topology, slot, 3, 2) for slot in (0, 1)]
-        joined = target.functions.Gather.apply("cpu", 0, *parts)
-    assert _sent_on(topology, joined) == ROWS * 2
+        chunks = [queued_arange(topology, slot, 3, 2) for slot in (0, 1)]
+        joined = target.functions.Gather.apply("cpu", 0, *chunks)
+    assert _read_by_device(topology, joined) == ROWS * 2
 
 
-def _sent_on(topology, tensor):
-    """The numbers that a device finds at once in memory of the host."""
+def _read_by_device(topology, tensor):
+    """Return the elements that a device reads from host memory without waiting."""
     side = torch.Stream(topology.device(0))
     with side:
-        sent = tensor.to(topology.device(0), non_blocking=True)
+        copied = tensor.to(topology.device(0), non_blocking=True)
         side.synchronize()
-    return sent.tolist()
+    return copied.tolist()
 
 
 @clause("functions.scatter.beside-the-current-stream")
-def test_a_chunk_from_the_cpu_is_copied_beside_the_current_stream(target, topology):
+def test_chunk_of_a_cpu_input_is_copied_on_another_stream(target, topology):
     rows = torch.tensor(ROWS)
     found = streams_of(lambda: target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     current = [torch.accelerator.current_stream(device) for device in topology.take(3)]

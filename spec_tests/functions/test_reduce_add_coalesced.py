@@ -1,4 +1,4 @@
-"""functions.ReduceAddCoalesced: sums of many tensors, with gradients."""
+"""functions.ReduceAddCoalesced: sums of several tensors, with gradients."""
 
 import pytest
 import torch
@@ -17,22 +17,22 @@ from spec_tests.strategies.coalesced import mixed_rows
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import reduce_applies
 
-FIRST = DeviceAt(0)
+DEVICE = DeviceAt(0)
 
 
-def _reduce(*tensors, to=FIRST, count=1):
-    return ApplyCall("ReduceAddCoalesced", (to, count), tensors)
+def _reduce(*tensors, destination=DEVICE, count=1):
+    return ApplyCall("ReduceAddCoalesced", (destination, count), tensors)
 
 
 @clause("functions.reduce-add-coalesced.sums")
 @given(call=reduce_applies())
-def test_each_position_is_summed_on_the_destination(target, answers, topology, call):
+def test_function_returns_the_sums_on_the_destination(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("functions.reduce-add-coalesced.sparse")
 @given(rows=mixed_rows())
-def test_sparse_and_mixed_positions_are_summed_in_order(target, topology, rows):
+def test_sums_of_mixed_layouts_are_in_input_order(target, topology, rows):
     inputs = build(rows, topology)
     flat = [tensor for row in inputs for tensor in row]
     function = target.functions.ReduceAddCoalesced
@@ -43,7 +43,7 @@ def test_sparse_and_mixed_positions_are_summed_in_order(target, topology, rows):
 
 @clause("functions.reduce-add-coalesced.gradients-copied")
 @pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
-def test_the_gradient_of_a_sum_goes_to_every_addend(target, topology, count):
+def test_every_addend_gets_the_gradient_of_its_sum(target, topology, count):
     specs = [dense((2, index + 1), slot) for slot in range(3) for index in range(count)]
     addends = [tensor.requires_grad_() for tensor in build(specs, topology)]
     function = target.functions.ReduceAddCoalesced
@@ -54,21 +54,23 @@ def test_the_gradient_of_a_sum_goes_to_every_addend(target, topology, count):
 
 @clause("functions.reduce-add-coalesced.refuses-ragged-rows")
 @given(extra=st.integers(1, 2))
-def test_tensors_that_make_no_whole_rows_are_refused(target, topology, extra):
+def test_incomplete_row_of_tensors_is_refused(target, topology, extra):
     call = _reduce(*[dense()] * (3 + extra), count=3)
     text = "zip() argument 2 is shorter than argument 1"
     refused(call, target, topology, ValueError, text)
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
-def test_a_destination_that_holds_no_addend_is_refused(target, topology):
+def test_destination_without_an_addend_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(_reduce(dense(), dense(), to=DeviceAt(1)), target, topology, RuntimeError, text)
+    refused(
+        _reduce(dense(), dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text
+    )
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
-def test_addends_of_different_sizes_are_refused(target, topology):
+def test_addends_with_different_sizes_are_refused(target, topology):
     # Addends are flattened before they are compared.
     text = "input 1 has invalid size: got 4, but expected 12"
     refused(_reduce(dense(), dense((4, 1))), target, topology, ValueError, text)

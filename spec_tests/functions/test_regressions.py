@@ -1,13 +1,13 @@
-"""What once was wrong in the autograd Functions."""
+"""Regressions of the autograd Functions in earlier PyTorch releases."""
 
 import pytest
 import torch
 
 from spec_tests.functions.gradient_penalty import (
-    gradient_in_line,
-    gradient_of_helper,
-    plain,
-    spread,
+    gradient_of_returned_penalty,
+    gradient_with_live_output,
+    on_three_devices,
+    scaled_square,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency import delayed_inputs
@@ -16,28 +16,28 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 
 def _leaves(topology):
-    """A weight and six rows; whole numbers, so that all sums are exact in double precision."""
+    """Return a weight and six rows of integers, for which all float64 sums are exact."""
     specs = [TensorSpec(shape, torch.float64, requires_grad=True) for shape in [(1, 2), (6, 2)]]
     return [spec.build(topology) for spec in specs]
 
 
 @clause("functions.penalty.in-a-helper")
-def test_a_penalty_computed_in_a_helper_has_its_gradient(target, topology):
-    # PyTorch 1.0: once the output was out of scope, the weight's gradient was lost (#16532).
-    found = gradient_of_helper(spread(target, topology), *_leaves(topology))
-    checks.same(found, gradient_of_helper(plain, *_leaves(topology)))
+def test_gradient_of_a_returned_penalty_equals_one_device(target, topology):
+    # PyTorch 1.0: the weight got no gradient after the output was out of scope (#16532).
+    found = gradient_of_returned_penalty(on_three_devices(target, topology), *_leaves(topology))
+    checks.same(found, gradient_of_returned_penalty(scaled_square, *_leaves(topology)))
 
 
 @clause("functions.penalty.in-line")
-def test_a_penalty_computed_in_line_has_its_gradient(target, topology):
+def test_gradient_of_an_inline_penalty_equals_one_device(target, topology):
     # PyTorch 0.2: "Scatter is not differentiable twice" (#2467).
-    found = gradient_in_line(spread(target, topology), *_leaves(topology))
-    checks.same(found, gradient_in_line(plain, *_leaves(topology)))
+    found = gradient_with_live_output(on_three_devices(target, topology), *_leaves(topology))
+    checks.same(found, gradient_with_live_output(scaled_square, *_leaves(topology)))
 
 
 @clause("functions.broadcast.gradient-layout")
 @pytest.mark.parametrize("layout", ["channels_last", "transposed", "contiguous"])
-def test_the_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, layout):
+def test_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, layout):
     # PyTorch 1.5: gradients of channels-last weights came out row-major (#34904).
     weight = TensorSpec((4, 3, 2, 2), layout=layout, requires_grad=True).build(topology)
     copies = target.functions.Broadcast.apply(topology.take(2), weight, weight.detach())
@@ -46,71 +46,73 @@ def test_the_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, 
     assert weight.grad.unique().tolist() == [4.0]
 
 
-class _NotesDevice(torch.autograd.Function):
-    """The identity; notes which device is current, forward and backward."""
+class _RecordDevice(torch.autograd.Function):
+    """The identity; its backward records the current device."""
 
     @staticmethod
-    def forward(ctx, tensor, notes):
-        ctx.notes = notes
+    def forward(ctx, tensor, record):
+        ctx.record = record
         return tensor.clone()
 
     @staticmethod
-    def backward(ctx, slope):
-        ctx.notes.append(torch.accelerator.current_device_index())
-        return slope, None
+    def backward(ctx, gradient):
+        ctx.record.append(torch.accelerator.current_device_index())
+        return gradient, None
 
 
 @clause("functions.backward-on-own-device")
-def test_the_backward_of_a_chunk_runs_with_its_device_current(target, topology):
+def test_backward_of_a_chunk_runs_with_its_device_current(target, topology):
     # PyTorch 0.1: device 0 was current in every replica's backward (#2017).
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
-    notes = [[] for _ in range(4)]
+    records = [[] for _ in range(4)]
     chunks = target.functions.Scatter.apply(topology.take(4), None, 0, rows)
-    seen = [_NotesDevice.apply(chunk, note) for chunk, note in zip(chunks, notes, strict=True)]
-    target.functions.Gather.apply(topology.device(0), 0, *seen).sum().backward()
-    assert notes == [[device.index] for device in topology.take(4)]
+    outputs = [
+        _RecordDevice.apply(chunk, record) for chunk, record in zip(chunks, records, strict=True)
+    ]
+    target.functions.Gather.apply(topology.device(0), 0, *outputs).sum().backward()
+    assert records == [[device.index] for device in topology.take(4)]
 
 
 @clause("functions.scatter.cpu-input-is-ready")
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
-def test_a_chunk_from_the_cpu_may_be_read_at_once(target, topology, pinned):
-    # PyTorch 1.0: readers on the current stream overtook the copy (maskrcnn-benchmark #512).
+def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology, pinned):
+    # PyTorch 1.0: work on the current stream read the chunk too early (maskrcnn-benchmark #512).
     rows = torch.arange(2**22, dtype=torch.float32)
     rows = rows.pin_memory() if pinned and topology.accelerator == "cuda" else rows
     expected = (rows.double() + 1).sum().item()
     for _ in range(10):
-        # Each round frees its chunks while their readers may still be queued.
+        # The chunks are freed while work that reads them may still be queued.
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         total = sum((chunk.double() + 1).sum().cpu() for chunk in chunks)
         assert total.item() == expected
 
 
-def _pinned(topology, first):
+def _pinned_rows(topology, first):
     rows = torch.arange(first, first + 2**20, dtype=torch.float32)
     return rows.pin_memory() if topology.accelerator == "cuda" else rows
 
 
 @clause("functions.scatter.cpu-input-is-ready")
-def test_a_chunk_whose_copy_begins_late_may_be_read_at_once(target, topology):
-    rows = _pinned(topology, 0)
-    streams = target.submodule("_functions")
+def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
+    rows = _pinned_rows(topology, 0)
+    functions = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):
-        with streams._get_stream(device):
+        with functions._get_stream(device):
             delayed_inputs.queue_sleep(device, 20)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
     assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
 
 
 @clause("functions.scatter.cpu-input-is-ready")
-def test_a_chunk_may_be_freed_before_it_has_been_read(target, topology):
+def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
     totals, expected = [], []
-    for number in range(4):
-        rows = _pinned(topology, number)
+    for first in range(4):
+        rows = _pinned_rows(topology, first)
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
             delayed_inputs.queue_sleep(device, 20)
-        # Their readers wait; where nobody says so, the next chunks get the memory and fill it.
+        # The sums wait. Without record_stream the next chunks overwrite the freed memory.
         totals.append([chunk.double().sum() for chunk in chunks])
-        expected.append([part.double().sum() for part in rows.chunk(3)])
+        expected.append([chunk.double().sum() for chunk in rows.chunk(3)])
         del chunks
-    assert [[each.item() for each in row] for row in totals] == expected
+    assert [[total.item() for total in row] for row in totals] == expected

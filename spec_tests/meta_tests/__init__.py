@@ -1,1 +1,1 @@
-"""Tests of harness, strategies, reference and simulator; not part of the wheel."""
+"""Tests of the harness, the strategies, the CUDA stand-ins and the simulator; not in the wheel."""

@@ -1,4 +1,4 @@
-"""Whole runs of the suite, and of a suite of two clauses, as fixtures."""
+"""Fixtures that run the suite, or a suite of two clauses, in a process of its own."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,19 +15,19 @@ HOME = Path.home()
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Starts ``python -m MODULE`` in a process of its own, which need not import torch first."""
-    found = ForkServer()
-    yield found
-    found.close()
+    """Yield a server that runs ``python -m MODULE`` in processes that have torch imported."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def suite(
+def run_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> Callable[..., pytest.RunResult]:
-    """Return a function that runs a body of tests as a suite of two clauses."""
+    """Return a function that runs the text of test functions as a suite of two clauses."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # pytester moves the home; the simulator is built once, in the real one's cache.
+    # pytester changes HOME. The simulator is built once, in the cache below the real home.
     monkeypatch.setenv("HOME", str(HOME))
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)

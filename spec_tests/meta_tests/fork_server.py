@@ -1,8 +1,7 @@
-"""Commands ``python -m MODULE ...`` forked from a process that has imported torch already.
+"""A server that runs ``python -m MODULE ...`` in processes forked after the import of torch.
 
-Each has a process of its own, with its own folder, environment and output, and ends as any other
-does; only the import of torch, half the time of a small run, is done once for all. The process
-that they are forked from touches no device.
+The import of torch takes half the time of a small run, and the server does it once. Each command
+has its own process, working directory, environment and output. The server itself uses no device.
 """
 
 import gc
@@ -19,12 +18,12 @@ from typing import Any
 
 import pytest
 
-#: What is imported once. PyTorch imports symbolic shapes at the first call of torch.autograd.grad.
+#: Modules that the server imports. torch.autograd.grad imports symbolic_shapes at its first call.
 _IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
 class ForkServer:
-    """Starts the commands; the first one waits for torch."""
+    """A process that forks a child for each command; it starts with the first command."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[str] | None = None
@@ -32,46 +31,46 @@ class ForkServer:
     def run(
         self, *command: str, cwd: Path, env: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``python -m *command`` there and wait until it ends."""
+        """Run ``python -m *command`` in the folder ``cwd`` and wait until it ends."""
         with tempfile.TemporaryDirectory() as folder:
             outputs = [Path(folder) / name for name in ("stdout", "stderr")]
-            order = {
+            request = {
                 "command": command,
                 "cwd": str(cwd),
                 "env": dict(env),
                 "outputs": [str(path) for path in outputs],
             }
-            status = self._status(order)
+            status = self._send(request)
             texts = [path.read_text(encoding="utf-8", errors="replace") for path in outputs]
         return subprocess.CompletedProcess(command, status, *texts)
 
     def run_pytest(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> pytest.RunResult:
-        """Run ``python -m pytest *arguments`` there; give what pytester's own runs give."""
+        """Run ``python -m pytest *arguments``; return the result as pytester does."""
         done = self.run("pytest", *arguments, cwd=cwd, env=env)
         lines = done.stdout.splitlines(), done.stderr.splitlines()
         return pytest.RunResult(done.returncode, *lines, duration=0)
 
     def close(self) -> None:
-        """End the process that commands are forked from."""
+        """End the server."""
         if self._server is not None:
             self._server.communicate()
             self._server = None
 
-    def _status(self, order: Mapping[str, Any]) -> int:
+    def _send(self, request: Mapping[str, Any]) -> int:
         if self._server is None:
-            # With -P, as without PYTHONPATH, the path of modules is Python's own.
+            # Without PYTHONPATH and with -P, sys.path has only Python's own folders.
             command = [sys.executable, "-P", __file__]
             env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
             self._server = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=env)
         server = self._server
         assert server.stdin is not None
         assert server.stdout is not None
-        print(json.dumps(order), file=server.stdin, flush=True)
+        print(json.dumps(request), file=server.stdin, flush=True)
         return int(server.stdout.readline())
 
 
-def _next_order() -> Any:
-    """Fork a process for every order; return in those alone."""
+def _fork_for_each_request() -> Any:
+    """Fork a child for each request; return the request in the child, never in the server."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -81,40 +80,40 @@ def _next_order() -> Any:
     sys.exit()
 
 
-def _become(order: Mapping[str, Any]) -> None:
-    """Make this process what a new one would be."""
+def _set_up_process(request: Mapping[str, Any]) -> None:
+    """Set output, working directory, environment, sys.path and sys.argv as a new process has."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, path in enumerate(order["outputs"], 1):
+    for number, path in enumerate(request["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-    os.chdir(order["cwd"])
+    os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update(order["env"])
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:0] = [order["cwd"], *filter(None, given)]
-    sys.argv = list(order["command"])
-    _keep_examples_here()
+    os.environ.update(request["env"])
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [request["cwd"], *filter(None, python_path)]
+    sys.argv = list(request["command"])
+    _use_local_example_database()
 
 
-def _keep_examples_here() -> None:
-    """Let Hypothesis keep its examples in this folder, not in the one it was imported in."""
+def _use_local_example_database() -> None:
+    """Move Hypothesis' database here from the working directory of the server."""
     from hypothesis import settings
     from hypothesis.database import DirectoryBasedExampleDatabase
 
-    usual = settings()
-    if usual.database is not None:
-        here = DirectoryBasedExampleDatabase(Path.cwd() / ".hypothesis" / "examples")
+    current = settings()
+    if current.database is not None:
+        database = DirectoryBasedExampleDatabase(Path.cwd() / ".hypothesis" / "examples")
         name = settings.get_current_profile_name()
-        settings.register_profile(name, usual, database=here)
+        settings.register_profile(name, current, database=database)
         settings.load_profile(name)
 
 
 def _main() -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
-    gc.freeze()  # pytest collects garbage at its end; that of the imports is none
-    order = _next_order()
-    _become(order)
-    runpy.run_module(order["command"][0], run_name="__main__", alter_sys=True)
+    gc.freeze()  # excludes the imported objects from the garbage collection at the end of pytest
+    request = _fork_for_each_request()
+    _set_up_process(request)
+    runpy.run_module(request["command"][0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

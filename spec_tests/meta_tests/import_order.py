@@ -1,4 +1,4 @@
-"""The packages of the suite in their order, and which of them a file imports."""
+"""The order of the suite's packages, and the packages that a file imports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,15 @@ ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = (
     "comm",
     "functions",
+    "comm_and_functions",
     "scatter_gather",
     "replicate",
     "parallel_apply",
     "data_parallel",
     "distributed",
 )
-#: A package imports those above it in this list.
-FLOORS = (
+#: A package imports only packages of earlier levels.
+LEVELS = (
     ("simulator",),
     ("cuda_stand_ins",),
     ("harness.traverse",),
@@ -32,35 +33,35 @@ FLOORS = (
     ("conftest", "cli"),
     ("meta_tests",),
 )
-HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
-def files_of(*folders: str) -> list[Path]:
-    """The Python files of top-level folders."""
+def python_files(*folders: str) -> list[Path]:
+    """Return the Python files below the given folders of the repository."""
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def room_of(path: Path) -> str:
-    """Return the package of the suite, or the file of its root, that a file belongs to."""
-    return _room(path.relative_to(ROOT / "spec_tests").with_suffix("").parts)
+def package_of(path: Path) -> str:
+    """Return the suite's package, or the module at its root, that a file belongs to."""
+    return _package(path.relative_to(ROOT / "spec_tests").with_suffix("").parts)
 
 
-def rooms_used_by(path: Path) -> set[str]:
-    """Return the packages of the suite that a file imports from."""
-    parts = [name.split(".") for name in imported_modules(path)]
-    rooms = {_room(rest) for package, *rest in parts if package == "spec_tests" and rest}
-    return rooms - {"harness"}  # ``from spec_tests.harness import x`` names ``harness.x``, too
+def packages_imported_by(path: Path) -> set[str]:
+    """Return the suite's packages that a file imports from."""
+    names = [name.split(".") for name in imported_modules(path)]
+    packages = {_package(parts) for root, *parts in names if root == "spec_tests" and parts}
+    return packages - {"harness"}  # ``from spec_tests.harness import x`` names ``harness.x``, too
 
 
-def against_the_arrows(path: Path) -> set[str]:
-    """Return the packages that a file imports from although they do not come before its own."""
-    own = room_of(path)
-    height = HEIGHT.get(own, len(FLOORS))
-    return {room for room in rooms_used_by(path) - {own} if HEIGHT[room] >= height}
+def misplaced_imports(path: Path) -> set[str]:
+    """Return the imported packages whose level is not earlier than the file's."""
+    package = package_of(path)
+    level = LEVEL.get(package, len(LEVELS))
+    return {each for each in packages_imported_by(path) - {package} if LEVEL[each] >= level}
 
 
-def _room(parts: Sequence[str]) -> str:
-    """Return the package that a module belongs to: in ``harness``, the package inside it."""
+def _package(parts: Sequence[str]) -> str:
+    """Return the first part of a module's name below the suite; in ``harness``, two parts."""
     if parts[-1] == "__init__":
         parts = parts[:-1] or parts
     return ".".join(parts[: 2 if parts[0] == "harness" else 1])

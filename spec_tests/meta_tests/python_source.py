@@ -1,4 +1,4 @@
-"""What a Python file imports and names, read without running it."""
+"""Imports, names and constants of a Python file, read from its syntax tree."""
 
 import ast
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """The modules that a file imports anywhere, relative ones with their leading dots.
+    """Yield the names of all imported modules, relative ones with their leading dots.
 
-    Of ``from package import name`` both ``package`` and ``package.name`` are given, since the
-    name may be a module.
+    ``from package import name`` yields ``package`` and ``package.name``, since ``name`` may be a
+    module.
     """
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
@@ -32,32 +32,32 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 
 def dotted_names(path: Path) -> Iterator[str]:
-    """The expressions with a dot, such as ``torch.nn.parallel``."""
+    """Yield every attribute access as text, such as ``torch.nn.parallel``."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Attribute):
             yield ast.unparse(node)
 
 
 def strings(path: Path) -> Iterator[str]:
-    """The text constants; docstrings are among them, but begin with a word of their own."""
+    """Yield every string constant, docstrings included."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 def compared_with(path: Path, value: str) -> Iterator[str]:
-    """The comparisons one side of which is written ``value`` or lists it, and such cases."""
+    """Yield every comparison and match case with ``value``, or with a list that contains it."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            members = [member for side in sides for member in getattr(side, "elts", ())]
-            yield from [ast.unparse(node)] * (value in map(ast.unparse, sides + members))
+            operands = [node.left, *node.comparators]
+            members = [member for each in operands for member in getattr(each, "elts", ())]
+            yield from [ast.unparse(node)] * (value in map(ast.unparse, operands + members))
         elif isinstance(node, ast.MatchValue):
             yield from [ast.unparse(node)] * (value == ast.unparse(node))
 
 
 def function_lengths(path: Path) -> list[tuple[str, int]]:
-    """Every function's name and the lines of its body, its docstring left out."""
+    """Return each function's name and the number of lines of its body without the docstring."""
     nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, _FUNCTIONS)]
     return [(node.name, _length(node)) for node in nodes]
 

@@ -1,4 +1,4 @@
-"""A suite of two clauses, as the text of its files."""
+"""The files of a suite of two clauses, as text."""
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
@@ -16,12 +16,14 @@ clauses.load.__defaults__ = (HERE / "clauses.toml",)
 register.FOLDER = HERE
 """
 HEADER = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
-BOTH = """
+#: One test of each clause; ``{one}`` is an expression, ``{two}`` a statement.
+TWO_TESTS = """
 @clause("a.one")
 def test_one(target): assert {one}
 @clause("a.two")
 def test_two(target): {two}
 """
+#: A record of a divergence that one test of ``a.one`` shows.
 RECORD = """
 [[divergence]]
 id = "X-1"

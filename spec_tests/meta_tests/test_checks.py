@@ -1,4 +1,4 @@
-"""The comparison must fail when it ought to, in words that need no knowledge of the suite."""
+"""`checks.difference` finds every visible difference and names it."""
 
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class Batch:
     x: torch.Tensor
 
 
-def _differ(actual, expected, **inputs):
-    pictures = snapshot(actual, inputs), snapshot(expected, inputs)
-    return checks.difference(*pictures, path="result", tolerance=checks.EXACT)
+def _difference(actual, expected, **inputs):
+    snapshots = snapshot(actual, inputs), snapshot(expected, inputs)
+    return checks.difference(*snapshots, path="result", tolerance=checks.EXACT)
 
 
 def _ones(*shape, **kwargs):
     return torch.ones(*shape, **kwargs)
 
 
-WRONG = {
+DIFFERENCES = {
     "value": (_ones(2), torch.tensor([1.0, 2.0]), "values"),
     "dtype": (_ones(2), _ones(2, dtype=torch.float64), "dtype"),
     "shape": (_ones(2, 1), _ones(1, 2), "shape"),
@@ -46,33 +46,33 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("actual", "expected", "words"), WRONG.values(), ids=WRONG)
-def test_every_visible_difference_is_named(actual, expected, words):
-    assert words in _differ(actual, expected)
-    assert _differ(actual, actual) is None
-    assert _differ(expected, expected) is None
+@pytest.mark.parametrize(("actual", "expected", "message"), DIFFERENCES.values(), ids=DIFFERENCES)
+def test_every_visible_difference_is_named(actual, expected, message):
+    assert message in _difference(actual, expected)
+    assert _difference(actual, actual) is None
+    assert _difference(expected, expected) is None
 
 
-def test_a_copy_is_told_from_a_view_of_an_input():
+def test_a_copy_differs_from_a_view_of_an_input():
     x = torch.arange(6.0)
-    assert "aliasing" in _differ([x[2:4]], [x[2:4].clone()], x=x)
-    assert "aliasing" in _differ([x[2:4]], [x[1:3] + 1], x=x)
-    assert "aliasing" in _differ([x], [x.view(6)], x=x)
+    assert "aliasing" in _difference([x[2:4]], [x[2:4].clone()], x=x)
+    assert "aliasing" in _difference([x[2:4]], [x[1:3] + 1], x=x)
+    assert "aliasing" in _difference([x], [x.view(6)], x=x)
 
 
-def test_an_object_handed_through_is_told_from_an_equal_one():
+def test_an_input_object_differs_from_an_equal_object():
     marker = {1, 2}
-    assert _differ([marker], [{1, 2}], marker=marker) is not None
-    assert _differ([marker], [marker], marker=marker) is None
+    assert _difference([marker], [{1, 2}], marker=marker) is not None
+    assert _difference([marker], [marker], marker=marker) is None
 
 
-def test_nan_equals_nan_and_no_number():
+def test_nan_equals_only_nan():
     nan = torch.tensor([float("nan")])
-    assert _differ(nan, nan.clone()) is None
-    assert _differ(nan, torch.zeros(1)) is not None
+    assert _difference(nan, nan.clone()) is None
+    assert _difference(nan, torch.zeros(1)) is not None
 
 
-def test_traceback_frames_and_addresses_are_left_out_of_texts():
+def test_normalised_text_has_no_traceback_frames_and_addresses():
     text = (
         'Caught E.\nTraceback:\n  File "x", line 3\n    f()\nE: at 0x7f00\nException raised from c'
     )

@@ -1,4 +1,4 @@
-"""The command parallel-conformance, seen from an empty folder: what it prints, how it ends."""
+"""The command parallel-conformance: output, files and exit status in an empty folder."""
 
 import os
 import re
@@ -8,32 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli import doctor
-from spec_tests.cli import progress as printing
-from spec_tests.cli import report as reporting
+from spec_tests.cli import doctor, progress, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses, register, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
-FEW = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
-#: How releases of Hypothesis announce what they drew.
-DRAWN = re.compile("Falsifying example|Failing test case")
-#: torch.nn.parallel with two bugs: no chunk but the last is whole, and gather is not there.
-WRONG = """
-import torch.nn.parallel.comm as right
+ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
+#: The heading of a failing example in the output of Hypothesis; it depends on the release.
+EXAMPLE = re.compile("Falsifying example|Failing test case")
+#: A package with two bugs: scatter reverses the chunks, and everything else is missing.
+WRONG_COMM = """
+from torch.nn.parallel import comm
 def scatter(*args, **kwargs):
-    return tuple(right.scatter(*args, **kwargs))[::-1]
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
 """
 
 
 @pytest.fixture
 def command(tmp_path, fork_server):
-    """Call the command in an empty folder that holds the package ``wrong`` only."""
+    """Return a function that calls the command in a folder with the package ``wrong`` only."""
     package = tmp_path / "wrong"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "comm.py").write_text(WRONG)
+    (package / "comm.py").write_text(WRONG_COMM)
 
     def call(*arguments):
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -42,34 +40,34 @@ def command(tmp_path, fork_server):
     return call
 
 
-def test_a_failure_is_ten_lines(command):
-    done = command("run", "wrong", *FEW)
+def test_a_failure_has_at_most_ten_lines(command):
+    done = command("run", "wrong", *ONE_CLAUSE)
     assert done.returncode == 1, done.stdout + done.stderr
-    found = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
-    assert len(found) <= 10
-    assert found[0].startswith("FAIL comm.scatter.slices  spec_tests/comm/test_scatter.py::")
-    assert clauses.load()["comm.scatter.slices"].says in found[1]
-    assert any("comm.scatter(tensor=" in line for line in found)
-    assert any("expected" in line for line in found)
-    again = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
-    assert found[-1] == f"  repeat: {again}"
-    assert not DRAWN.search(done.stdout)
+    lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
+    assert len(lines) <= 10
+    assert lines[0].startswith("FAIL comm.scatter.slices  spec_tests/comm/test_scatter.py::")
+    assert clauses.load()["comm.scatter.slices"].says in lines[1]
+    assert any("comm.scatter(tensor=" in line for line in lines)
+    assert any("expected" in line for line in lines)
+    repeat = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
+    assert lines[-1] == f"  repeat: {repeat}"
+    assert not EXAMPLE.search(done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_verbose_is_what_pytest_prints(command):
-    done = command("run", "wrong", *FEW, "-v")
+def test_verbose_prints_the_output_of_pytest(command):
+    done = command("run", "wrong", *ONE_CLAUSE, "-v")
     assert done.returncode == 1
-    assert DRAWN.search(done.stdout)
+    assert EXAMPLE.search(done.stdout)
     assert "repeat:" not in done.stdout
 
 
 def test_verdicts_are_saved_and_reported(command, tmp_path):
-    done = command("run", "torch.nn.parallel", *FEW, "--verdicts", "all.jsonl")
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
-    assert found == {"comm.scatter.slices": "pass"}
-    table = "\n".join(verdicts.table(found))
+    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
+    assert saved == {"comm.scatter.slices": "pass"}
+    table = "\n".join(verdicts.table(saved))
     assert table in done.stdout
     assert "to make web pages: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
@@ -78,21 +76,21 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
 
 
-def test_a_draft_of_what_failed_makes_it_known(command, tmp_path):
-    assert command("run", "wrong", *FEW, "--verdicts", "all.jsonl").returncode == 1
-    resumed = command("run", "wrong", *FEW, "--verdicts", "all.jsonl", "--", "--resume")
+def test_a_draft_of_the_failures_makes_them_known(command, tmp_path):
+    assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
+    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--", "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
     (record,) = register.load(tmp_path / "known.toml")
     assert record.clause == "comm.scatter.slices"
     assert record.specified == clauses.load()["comm.scatter.slices"].says
-    done = command("run", "wrong", *FEW, "--divergences", "known.toml")
+    done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "known  comm.scatter.slices" in done.stdout
 
 
-def test_a_draft_names_the_parameters_where_others_pass():
-    names = {"a.py::one[1]": "fail", "a.py::one[2]": "pass", "a.py::two[1]": "fail"}
+def test_a_draft_names_parameters_if_only_some_fail():
+    verdict_of = {"a.py::one[1]": "fail", "a.py::one[2]": "pass", "a.py::two[1]": "fail"}
     tests = [
         {
             "clause": "comm.scatter.slices",
@@ -100,7 +98,7 @@ def test_a_draft_names_the_parameters_where_others_pass():
             "verdict": verdict,
             "reason": 'E: "\x7f"',
         }
-        for test, verdict in names.items()
+        for test, verdict in verdict_of.items()
     ]
     (record,) = tomllib.loads(draft(tests))["divergence"]
     assert record["tests"] == ["a.py::one[1]", "a.py::two"]
@@ -111,17 +109,17 @@ def test_a_draft_names_the_parameters_where_others_pass():
     ("arguments", "status"),
     [
         (["run", "no.such.package"], 4),
-        (["run", "impl", "--accelerator", "nonesuch"], 4),
-        (["run", "impl", "--accelerator", "sim", "--clause", "comm.nonesuch"], 4),
+        (["run", "impl", "--accelerator", "no_such_name"], 4),
+        (["run", "impl", "--accelerator", "sim", "--clause", "comm.no-such-clause"], 4),
     ],
 )
-def test_exit_statuses_are_those_of_the_page(command, arguments, status):
+def test_wrong_option_values_have_the_documented_exit_status(command, arguments, status):
     done = command(*arguments)
     assert done.returncode == status, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonesuch"], ["run"], ["doctor", "--"]])
-def test_wrong_arguments_end_with_usage(arguments):
+@pytest.mark.parametrize("arguments", [[], ["no_such_name"], ["run"], ["doctor", "--"]])
+def test_wrong_arguments_exit_with_status_2(arguments):
     if arguments == ["doctor", "--"]:
         arguments = [*arguments, "-n", "2"]
     with pytest.raises(SystemExit) as caught:
@@ -137,7 +135,7 @@ def test_clauses_are_printed_by_name(capsys):
     assert main(["clauses", "comm.scatt"]) == 1
 
 
-def test_a_report_needs_a_run(tmp_path, capsys, monkeypatch):
+def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["report"]) == 4
     assert "there is no run to show" in capsys.readouterr().err
@@ -145,7 +143,7 @@ def test_a_report_needs_a_run(tmp_path, capsys, monkeypatch):
     assert "none cannot be read" in capsys.readouterr().err
 
 
-def test_a_foreign_file_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):
+def test_a_file_that_is_not_json_is_refused_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("page.html").write_text("<html>")
     assert main(["report", "page.html"]) == 4
@@ -155,129 +153,137 @@ def test_a_foreign_file_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch
     assert not Path("site").exists()
 
 
-def test_a_report_names_what_is_missing_and_its_remedy(monkeypatch, capsys):
-    monkeypatch.setattr(reporting, "MODULES", ("nonesuch",))
+def test_a_report_names_missing_modules_and_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(report, "MODULES", ("no_such_name",))
     assert main(["report"]) == 1
     remedy = "remedy: pip install 'torch-parallel-spec[report]'"
-    assert capsys.readouterr().err == f"missing: nonesuch\n{remedy}\n"
+    assert capsys.readouterr().err == f"missing: no_such_name\n{remedy}\n"
 
 
-def test_the_doctor_finds_nothing_missing_here(capsys):
+def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
     assert doctor.main() == 0
     assert "MISSING" not in capsys.readouterr().out
 
 
-def test_the_doctor_names_what_is_missing_and_its_remedy(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "MODULES", ("nonesuch", *doctor.MODULES))
+def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "MODULES", ("no_such_name", *doctor.MODULES))
     assert doctor.main() == 1
     assert main(["run", "impl"]) == 1
     done = capsys.readouterr()
-    assert "MISSING modules     nonesuch; remedy: pip install" in done.out
-    assert "missing: nonesuch\nremedy: pip install" in done.err
+    assert "MISSING modules     no_such_name; remedy: pip install" in done.out
+    assert "missing: no_such_name\nremedy: pip install" in done.err
 
 
-def test_the_doctor_misses_a_compiler_where_the_simulator_is_not_built(
+def test_doctor_reports_a_missing_compiler_if_the_simulator_is_not_built(
     monkeypatch, tmp_path, capsys
 ):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     assert doctor.main() == 0
     assert "not built yet" in capsys.readouterr().out
-    monkeypatch.setenv("CXX", "nonesuch-c++")
-    assert [line.split()[:2] for line in _doctor(capsys) if "MISSING" in line] == [
-        ["MISSING", "nonesuch-c++"]
+    monkeypatch.setenv("CXX", "no-such-c++")
+    assert [line.split()[:2] for line in _doctor_output(capsys) if "MISSING" in line] == [
+        ["MISSING", "no-such-c++"]
     ]
 
 
-def test_the_doctor_misses_a_compiler_that_knows_no_newer_language(monkeypatch, tmp_path, capsys):
+def test_doctor_reports_a_compiler_without_cpp20(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setenv("CXX", "false")
-    assert any("MISSING false" in line and "C++20" in line for line in _doctor(capsys))
+    assert any("MISSING false" in line and "C++20" in line for line in _doctor_output(capsys))
 
 
-def test_the_doctor_misses_the_headers_of_python(monkeypatch, tmp_path, capsys):
+def test_doctor_reports_missing_python_headers(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
-    assert any("MISSING Python.h" in line and "python3-dev" in line for line in _doctor(capsys))
-
-
-def test_the_doctor_misses_a_place_for_the_simulator(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/dev/null/below")
-    found = [line for line in _doctor(capsys) if "MISSING" in line]
-    assert [line.split()[1] for line in found] == ["cache"]
-    assert "TORCH_EXTENSIONS_DIR" in found[0]
-
-
-def test_the_doctor_asks_an_old_torch_for_nothing_more(monkeypatch, capsys):
-    monkeypatch.setattr("torch.__version__", "2.4.1+cpu")
-    monkeypatch.delattr("torch.accelerator")
     assert any(
-        "MISSING torch" in line and "pip install 'torch>=2.11'" in line for line in _doctor(capsys)
+        "MISSING Python.h" in line and "python3-dev" in line for line in _doctor_output(capsys)
     )
 
 
-def test_the_doctor_tells_why_torch_cannot_be_imported(monkeypatch, capsys):
+def test_doctor_reports_a_cache_folder_that_cannot_be_written(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/dev/null/below")
+    lines = [line for line in _doctor_output(capsys) if "MISSING" in line]
+    assert [line.split()[1] for line in lines] == ["cache"]
+    assert "TORCH_EXTENSIONS_DIR" in lines[0]
+
+
+def test_doctor_reports_an_old_torch(monkeypatch, capsys):
+    monkeypatch.setattr("torch.__version__", "2.4.1+cpu")
+    monkeypatch.delattr("torch.accelerator")
+    assert any(
+        "MISSING torch" in line and "pip install 'torch>=2.11'" in line
+        for line in _doctor_output(capsys)
+    )
+
+
+def test_doctor_reports_the_error_of_importing_torch(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(doctor, "MODULES", ())
     assert any(
-        "MISSING torch" in line and "import of torch halted" in line for line in _doctor(capsys)
+        "MISSING torch" in line and "import of torch halted" in line
+        for line in _doctor_output(capsys)
     )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "name a folder that can be written to"),
-        ("CXX", "nonesuch-c++", "install g++ 11 or newer"),
+        (
+            "TORCH_EXTENSIONS_DIR",
+            "/dev/null/below",
+            "set TORCH_EXTENSIONS_DIR to a writable folder",
+        ),
+        ("CXX", "no-such-c++", "install g++ 11 or newer"),
     ],
 )
-def test_a_run_without_a_simulator_tells_the_remedy(
+def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(
     command, monkeypatch, tmp_path, name, value, text
 ):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(name, value)
-    done = command("run", "torch.nn.parallel", *FEW)
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE)
     assert done.returncode == 4
     assert text in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
 
 
-def _doctor(capsys):
+def _doctor_output(capsys):
     doctor.main()
     return capsys.readouterr().out.splitlines()
 
 
-class Terminal:
-    """Keeps what would be printed."""
+class RecordingTerminal:
+    """A terminal that records its lines; ``rewritten`` has those that replace the last line."""
 
     def __init__(self):
-        self.lines, self.live = [], []
+        self.lines, self.rewritten = [], []
 
     def write_line(self, line):
         self.lines.append(line)
 
     def rewrite(self, line, *, erase):
-        self.live.append(line)
+        self.rewritten.append(line)
 
 
-def _report(outcome):
-    report = pytest.TestReport("t", ("t", 0, "t"), {}, outcome, None, "call")
-    report.user_properties = [("clause", "comm.scatter.slices")]
-    return report
+def _test_report(outcome):
+    result = pytest.TestReport("t", ("t", 0, "t"), {}, outcome, None, "call")
+    result.user_properties = [("clause", "comm.scatter.slices")]
+    return result
 
 
-@pytest.mark.parametrize("live", [True, False])
-def test_progress_is_live_on_a_terminal_and_plain_lines_elsewhere(monkeypatch, live):
-    monkeypatch.setattr(printing.sys.stdout, "isatty", lambda: live, raising=False)
-    plugin, terminal = printing.Progress("again"), Terminal()
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
+    monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    plugin, terminal = progress.Progress("the command"), RecordingTerminal()
     plugin._terminal = terminal
     for outcome in ["passed"] * 200 + ["failed"]:
-        plugin.pytest_runtest_logreport(_report(outcome))
-    if live:
-        assert len(terminal.live) == 201
-        assert "201 tests; clauses: 1 fail" in terminal.live[-1]
+        plugin.pytest_runtest_logreport(_test_report(outcome))
+    if is_terminal:
+        assert len(terminal.rewritten) == 201
+        assert "201 tests; clauses: 1 fail" in terminal.rewritten[-1]
         assert not terminal.lines
     else:
-        assert not terminal.live
+        assert not terminal.rewritten
         assert [line.split(";")[0] for line in terminal.lines] == ["100 tests", "200 tests"]
         assert "0 fail" in terminal.lines[0]
         assert "1 pass" in terminal.lines[0]

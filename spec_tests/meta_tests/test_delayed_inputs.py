@@ -1,4 +1,4 @@
-"""Late inputs: what a call sees of them, and what is as it was afterwards."""
+"""Delayed inputs: values arrive late, and afterwards inputs, device and streams are unchanged."""
 
 import pytest
 import torch
@@ -16,48 +16,48 @@ from spec_tests.strategies.tensors import LAYOUTS, TensorSpec
 
 @pytest.fixture
 def delayed():
-    """Every call's inputs are late inside the test."""
+    """Delay the inputs of every call by 1 ms."""
     delayed_inputs.set_delay(1)
     yield
     delayed_inputs.set_delay(0)
 
 
 @pytest.fixture
-def held(monkeypatch):
-    """The devices that were held, in order; `held.look` is called each time."""
+def sleeps(monkeypatch):
+    """Replace the sleep by a list of (device, milliseconds, result of `during_sleep`)."""
 
-    class Held(list):
-        look = staticmethod(lambda: None)
+    class Sleeps(list):
+        during_sleep = staticmethod(lambda: None)
 
-    found = Held()
+    recorded = Sleeps()
 
-    def hold(device, milliseconds):
-        found.append((device, milliseconds, found.look()))
+    def record(device, milliseconds):
+        recorded.append((device, milliseconds, recorded.during_sleep()))
 
-    monkeypatch.setattr(delayed_inputs, "queue_sleep", hold)
-    return found
+    monkeypatch.setattr(delayed_inputs, "queue_sleep", record)
+    return recorded
 
 
-def test_while_a_device_is_held_the_values_are_not_there(delayed, held, topology):
-    inputs = {"one": dense().build(topology) + 1, "other": [dense(slot=1).build(topology) + 1]}
-    held.look = lambda: (inputs["one"].any().item(), inputs["other"][0].any().item())
+def test_inputs_are_zero_while_a_device_sleeps(delayed, sleeps, topology):
+    inputs = {"x": dense().build(topology) + 1, "nested": [dense(slot=1).build(topology) + 1]}
+    sleeps.during_sleep = lambda: (inputs["x"].any().item(), inputs["nested"][0].any().item())
     with delayed_inputs.delayed(inputs, topology):
-        assert [inputs["one"].sum().item(), inputs["other"][0].sum().item()] == [78, 78]
+        assert [inputs["x"].sum().item(), inputs["nested"][0].sum().item()] == [78, 78]
     devices = list(dict.fromkeys(topology.devices))
-    assert held == [(device, 1, (False, False)) for device in devices]
+    assert sleeps == [(device, 1, (False, False)) for device in devices]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_inputs_come_back_as_they_were(delayed, held, topology, layout):
+def test_inputs_are_unchanged_afterwards(delayed, sleeps, topology, layout):
     tensor = TensorSpec((2, 3, 4, 2), layout=layout, requires_grad=True).build(topology)
     before = tensor.detach().clone(), tensor._version, tensor.stride(), tensor.data_ptr()
     with delayed_inputs.delayed({"tensor": tensor}, topology):
         torch.testing.assert_close(tensor.detach(), before[0], rtol=0, atol=0)
     assert (tensor._version, tensor.stride(), tensor.data_ptr()) == before[1:]
-    assert held
+    assert sleeps
 
 
-def test_what_is_not_on_a_device_is_left_alone(delayed, held, topology):
+def test_cpu_and_sparse_inputs_are_not_delayed(delayed, sleeps, topology):
     on_cpu, sparse = dense(slot=None).build(topology), SparseSpec().build(topology)
     values = sparse.to_dense().cpu()
     with delayed_inputs.delayed({"on_cpu": on_cpu, "sparse": sparse}, topology):
@@ -65,40 +65,40 @@ def test_what_is_not_on_a_device_is_left_alone(delayed, held, topology):
         assert torch.equal(sparse.to_dense().cpu(), values)
 
 
-def test_other_streams_are_current_inside_only(delayed, topology):
+def test_new_streams_are_current_inside_the_block_only(delayed, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         before = current_device_and_streams(topology)
         with delayed_inputs.delayed({}, topology):
             index, streams = current_device_and_streams(topology)
             assert index == before[0] == topology.device(1).index
-            assert all(one != other for one, other in zip(streams, before[1], strict=True))
+            assert all(new != old for new, old in zip(streams, before[1], strict=True))
         assert current_device_and_streams(topology) == before
 
 
-def test_an_error_leaves_device_and_streams_as_they_were(delayed, topology):
+def test_an_error_restores_device_and_streams(delayed, topology):
     before = current_device_and_streams(topology)
     with pytest.raises(ZeroDivisionError), delayed_inputs.delayed({}, topology):
         raise ZeroDivisionError
     assert current_device_and_streams(topology) == before
 
 
-def test_a_call_comes_to_the_same_with_late_inputs(held, topology):
+def test_late_inputs_do_not_change_the_result(sleeps, topology):
     call = PublicCall(
         "comm.scatter", {"tensor": dense(), "devices": [DeviceAt(0), DeviceAt(1), DeviceAt(2)]}
     )
     target = Target("impl")
-    in_time = observe(call, target, topology)
-    assert not held
+    expected = observe(call, target, topology)
+    assert not sleeps
     delayed_inputs.set_delay(1)
     try:
-        checks.same(observe(call, target, topology).result, in_time.result)
+        checks.same(observe(call, target, topology).result, expected.result)
     finally:
         delayed_inputs.set_delay(0)
-    assert held
+    assert sleeps
 
 
-def test_without_a_delay_nothing_is_held(held, topology):
+def test_without_a_delay_no_device_sleeps(sleeps, topology):
     before = current_device_and_streams(topology)
-    with delayed_inputs.delayed({"one": dense().build(topology)}, topology):
+    with delayed_inputs.delayed({"x": dense().build(topology)}, topology):
         assert current_device_and_streams(topology) == before
-    assert not held
+    assert not sleeps

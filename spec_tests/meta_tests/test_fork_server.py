@@ -1,4 +1,4 @@
-"""A command that is forked ends as one in a process of its own."""
+"""A command of the fork server behaves as in a new process."""
 
 import os
 
@@ -15,7 +15,7 @@ os.environ["LEFT"] = sys.modules["left"] = torch.left = "over"
 
 @pytest.fixture
 def run(fork_server, tmp_path):
-    """Run a program as ``python -m program``, in a folder of its own."""
+    """Return a function that runs a program's text as ``python -m program``."""
 
     def start(text, *arguments, **environment):
         (tmp_path / "program.py").write_text(text)
@@ -24,17 +24,17 @@ def run(fork_server, tmp_path):
     return start
 
 
-def test_folder_environment_arguments_and_path_are_its_own(run, tmp_path):
+def test_command_has_its_own_folder_environment_arguments_and_path(run, tmp_path):
     done = run(PROGRAM, "a", OWN="1")
     arguments = [str(tmp_path / "program.py"), "a"]
     assert done.stdout == f"{tmp_path} 1 {arguments} {tmp_path} 1\n"
 
 
-def test_nothing_is_left_for_the_next(run):
-    left = "'LEFT' in os.environ, 'left' in sys.modules, hasattr(torch, 'left')"
-    first, second = run(PROGRAM), run(f"import os, sys, torch\nprint({left}, os.getpid())")
-    *found, process = second.stdout.split()
-    assert found == ["False"] * 3
+def test_a_command_leaves_no_state_to_the_next_one(run):
+    checks = "'LEFT' in os.environ, 'left' in sys.modules, hasattr(torch, 'left')"
+    first, second = run(PROGRAM), run(f"import os, sys, torch\nprint({checks}, os.getpid())")
+    *printed, process = second.stdout.split()
+    assert printed == ["False"] * 3
     assert len({process, first.stderr.strip(), str(os.getpid())}) == 3
 
 
@@ -48,20 +48,20 @@ def test_nothing_is_left_for_the_next(run):
         ("import os; os.kill(os.getpid(), 9)", -9),
     ],
 )
-def test_it_ends_as_any_process_does(run, text, status):
+def test_command_has_the_exit_status_of_a_new_process(run, text, status):
     assert run(text).returncode == status
 
 
-def test_what_runs_at_its_end_runs(run):
+def test_atexit_functions_run(run):
     done = run("import atexit, sys\natexit.register(print, 'end')\nsys.exit('why')")
     assert (done.stdout, done.stderr) == ("end\n", "why\n")
 
 
-def test_torch_is_imported_and_nothing_of_the_suite(run):
+def test_server_imports_torch_but_not_the_suite(run):
     text = "import sys; print('torch' in sys.modules, 'spec_tests' in sys.modules)"
     assert run(text).stdout == "True False\n"
 
 
-def test_examples_are_kept_in_its_folder(run, tmp_path):
-    kept = str(tmp_path) if settings().database else "None"  # none are kept under CI
-    assert kept in run("from hypothesis import settings; print(settings().database)").stdout
+def test_hypothesis_database_is_in_the_folder_of_the_command(run, tmp_path):
+    expected = str(tmp_path) if settings().database else "None"  # Hypothesis has none on CI
+    assert expected in run("from hypothesis import settings; print(settings().database)").stdout

@@ -1,15 +1,15 @@
-"""What outlives a call is seen, and a target that only fails does not count as leaking nothing."""
+"""`leaked_objects` finds objects that outlive a call, and raises if the call fails."""
 
 import pytest
 import torch
 
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 
-KEPT = []
+LEAKED = []
 
 
 class Call:
-    """A call with one tensor; the target is the function that is called with it."""
+    """A call of the target, which is a function here, with one tensor."""
 
     def inputs(self, topology):
         return {"x": torch.ones(2)}
@@ -21,34 +21,34 @@ class Call:
         return "the call"
 
 
-def refuse(x):
+def fail(x):
     raise ValueError("no")
 
 
-def keep_and_refuse(x):
-    KEPT.append(x)
-    refuse(x)
+def leak_and_fail(x):
+    LEAKED.append(x)
+    fail(x)
 
 
 @pytest.fixture(autouse=True)
-def forget():
+def clear_leaked_objects():
     yield
-    KEPT.clear()
+    LEAKED.clear()
 
 
-def test_what_is_kept_is_named(topology):
-    assert leaked_objects(Call(), KEPT.append, topology) == ["inputs['x']"]
-    assert leaked_objects(Call(), lambda x: KEPT.append(x + 1), topology) == []
+def test_paths_of_leaked_objects_are_returned(topology):
+    assert leaked_objects(Call(), LEAKED.append, topology) == ["inputs['x']"]
+    assert leaked_objects(Call(), lambda x: LEAKED.append(x + 1), topology) == []
     assert leaked_objects(Call(), torch.clone, topology) == []
 
 
-def test_a_call_that_should_succeed_must(topology):
+def test_leaked_objects_raises_the_error_of_the_call(topology):
     with pytest.raises(ValueError, match="no"):
-        leaked_objects(Call(), refuse, topology)
+        leaked_objects(Call(), fail, topology)
 
 
-def test_a_call_that_should_be_refused_must(topology):
-    assert objects_leaked_by_error(Call(), refuse, topology) == []
-    assert objects_leaked_by_error(Call(), keep_and_refuse, topology) == ["inputs['x']"]
+def test_objects_leaked_by_error_requires_an_error(topology):
+    assert objects_leaked_by_error(Call(), fail, topology) == []
+    assert objects_leaked_by_error(Call(), leak_and_fail, topology) == ["inputs['x']"]
     with pytest.raises(pytest.fail.Exception, match="the call raised no exception"):
         objects_leaked_by_error(Call(), torch.clone, topology)

@@ -1,4 +1,4 @@
-"""Right answers without torch.nn.parallel: what is false of both sides fails."""
+"""The oracle: it finds errors that target and reference share, and needs no torch.nn.parallel."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.meta_tests.both_wrong import wrong
-from spec_tests.meta_tests.without_reference import TEXT
+from spec_tests.meta_tests.without_reference import ERROR_TEXT
+from spec_tests.meta_tests.wrong_functions import wrong_target
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
@@ -20,7 +20,7 @@ from spec_tests.strategies.replicate import ReplicateCall
 ROOT = Path(__file__).resolve().parents[2]
 TWO = [DeviceAt(0), DeviceAt(1)]
 X, Y = dense(), dense(slot=1)
-#: A function and a call that shows whether it is right, several a chapter.
+#: For each function that `wrong_functions` has wrong, a call that shows the error.
 CALLS = {
     "comm.scatter": PublicCall("comm.scatter", {"tensor": X, "devices": TWO}),
     "comm.reduce_add": PublicCall(
@@ -37,8 +37,8 @@ CALLS = {
         NewModule(nn.Tanh), (X,), {}, TWO, functional=True
     ),
 }
-#: A clause of each chapter, to be judged where torch.nn.parallel is no more.
-SOME = (
+#: A clause of each chapter.
+SAMPLE = (
     "comm.scatter.slices",
     "functions.gather.joined",
     "scatter_gather.scatter.nested",
@@ -50,24 +50,24 @@ SOME = (
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_wrong_of_both_sides_fails(oracle, reference, topology, name):
-    both = wrong(name)
+def test_an_error_of_both_target_and_reference_is_found(oracle, reference, topology, name):
+    wrong = wrong_target(name)
     checks.agree(CALLS[name], reference, [oracle, reference], topology)
-    checks.agree(CALLS[name], both, both, topology)
+    checks.agree(CALLS[name], wrong, wrong, topology)
     with pytest.raises(AssertionError, match=r"target and spec_tests\.oracle disagree"):
-        checks.agree(CALLS[name], both, [oracle, both], topology)
+        checks.agree(CALLS[name], wrong, [oracle, wrong], topology)
 
 
 BATCH_NORM = ModuleSpec((Layer("batch_norm"),))
-#: What the oracle has once got wrong.
-FINE_POINTS = {
-    "a module twice": ReplicateCall(
+#: Calls for which an earlier version of the oracle was wrong.
+REGRESSIONS = {
+    "a module registered twice": ReplicateCall(
         ModuleSpec((ResidualBlock((Layer("linear_without_bias"), SharedLayer(0))),)),
         (0,),
         detach=True,
     ),
     "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
-    # Normalisation refuses the last chunk's only row, and the first chunk has been counted.
+    # The last chunk has one row, which batch normalisation refuses. The first replica has run.
     "a replica that fails": DataParallelCall(
         ScriptSpec(BATCH_NORM, "scripted"),
         (dense((5, 4)),),
@@ -77,26 +77,26 @@ FINE_POINTS = {
 }
 
 
-@pytest.mark.parametrize("name", FINE_POINTS)
-def test_the_oracle_agrees_in_fine_points(oracle, reference, topology, name):
-    checks.agree(FINE_POINTS[name], oracle, [reference], topology, tolerance=checks.LAYER)
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_oracle_agrees_with_reference_where_it_was_wrong(oracle, reference, topology, name):
+    checks.agree(REGRESSIONS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 
-def run_without_torch_nn_parallel(fork_server, names, *options):
+def run_with_torch_nn_parallel_removed(fork_server, clauses, *options):
     command = ["spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
-    command += [f"--clause={name}" for name in names] + list(options)
+    command += [f"--clause={name}" for name in clauses] + list(options)
     command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.meta_tests.without_reference"]
     return fork_server.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
-def test_without_reference_torch_nn_parallel_is_not_used(fork_server):
-    done = run_without_torch_nn_parallel(fork_server, SOME, "--reference=none")
+def test_a_run_without_reference_uses_no_torch_nn_parallel(fork_server):
+    done = run_with_torch_nn_parallel_removed(fork_server, SAMPLE, "--reference=none")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "reference: none" in done.stdout
     assert "0 clauses are tested only by comparison with torch.nn.parallel" in done.stdout
 
 
-def test_with_the_reference_it_is(fork_server):
-    done = run_without_torch_nn_parallel(fork_server, SOME[:1])
+def test_a_run_with_the_reference_uses_torch_nn_parallel(fork_server):
+    done = run_with_torch_nn_parallel_removed(fork_server, SAMPLE[:1])
     assert done.returncode == 1
-    assert TEXT in done.stdout
+    assert ERROR_TEXT in done.stdout

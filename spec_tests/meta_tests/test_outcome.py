@@ -1,4 +1,4 @@
-"""What a call is observed with."""
+"""`observe` seeds the random number generators before each call."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import observe
 
 
-class Drawing:
-    """A call that draws numbers on one device."""
+class RandomCall:
+    """A call that draws random numbers on one device."""
 
     def __init__(self, device):
         self.device = device
@@ -21,7 +21,7 @@ class Drawing:
 
 
 @pytest.mark.parametrize("slot", [None, 0, 1], ids="device={}".format)
-def test_a_call_draws_the_same_numbers_on_every_target(target, topology, slot):
-    call = Drawing("cpu" if slot is None else topology.take([0, 1])[slot])
+def test_a_repeated_call_draws_equal_random_numbers(target, topology, slot):
+    call = RandomCall("cpu" if slot is None else topology.take([0, 1])[slot])
     first, second = (observe(call, target, topology).result for _ in range(2))
     assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None

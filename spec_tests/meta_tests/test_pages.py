@@ -1,4 +1,4 @@
-"""What people read is what is true: the README's code runs, generated pages are current."""
+"""The README's code runs, generated pages are up to date, and links lead to files."""
 
 import re
 import subprocess
@@ -15,18 +15,16 @@ CODE = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
 PAGES = [path for path in ROOT.rglob("*.md") if not {".tox", ".venv"} & set(path.parts)]
 
 
-def test_the_examples_of_the_readme_run():
-    # In an interpreter of its own, as a reader's: they change what torch.nn.DataParallel is.
+def test_examples_of_the_readme_run():
+    # In a new interpreter, because an example may replace torch.nn.DataParallel.
     subprocess.run([sys.executable, "-W", "error", "-c", CODE], cwd=ROOT, check=True)
 
 
-def test_generated_pages_are_current():
-    assert not list(pages.stale()), (
-        "python -m spec_tests.harness.conformance.pages --write writes them"
-    )
+def test_generated_pages_are_up_to_date():
+    assert not list(pages.stale()), "run python -m spec_tests.harness.conformance.pages --write"
 
 
-def test_a_page_that_is_not_current_is_found(monkeypatch, tmp_path):
+def test_stale_returns_missing_and_outdated_pages(monkeypatch, tmp_path):
     page = tmp_path / "PAGE.md"
     monkeypatch.setattr(pages, "PAGES", {page: lambda: "new"})
     assert pages.stale() == {page: "new"}
@@ -34,16 +32,16 @@ def test_a_page_that_is_not_current_is_found(monkeypatch, tmp_path):
     assert pages.stale() == {}
 
 
-def test_every_divergence_says_what_it_is_about():
+def test_every_divergence_has_a_title():
     records = register.load(pages.REGISTER)
     assert {each.id for each in records} == set(register.titles(pages.REGISTER))
 
 
-def test_the_readme_is_short_enough_for_a_newcomer():
+def test_readme_has_at_most_120_lines():
     assert len(README.splitlines()) <= 120
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]

@@ -10,7 +10,7 @@ from spec_tests.harness.environment.machine_check import first_broken_copy, requ
 pytestmark = pytest.mark.usefixtures("sim")
 
 NAMED = {
-    "zero-is-current": "with sim:1 current, memory of sim:0 is of sim:1",
+    "zero-is-current": "with sim:1 current, a tensor for sim:0 is on sim:1",
     "device-left": "leaves another device current",
     "no-memory": "sim:2 has none left",
 }
@@ -42,7 +42,7 @@ def test_the_run_ends_with_the_name_of_the_fault(name, text, devices):
 def test_garbled_peer_copies_are_told(devices):
     with simulator.fault("garbled-peers"):
         found = first_broken_copy(devices, _to)
-    assert "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others" in found
+    assert "64 bytes copied from sim:0 to sim:1 arrived with other values" in found
     assert first_broken_copy(devices, _to) is None
 
 

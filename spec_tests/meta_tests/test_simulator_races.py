@@ -1,4 +1,4 @@
-"""The simulator finds each wrong ordering in the table of programs, and none in right ones."""
+"""The race detector finds a race in each incorrect race program and in no correct one."""
 
 import threading
 
@@ -6,58 +6,53 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.meta_tests.race_programs import ROWS
-from spec_tests.meta_tests.race_programs.rows import NUMBERS
+from spec_tests.meta_tests.race_programs import PROGRAMS
+from spec_tests.meta_tests.race_programs.program import NUMBERS
 
 pytestmark = pytest.mark.usefixtures("sim")
-name_of = "{0.name}".format
+get_name = "{0.name}".format
 
 
-def test_the_table_has_forty_programs_at_least():
-    assert 2 * len(ROWS) >= 40
-    assert len({row.name for row in ROWS}) == len(ROWS)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
-def test_the_wrong_program_races(row):
+@pytest.mark.parametrize("program", PROGRAMS, ids=get_name)
+def test_detector_finds_race_in_incorrect_program(program):
     with simulator.races() as found:
-        row.run(False)
+        program.run(False)
     assert found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
-def test_the_right_program_does_not_race(row):
+@pytest.mark.parametrize("program", PROGRAMS, ids=get_name)
+def test_detector_finds_no_race_in_correct_program(program):
     with simulator.races() as found:
-        assert row.run(True) == NUMBERS
+        assert program.run(True) == NUMBERS
     assert [f"{race}" for race in found] == []
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.late], ids=name_of)
-def test_late_copies_show_what_the_wrong_program_reads(row):
-    with simulator.races(late=0) as found:
-        assert row.run(False) != NUMBERS
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if each.late_copies], ids=get_name)
+def test_late_copies_change_result_of_incorrect_program(program):
+    with simulator.races(late_copies=0) as found:
+        assert program.run(False) != NUMBERS
     assert found
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
-def test_late_copies_are_in_time_for_the_right_program(row, seed):
-    with simulator.races(late=seed) as found:
-        assert row.run(True) == NUMBERS
+@pytest.mark.parametrize("program", PROGRAMS, ids=get_name)
+def test_late_copies_keep_result_of_correct_program(program, seed):
+    with simulator.races(late_copies=seed) as found:
+        assert program.run(True) == NUMBERS
     assert not found
 
 
-def _send_and_sum(start, sums):
+def _copy_and_sum(start, sums):
     start.wait()
     for _ in range(10_000):
-        sent = torch.ones(3, device="sim:1").to("sim:0", non_blocking=True)
-        sums.add(sent.sum().item())
+        copied = torch.ones(3, device="sim:1").to("sim:0", non_blocking=True)
+        sums.add(copied.sum().item())
 
 
-def test_late_copies_of_threads_on_one_stream_do_not_wait_for_each_other():
+def test_late_copies_of_threads_on_one_stream_do_not_race():
     start, sums = threading.Barrier(3), set()
-    threads = [threading.Thread(target=_send_and_sum, args=(start, sums)) for _ in range(3)]
-    with simulator.races(late=0) as found:
+    threads = [threading.Thread(target=_copy_and_sum, args=(start, sums)) for _ in range(3)]
+    with simulator.races(late_copies=0) as found:
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,10 +1,9 @@
-"""The modules that the suite draws: equal for equal descriptions, tied and shared as described."""
+"""Strategies of modules: equal specs build equal modules, with the described shared tensors."""
 
 import torch
 from hypothesis import given
 
 from spec_tests.oracle.replica_laws import modules_with_paths, sharing, state
-from spec_tests.strategies.layers import KINDS, ROW_WISE
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
@@ -18,7 +17,7 @@ from spec_tests.strategies.packed_sequences import packed_specs, sequences
 
 
 @given(spec=module_specs())
-def test_equal_descriptions_make_equal_modules(topology, spec):
+def test_equal_specs_build_equal_modules(topology, spec):
     first, second = spec.build(topology), spec.build(topology)
     pairs = zip(state(first).items(), state(second).items(), strict=True)
     assert all(a == b and torch.equal(x, y) and x is not y for (a, x), (b, y) in pairs)
@@ -27,25 +26,25 @@ def test_equal_descriptions_make_equal_modules(topology, spec):
 @given(spec=module_specs())
 def test_every_drawn_module_runs_and_keeps_dtype_and_shape(topology, spec):
     rows = spec.rows(3, requires_grad=True).build(topology)
-    found = spec.build(topology)(rows)
-    assert (found.dtype, found.shape) == (rows.dtype, rows.shape)
-    found.sum().backward()
+    output = spec.build(topology)(rows)
+    assert (output.dtype, output.shape) == (rows.dtype, rows.shape)
+    output.sum().backward()
 
 
 @given(spec=row_wise_specs())
-def test_rows_of_a_row_wise_module_do_not_mix(topology, spec):
+def test_row_wise_module_computes_each_row_independently(topology, spec):
     module, rows = spec.build(topology), spec.rows(3).build(topology)
-    apart = torch.cat([module(row) for row in rows.split(1)])
-    torch.testing.assert_close(module(rows), apart, rtol=1e-3, atol=1e-3)
+    by_row = torch.cat([module(row) for row in rows.split(1)])
+    torch.testing.assert_close(module(rows), by_row, rtol=1e-3, atol=1e-3)
 
 
 def test_shared_layers_are_one_object(topology):
     module = ModuleSpec((Layer("linear"), ResidualBlock((SharedLayer(0),)), SharedLayer(2))).build(
         topology
     )
-    found = sharing(dict(modules_with_paths(module)))
-    assert found["module.1.inner.0"] == "module.0"
-    assert found["module.2"] == "module.1"
+    shared = sharing(dict(modules_with_paths(module)))
+    assert shared["module.1.inner.0"] == "module.0"
+    assert shared["module.2"] == "module.1"
 
 
 def test_tied_weights_are_one_parameter(topology):
@@ -53,24 +52,20 @@ def test_tied_weights_are_one_parameter(topology):
     assert module[1].inner[0].weight is module[0].weight
 
 
-def test_shared_buffers_are_one_tensor_after_moving(topology):
+def test_shared_buffers_stay_one_tensor_on_the_device(topology):
     module = ModuleSpec((Layer("shared_buffer"),)).build(topology)
     assert module[0].first is module[0].second
 
 
-def test_frozen_layers_and_none_else_require_no_gradient(topology):
+def test_only_parameters_of_frozen_layers_require_no_gradient(topology):
     module = ModuleSpec((Layer("linear", frozen=True), Layer("linear"))).build(topology)
     assert [parameter.requires_grad for parameter in module.parameters()] == [False] * 2 + [
         True
     ] * 2
 
 
-def test_every_kind_is_drawn_from_a_table():
-    assert set(ROW_WISE) < set(KINDS)
-
-
 @given(spec=packed_specs())
-def test_packed_sequences_have_the_lengths_described(topology, spec):
+def test_packed_sequences_have_the_lengths_of_the_spec(topology, spec):
     packed = spec.build(topology)
     assert [len(sequence) for sequence in sequences(packed)] == list(spec.lengths)
     assert (packed.sorted_indices is None) == spec.is_sorted

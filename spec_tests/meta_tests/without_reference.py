@@ -1,4 +1,4 @@
-"""A plugin of pytest: whoever calls torch.nn.parallel fails, as if PyTorch had removed it."""
+"""A pytest plugin that makes every use of torch.nn.parallel raise an AssertionError."""
 
 import sys
 from typing import Any
@@ -6,26 +6,33 @@ from typing import Any
 import pytest
 import torch
 
-PARTS = ("_functions", "comm", "data_parallel", "parallel_apply", "replicate", "scatter_gather")
-TEXT = "torch.nn.parallel was used"
+SUBMODULES = (
+    "_functions",
+    "comm",
+    "data_parallel",
+    "parallel_apply",
+    "replicate",
+    "scatter_gather",
+)
+ERROR_TEXT = "torch.nn.parallel was used"
 
 
 class Removed:
-    """Stands for a function or a class that is no more."""
+    """A placeholder for a function or class of torch.nn.parallel."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse."""
-        raise AssertionError(TEXT)
+        """Raise an AssertionError."""
+        raise AssertionError(ERROR_TEXT)
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(TEXT)
+        raise AssertionError(ERROR_TEXT)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Take everything away that a caller could use."""
-    for part in PARTS:
-        module = sys.modules[f"torch.nn.parallel.{part}"]
+    """Replace every name of torch.nn.parallel by a placeholder."""
+    for submodule in SUBMODULES:
+        module = sys.modules[f"torch.nn.parallel.{submodule}"]
         for name in [name for name in vars(module) if not name.startswith("__")]:
             setattr(module, name, Removed())
     for name in ("DataParallel", "data_parallel", "gather", "parallel_apply", "replicate"):

@@ -1,4 +1,4 @@
-"""How deep values may be nested: as deep as the reference's own recursion goes."""
+"""scatter_gather: containers nested to the depths that torch.nn.parallel supports."""
 
 from functools import partial
 
@@ -16,51 +16,54 @@ from spec_tests.strategies.deep_nesting import (
     unnest,
 )
 
-DEPTHS = [*([[kind], depth] for kind, depth in SCATTERED.items()), [[*SCATTERED], THREE_FRAMES]]
+SCATTER_DEPTHS = [
+    *([[kind], depth] for kind, depth in SCATTERED.items()),
+    [[*SCATTERED], THREE_FRAMES],
+]
 GATHER_DEPTHS = [
     *([[kind], depth] for kind, depth in GATHERED.items()),
     [[*GATHERED], THREE_FRAMES],
 ]
 
 
-class Same(nn.Module):
-    """The identity."""
+class Identity(nn.Module):
+    """A module that returns its argument."""
 
     def forward(self, x):
         return x
 
 
 @pytest.fixture(autouse=True)
-def warm(target, topology):
-    """What torch imports at its first copies takes more of the stack than is left below."""
-    wrapped = target.data_parallel.DataParallel(Same(), topology.take(2))
+def imported_torch_modules(target, topology):
+    """Make torch import its modules before a test: at full depth the stack is too short."""
+    wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
     wrapped(torch.arange(4, device=topology.device(0)))
 
 
 @clause("scatter_gather.scatter.deep")
-@pytest.mark.parametrize(("kinds", "depth"), DEPTHS, ids=str)
-def test_a_deep_argument_is_split(target, topology, kinds, depth):
+@pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
+def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
     value = nest(kinds, depth, torch.arange(4, device=topology.device(0)))
     scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
-    shares = [unnest(share) for share in call_on_empty_stack(scatter)]
-    assert [tensor.tolist() for _, tensor in shares] == [[0, 1], [2, 3]]
-    assert [kinds for kinds, _ in shares] == [unnest(value)[0]] * 2
+    results = [unnest(result) for result in call_on_empty_stack(scatter)]
+    assert [tensor.tolist() for _, tensor in results] == [[0, 1], [2, 3]]
+    assert [kinds for kinds, _ in results] == [unnest(value)[0]] * 2
 
 
 @clause("scatter_gather.scatter.deep")
-@pytest.mark.parametrize(("kinds", "depth"), DEPTHS, ids=str)
-def test_deep_keyword_arguments_are_split(target, topology, kinds, depth):
+@pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
+def test_deeply_nested_keyword_arguments_are_split(target, topology, kinds, depth):
     tensor = torch.arange(4, device=topology.device(0))
     args, kwargs = (nest(kinds, depth - 1, tensor),), {"y": nest(kinds, depth - 1, tensor)}
     call = partial(target.scatter_gather.scatter_kwargs, args, kwargs, topology.take(2))
-    inputs, named = call_on_empty_stack(call)
+    inputs, scattered_kwargs = call_on_empty_stack(call)
     assert [unnest(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
-    assert [unnest(each["y"])[1].tolist() for each in named] == [[0, 1], [2, 3]]
+    assert [unnest(kwargs["y"])[1].tolist() for kwargs in scattered_kwargs] == [[0, 1], [2, 3]]
 
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
-def test_deep_outputs_are_joined(target, topology, kinds, depth):
+def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
     outputs = [
         nest(kinds, depth, torch.full((2,), slot, device=topology.device(slot))) for slot in (0, 1)
     ]
@@ -71,9 +74,9 @@ def test_deep_outputs_are_joined(target, topology, kinds, depth):
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
-def test_a_module_may_return_the_deep_value_that_it_is_given(target, topology, kinds, depth):
+def test_data_parallel_accepts_and_returns_deeply_nested_values(target, topology, kinds, depth):
     value = nest(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
-    wrapped = target.data_parallel.DataParallel(Same(), topology.take(2))
+    wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
     found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
     assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
 
@@ -81,9 +84,12 @@ def test_a_module_may_return_the_deep_value_that_it_is_given(target, topology, k
 @clause("scatter_gather.scatter.endless")
 @pytest.mark.parametrize("function", ["scatter", "gather"])
 @pytest.mark.parametrize("kind", [list, dict])
-def test_a_container_that_holds_itself_ends_in_a_recursion_error(target, topology, function, kind):
-    knot = kind()
-    knot.append(knot) if kind is list else knot.update(x=knot)
-    arguments = {"scatter": (knot, topology.take(2)), "gather": ([[knot], [knot]], "cpu")}
+def test_container_that_contains_itself_raises_a_recursion_error(target, topology, function, kind):
+    container = kind()
+    container.append(container) if kind is list else container.update(x=container)
+    arguments = {
+        "scatter": (container, topology.take(2)),
+        "gather": ([[container], [container]], "cpu"),
+    }
     with pytest.raises(RecursionError):
         getattr(target.scatter_gather, function)(*arguments[function])

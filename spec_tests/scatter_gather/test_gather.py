@@ -1,4 +1,4 @@
-"""scatter_gather.gather: joining the replicas' outputs on one device."""
+"""scatter_gather.gather: the outputs of the replicas on one device."""
 
 import pytest
 import torch
@@ -22,68 +22,69 @@ from spec_tests.strategies.gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-FEW = example_count.divided_by(3)
+#: A third of the examples, for tests of which each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(3)
 
 
 @clause("scatter_gather.gather.tensor")
 @given(call=tensor_gather_calls())
-def test_tensors_are_joined_along_dim(target, answers, topology, call):
+def test_tensors_are_concatenated_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.tensor")
 @given(slots=device_slots())
-def test_parameters_are_joined_as_tensors_are(target, topology, slots):
-    outputs = [torch.nn.Parameter(torch.ones(1, device=each)) for each in topology.take(slots)]
+def test_parameters_are_concatenated_like_tensors(target, topology, slots):
+    outputs = [torch.nn.Parameter(torch.ones(1, device=device)) for device in topology.take(slots)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same(found.tolist(), [1.0] * len(slots), slots)
 
 
 @clause("scatter_gather.gather.nested")
 @given(call=gather_calls())
-def test_every_tensor_in_nested_containers_is_joined(target, answers, topology, call):
+def test_tensors_in_nested_containers_are_gathered(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.sequences")
 @given(call=gather_calls(kinds=("list", "tuple", "ListSubclass", "TupleSubclass")))
-def test_sequences_keep_their_class(target, answers, topology, call):
+def test_gathered_sequences_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.iterables")
 @given(call=gather_calls(kinds=("CacheSequence",)))
-def test_other_iterables_are_made_from_one_iterable(target, answers, topology, call):
+def test_other_iterables_are_rebuilt_from_one_iterable(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.named-tuples")
 @given(call=gather_calls(kinds=("Pair", "Typed", "max")))
-def test_named_tuples_keep_their_class(target, answers, topology, call):
+def test_gathered_named_tuples_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.mappings")
 @given(call=gather_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
-def test_mappings_keep_their_class(target, answers, topology, call):
+def test_gathered_mappings_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.keys")
 @given(call=dict_gather_calls())
-def test_keys_are_those_of_the_first_in_its_order(target, answers, topology, call):
+def test_result_has_the_keys_of_the_first_output_in_order(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.ragged")
 @given(call=ragged_gather_calls())
-def test_sequences_of_several_lengths_are_refused(target, answers, topology, call):
+def test_sequences_of_different_lengths_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.none")
 @given(count=st.integers(1, 4), slot=st.integers(0, 3))
-def test_none_from_every_replica_is_none(target, topology, count, slot):
+def test_none_from_every_replica_is_gathered_to_none(target, topology, count, slot):
     outputs = [[None, {"x": None}]] * count
     found = target.scatter_gather.gather(outputs, topology.device(slot))
     checks.same(found, [None, {"x": None}], outputs)
@@ -91,33 +92,33 @@ def test_none_from_every_replica_is_none(target, topology, count, slot):
 
 @clause("scatter_gather.gather.no-outputs")
 @given(slot=st.integers(0, 3))
-def test_no_outputs_are_refused(target, topology, slot):
+def test_empty_list_of_outputs_is_refused(target, topology, slot):
     call = PublicCall("scatter_gather.gather", {"outputs": [], "target_device": DeviceAt(slot)})
     refused(call, target, topology, IndexError, "list index out of range")
 
 
 @clause("scatter_gather.gather.scalars")
 @given(call=scalar_calls())
-def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call):
+def test_gather_of_scalars_returns_a_vector_with_a_warning(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.scalars-along-other-dims")
 @given(call=scalar_calls(dims=(1, -1)))
-def test_scalars_are_joined_along_no_other_dimension(target, answers, topology, call):
+def test_gather_refuses_scalars_for_another_dim_than_zero(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.mismatch")
 @given(call=mismatched_calls())
-def test_tensors_that_do_not_fit_are_refused(target, answers, topology, call):
+def test_tensors_with_incompatible_shapes_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.target")
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots(), slot=st.integers(0, 3))
-def test_the_result_is_on_the_device_asked_for(target, topology, spelling, slots, slot):
+def test_result_is_on_the_target_device(target, topology, spelling, slots, slot):
     outputs = [torch.ones(1, device=device) for device in topology.take(slots)]
     found = target.scatter_gather.gather(outputs, DeviceAt(slot, spelling).build(topology))
     checks.same(found.device, topology.device(slot), slots)
@@ -125,14 +126,14 @@ def test_the_result_is_on_the_device_asked_for(target, topology, spelling, slots
 
 @clause("scatter_gather.gather.target-cpu")
 @given(slots=device_slots())
-def test_the_cpu_is_a_target_by_its_name(target, topology, slots):
+def test_target_device_may_be_the_string_cpu(target, topology, slots):
     outputs = [torch.ones(1, device=device) for device in topology.take(slots)]
     checks.same(target.scatter_gather.gather(outputs, "cpu").device.type, "cpu", slots)
 
 
 @clause("scatter_gather.gather.target-minus-one")
 @given(slots=device_slots())
-def test_minus_one_is_the_cpu_with_a_warning(target, answers, topology, slots):
+def test_target_device_minus_one_is_the_cpu_with_a_warning(target, answers, topology, slots):
     outputs = [TensorSpec((2,), slot=slot) for slot in slots]
     call = PublicCall("scatter_gather.gather", {"outputs": outputs, "target_device": -1})
     checks.agree(call, target, answers, topology)
@@ -140,7 +141,7 @@ def test_minus_one_is_the_cpu_with_a_warning(target, answers, topology, slots):
 
 @clause("scatter_gather.gather.target-none")
 @given(slots=device_slots(), current=st.integers(0, 3))
-def test_none_is_the_current_device(target, topology, slots, current):
+def test_target_device_none_is_the_current_device(target, topology, slots, current):
     outputs = [torch.ones(1, device=device) for device in topology.take(slots)]
     with torch.accelerator.device_index(topology.device(current).index):
         found = target.scatter_gather.gather(outputs, None)
@@ -149,7 +150,7 @@ def test_none_is_the_current_device(target, topology, slots, current):
 
 @clause("scatter_gather.gather.outputs-unchanged")
 @given(call=gather_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
-def test_the_outputs_stay_as_they_were(target, topology, call):
+def test_gather_does_not_change_the_outputs(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
     call.run(target, inputs)
@@ -157,32 +158,31 @@ def test_the_outputs_stay_as_they_were(target, topology, call):
 
 
 @clause("scatter_gather.gather.leaves-nothing")
-@FEW
+@FEWER_EXAMPLES
 @given(call=gather_calls())
-def test_nothing_outlives_the_call(target, topology, call):
+def test_gather_keeps_no_references_after_the_call(target, topology, call):
     checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.leaves-nothing")
-@FEW
+@FEWER_EXAMPLES
 @given(call=mismatched_calls())
-def test_nothing_outlives_a_refused_call(target, topology, call):
+def test_gather_keeps_no_references_after_an_error(target, topology, call):
     checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.differentiable-twice")
-@FEW
+@FEWER_EXAMPLES
 @given(rows=st.lists(st.integers(0, 2), min_size=1, max_size=3), slot=st.sampled_from([0, 1]))
-def test_gradients_flow_through_twice(target, topology, rows, slot):
-    parts = [
+def test_gather_is_twice_differentiable(target, topology, rows, slot):
+    outputs = [
         torch.rand(extent, 2, dtype=torch.float64, device=device, requires_grad=True)
         for extent, device in zip(rows, topology.take(len(rows)), strict=True)
     ]
 
-    def joined(*outputs):
-        return target.scatter_gather.gather([{"x": x} for x in outputs], topology.device(slot))[
-            "x"
-        ]
+    def gather(*tensors):
+        nested = [{"x": tensor} for tensor in tensors]
+        return target.scatter_gather.gather(nested, topology.device(slot))["x"]
 
-    assert torch.autograd.gradcheck(joined, parts)
-    assert torch.autograd.gradgradcheck(joined, parts)
+    assert torch.autograd.gradcheck(gather, outputs)
+    assert torch.autograd.gradgradcheck(gather, outputs)

@@ -1,4 +1,4 @@
-"""scatter and gather together: what one does the other undoes."""
+"""scatter_gather: gather is the inverse of scatter."""
 
 from hypothesis import given
 
@@ -9,13 +9,13 @@ from spec_tests.strategies.round_trips import round_trips
 
 @clause("scatter_gather.gather-undoes-scatter.values")
 @given(trip=round_trips())
-def test_gathering_gives_back_what_was_scattered(target, topology, trip):
-    sent, returned = trip.values(target, topology)
-    checks.same(returned, sent, trip)
+def test_gather_restores_scattered_values(target, topology, trip):
+    scattered, gathered = trip.values(target, topology)
+    checks.same(gathered, scattered, trip)
 
 
 @clause("scatter_gather.gather-undoes-scatter.gradients")
 @given(trip=round_trips())
-def test_gradients_come_back_as_they_were_fed(target, topology, trip):
-    fed, arrived = trip.gradients(target, topology)
-    checks.same(arrived, fed, trip)
+def test_gradient_of_scatter_and_gather_is_the_identity(target, topology, trip):
+    output_gradients, input_gradients = trip.gradients(target, topology)
+    checks.same(input_gradients, output_gradients, trip)

@@ -1,4 +1,4 @@
-"""What once was wrong in scatter and gather."""
+"""Regressions of scatter and gather in earlier PyTorch releases."""
 
 from collections import namedtuple
 
@@ -20,8 +20,8 @@ def _ones(topology, count):
 
 @clause("scatter_gather.scatter.empty-containers")
 @pytest.mark.parametrize("empty", [[], {}, ()], ids=repr)
-def test_an_empty_keyword_argument_leaves_the_others_alone(target, topology, empty):
-    # PyTorch 0.2: zip over no member made the whole result empty (#3769).
+def test_empty_keyword_argument_does_not_remove_the_others(target, topology, empty):
+    # PyTorch 0.2: zip over an empty container made the whole result empty (#3769).
     args = (torch.ones(4, device=topology.device(0)),)
     inputs, kwargs = target.scatter_gather.scatter_kwargs(
         args, {"options": empty}, topology.take(2)
@@ -30,8 +30,8 @@ def test_an_empty_keyword_argument_leaves_the_others_alone(target, topology, emp
 
 
 @clause("scatter_gather.gather.mappings")
-def test_dictionaries_are_joined_by_key(target, topology):
-    # PyTorch 0.2: gather knew tensors and sequences, and zipped the keys of dictionaries (#2992).
+def test_dictionaries_are_gathered_by_key(target, topology):
+    # PyTorch 0.2: gather handled a dictionary as the sequence of its keys (#2992).
     outputs = [{"x": tensor, "y": None} for tensor in _ones(topology, 2)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same((found["x"].tolist(), found["y"]), ([1.0] * 4, None))
@@ -46,8 +46,8 @@ def test_named_tuples_are_rebuilt_field_by_field(target, topology):
 
 
 @clause("scatter_gather.gather.ragged")
-def test_the_longer_of_two_lists_is_not_cut(target, topology):
-    # PyTorch 2.9 and before: sequences were zipped to the shortest, and the rest was lost.
+def test_longer_list_is_refused_instead_of_truncated(target, topology):
+    # Until PyTorch 2.9 sequences were truncated to the length of the shortest one.
     first, second = _ones(topology, 2)
     with pytest.raises(ValueError, match="longer than argument 1"):
         target.scatter_gather.gather([[first], [second, second]], topology.device(0))
@@ -55,18 +55,18 @@ def test_the_longer_of_two_lists_is_not_cut(target, topology):
 
 @clause("scatter_gather.scatter.leaves-nothing")
 @pytest.mark.parametrize("dim", [0, 5], ids="dim={}".format)
-def test_the_recursion_keeps_no_argument_alive(target, topology, dim):
-    # PyTorch 0.3: the recursive closure was a reference cycle that held all arguments, and after
-    # the first repair still did when the call failed (#4865).
+def test_recursion_keeps_no_argument_alive(target, topology, dim):
+    # PyTorch 0.3: the recursive closure was a reference cycle that kept all arguments alive. After
+    # the first fix it still did so if the call failed (#4865).
     with no_garbage_collection():
         arguments = [torch.ones(4, device=topology.device(0)), Opaque()]
-        watched = references(arguments, "inputs")
-        _ignoring_errors(target.scatter_gather.scatter, arguments, topology.take(2), dim)
+        refs = references(arguments, "inputs")
+        _call_ignoring_index_error(target.scatter_gather.scatter, arguments, topology.take(2), dim)
         del arguments
-        checks.same([path for path, found in watched.items() if found() is not None], [])
+        checks.same([path for path, ref in refs.items() if ref() is not None], [])
 
 
-def _ignoring_errors(function, *arguments):
+def _call_ignoring_index_error(function, *arguments):
     try:
         function(*arguments)
     except IndexError:
@@ -75,9 +75,9 @@ def _ignoring_errors(function, *arguments):
 
 @clause("scatter_gather.scatter_kwargs.both")
 def test_keyword_arguments_follow_the_order_of_the_devices(target, topology):
-    # PyTorch 0.1: they were scattered to the devices counted from zero (#2184).
+    # PyTorch 0.1: they were scattered to devices 0, 1, ... instead of the given ones (#2184).
     devices = topology.take([1, 0])
     rows = torch.arange(2, device=topology.device(0))
     inputs, kwargs = target.scatter_gather.scatter_kwargs((rows,), {"x": rows}, devices)
     checks.same([x.device for (x,) in inputs], devices)
-    checks.same([each["x"].device for each in kwargs], devices)
+    checks.same([replica_kwargs["x"].device for replica_kwargs in kwargs], devices)

@@ -1,7 +1,4 @@
-"""scatter_gather.scatter: splitting tensors over devices.
-
-Letters used in this file: ``k`` the number of devices.
-"""
+"""scatter_gather.scatter: chunks of tensors on several devices."""
 
 import pytest
 import torch
@@ -25,8 +22,9 @@ from spec_tests.strategies.scatter_gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-FEW = example_count.divided_by(3)
-#: Places of a tensor in what is scattered.
+#: A third of the examples, for tests of which each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(3)
+#: Functions that put a tensor at different places of the inputs.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,
     "list": lambda tensor: ["text", [tensor]],
@@ -36,13 +34,13 @@ WRAPPINGS = {
 
 @clause("scatter_gather.scatter.tensor")
 @given(call=tensor_scatter_calls())
-def test_a_tensor_is_split_along_dim(target, answers, topology, call):
+def test_tensor_is_split_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.nested")
 @given(call=scatter_calls())
-def test_every_tensor_in_nested_containers_is_split(target, answers, topology, call):
+def test_tensors_in_nested_containers_are_split(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -52,7 +50,7 @@ def test_every_tensor_in_nested_containers_is_split(target, answers, topology, c
 @example(rows=5, count=4)
 @example(rows=34, count=8)
 @example(rows=0, count=8)
-def test_rows_are_dealt_by_ceiling_division(target, topology, rows, count):
+def test_chunk_extent_is_the_rounded_up_quotient(target, topology, rows, count):
     tensor = torch.arange(rows, device=topology.device(0))
     chunks = target.scatter_gather.scatter(tensor, topology.take(count))
     checks.same(
@@ -62,7 +60,7 @@ def test_rows_are_dealt_by_ceiling_division(target, topology, rows, count):
 
 @clause("scatter_gather.scatter.count")
 @given(rows=st.integers(0, 9), count=st.integers(1, 6))
-def test_there_are_as_many_results_as_chunks(target, topology, rows, count):
+def test_number_of_results_is_the_number_of_chunks(target, topology, rows, count):
     tensor = torch.arange(rows, device=topology.device(0))
     found = target.scatter_gather.scatter(["text", {"x": tensor}], topology.take(count))
     checks.same(len(found), len(even_chunks(rows, count)), f"{rows} rows over {count}")
@@ -70,25 +68,25 @@ def test_there_are_as_many_results_as_chunks(target, topology, rows, count):
 
 @clause("scatter_gather.scatter.without-tensors")
 @given(call=replicated_calls())
-def test_without_tensors_every_device_gets_all(target, answers, topology, call):
+def test_every_device_gets_inputs_without_tensors(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.result-class")
 @given(call=tensor_scatter_calls())
-def test_a_bare_tensor_gives_a_tuple_of_chunks(target, topology, call):
+def test_bare_tensor_is_scattered_to_a_tuple(target, topology, call):
     checks.same(type(call.run(target, call.inputs(topology))), tuple, call)
 
 
 @clause("scatter_gather.scatter.result-class")
 @given(call=replicated_calls())
-def test_anything_else_gives_a_list(target, topology, call):
+def test_inputs_other_than_a_bare_tensor_are_scattered_to_a_list(target, topology, call):
     checks.same(type(call.run(target, call.inputs(topology))), list, call)
 
 
 @clause("scatter_gather.scatter.devices-in-order")
 @given(slots=device_slots())
-def test_chunk_and_device_have_the_same_position(target, topology, slots):
+def test_chunks_are_in_the_order_of_the_devices(target, topology, slots):
     tensor = torch.arange(len(slots), device=topology.device(1))
     found = target.scatter_gather.scatter([tensor], topology.take(slots))
     checks.same([chunk.device for [chunk] in found], topology.take(slots), slots)
@@ -97,7 +95,7 @@ def test_chunk_and_device_have_the_same_position(target, topology, slots):
 @clause("scatter_gather.scatter.device-spellings")
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
-def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
+def test_devices_may_be_ordinals_strings_or_torch_devices(target, topology, spelling, slots):
     devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     tensor = torch.arange(len(slots), device=topology.device(0))
     found = target.scatter_gather.scatter((tensor,), devices)
@@ -106,7 +104,7 @@ def test_devices_may_be_written_in_any_way(target, topology, spelling, slots):
 
 @clause("scatter_gather.scatter.no-devices")
 @given(call=replicated_calls())
-def test_no_device_gives_no_result(target, topology, call):
+def test_empty_device_list_returns_an_empty_list_without_tensors(target, topology, call):
     inputs = {**call.inputs(topology), "target_gpus": []}
     checks.same(call.run(target, inputs), [], call)
 
@@ -114,7 +112,7 @@ def test_no_device_gives_no_result(target, topology, call):
 @clause("scatter_gather.scatter.refuses-no-devices")
 @pytest.mark.parametrize("wrap", WRAPPINGS)
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_a_tensor_for_no_device_is_refused(target, topology, wrap, slot):
+def test_tensor_with_an_empty_device_list_is_refused(target, topology, wrap, slot):
     arguments = {"inputs": WRAPPINGS[wrap](dense(slot=slot)), "target_gpus": []}
     call = PublicCall("scatter_gather.scatter", arguments)
     refused(call, target, topology, RuntimeError, "Expected at least one device to scatter to")
@@ -122,28 +120,31 @@ def test_a_tensor_for_no_device_is_refused(target, topology, wrap, slot):
 
 @clause("scatter_gather.scatter.one-row-a-device")
 @pytest.mark.parametrize("dim", [0, 1, -1], ids="dim={}".format)
-@pytest.mark.parametrize("order", ["batch first", "batch last", "several"])
+@pytest.mark.parametrize("order", ["batch-first", "batch-last", "several"])
 @given(count=st.integers(2, 4), data=st.data())
-def test_rows_of_devices_without_work_are_left_out(
+def test_rows_of_devices_without_a_batch_chunk_are_dropped(
     target, answers, topology, order, dim, count, data
 ):
     rows = data.draw(st.integers(1, 2 * count))
-    batch, each = (_grown(extent, dim) for extent in (rows, count))
-    inputs = {"batch first": [batch, each], "batch last": [each, {"x": batch}]}
-    given_inputs = inputs.get(order, [each, batch, (each, batch)])
-    arguments = {"inputs": given_inputs, "target_gpus": [DeviceAt(slot) for slot in range(count)]}
+    batch, row_per_device = (_spec(extent, dim) for extent in (rows, count))
+    inputs = {"batch-first": [batch, row_per_device], "batch-last": [row_per_device, {"x": batch}]}
+    ordered_inputs = inputs.get(order, [row_per_device, batch, (row_per_device, batch)])
+    arguments = {
+        "inputs": ordered_inputs,
+        "target_gpus": [DeviceAt(slot) for slot in range(count)],
+    }
     call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
     checks.agree(call, target, answers, topology)
 
 
-def _grown(extent, dim):
+def _spec(extent, dim):
     shape = (extent, 1) if dim == 0 else (2, extent)
     return TensorSpec(shape, torch.float32, slot=0, requires_grad=True)
 
 
 @clause("scatter_gather.scatter.surplus-devices")
 @given(rows=st.integers(1, 3), surplus=st.integers(1, 3))
-def test_devices_without_a_chunk_need_not_exist(target, answers, topology, rows, surplus):
+def test_scatter_ignores_devices_without_a_chunk(target, answers, topology, rows, surplus):
     tensor = torch.arange(rows, device=topology.device(0))
     devices = [*topology.take(rows), *[99] * surplus]
     call = PublicCall("scatter_gather.scatter", {"inputs": [tensor], "target_gpus": devices})
@@ -152,13 +153,13 @@ def test_devices_without_a_chunk_need_not_exist(target, answers, topology, rows,
 
 @clause("scatter_gather.scatter.dim-out-of-range")
 @given(call=refused_scatter_calls())
-def test_a_dimension_that_a_tensor_lacks_is_refused(target, answers, topology, call):
+def test_dim_out_of_range_of_a_tensor_is_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.inputs-unchanged")
 @given(call=scatter_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
-def test_the_arguments_stay_as_they_were(target, topology, call):
+def test_scatter_does_not_change_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
     call.run(target, inputs)
@@ -166,29 +167,29 @@ def test_the_arguments_stay_as_they_were(target, topology, call):
 
 
 @clause("scatter_gather.scatter.leaves-nothing")
-@FEW
+@FEWER_EXAMPLES
 @given(call=scatter_calls())
-def test_nothing_outlives_the_call(target, topology, call):
+def test_scatter_keeps_no_references_after_the_call(target, topology, call):
     checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.leaves-nothing")
-@FEW
+@FEWER_EXAMPLES
 @given(call=refused_scatter_calls())
-def test_nothing_outlives_a_refused_call(target, topology, call):
+def test_scatter_keeps_no_references_after_an_error(target, topology, call):
     checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.differentiable-twice")
-@FEW
+@FEWER_EXAMPLES
 @given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
-def test_gradients_flow_through_twice(target, topology, rows, slots, source):
-    where = topology.device(source)
-    tensor = torch.rand(rows, 2, dtype=torch.float64).to(where).requires_grad_()
+def test_scatter_is_twice_differentiable(target, topology, rows, slots, source):
+    device = topology.device(source)
+    tensor = torch.rand(rows, 2, dtype=torch.float64).to(device).requires_grad_()
 
     def chunks(x):
         found = target.scatter_gather.scatter([x], topology.take(slots))
-        return tuple(chunk.to(where) for [chunk] in found)
+        return tuple(chunk.to(device) for [chunk] in found)
 
     assert torch.autograd.gradcheck(chunks, [tensor])
     assert torch.autograd.gradgradcheck(chunks, [tensor])

@@ -1,4 +1,4 @@
-"""scatter_gather.scatter: what becomes of the containers, and of all that is no tensor."""
+"""scatter_gather.scatter: containers, and values other than tensors."""
 
 import pytest
 import torch
@@ -14,31 +14,31 @@ from spec_tests.strategies.tensors import device_slots
 
 @clause("scatter_gather.scatter.lists-and-tuples")
 @given(call=scatter_calls(kinds=("list", "tuple")))
-def test_lists_stay_lists_and_tuples_tuples(target, answers, topology, call):
+def test_scattered_lists_and_tuples_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.named-tuples")
 @given(call=scatter_calls(kinds=("Pair", "Typed")))
-def test_named_tuples_keep_their_class(target, answers, topology, call):
+def test_scattered_named_tuples_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.mappings")
 @given(call=scatter_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
-def test_mappings_keep_class_keys_and_order(target, answers, topology, call):
+def test_scattered_mappings_keep_class_keys_and_order(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")
 @given(call=scatter_calls(kinds=("ListSubclass", "TupleSubclass", "max")))
-def test_subclasses_of_list_and_tuple_become_plain(target, answers, topology, call):
+def test_subclasses_of_list_and_tuple_become_list_and_tuple(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")
 @given(extents=st.lists(st.integers(0, 9), min_size=1), slots=device_slots())
-def test_a_torch_size_becomes_a_tuple(target, topology, extents, slots):
+def test_torch_size_becomes_a_tuple(target, topology, extents, slots):
     found = target.scatter_gather.scatter([torch.Size(extents)], topology.take(slots))
     checks.same([type(size) for [size] in found], [tuple] * len(slots), extents)
 
@@ -53,51 +53,51 @@ def test_parameters_are_split_into_plain_tensors(target, topology, rows, slots):
 
 @clause("scatter_gather.scatter.new-containers")
 @given(kind=st.sampled_from(SPLIT), slots=device_slots(min_size=2))
-def test_replicas_share_no_container(target, topology, kind, slots):
+def test_each_replica_gets_its_own_containers(target, topology, kind, slots):
     inputs = Container(kind, (7, None)).build(topology)
     found = target.scatter_gather.scatter([inputs], topology.take(slots))
-    different = {id(inputs), *(id(each) for [each] in found)}
-    checks.same(len(different), len(slots) + 1, kind)
+    ids = {id(inputs), *(id(container) for [container] in found)}
+    checks.same(len(ids), len(slots) + 1, kind)
 
 
 @clause("scatter_gather.scatter.others-by-reference")
 @given(leaf=st.sampled_from([NewObject("Opaque()"), NewObject("{1, 2}")]), slots=device_slots())
-def test_others_are_the_same_object_everywhere(target, topology, leaf, slots):
+def test_every_replica_gets_the_same_non_tensor_object(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter((value,), topology.take(slots))
-    checks.same([each is value for (each,) in found], [True] * len(slots), leaf)
+    checks.same([result is value for (result,) in found], [True] * len(slots), leaf)
 
 
 @clause("scatter_gather.scatter.empty-containers")
 @given(leaf=st.sampled_from(EMPTY).map(NewObject), slots=device_slots())
-def test_empty_containers_are_the_same_object_everywhere(target, topology, leaf, slots):
+def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter({"empty": value}, topology.take(slots))
-    checks.same([each["empty"] is value for each in found], [True] * len(slots), leaf)
+    checks.same([result["empty"] is value for result in found], [True] * len(slots), leaf)
 
 
 @clause("scatter_gather.scatter.sealed-containers")
 @given(leaf=st.sampled_from(OPAQUE).map(NewObject), slots=device_slots())
-def test_containers_of_other_kinds_are_handed_whole(target, topology, leaf, slots):
+def test_containers_of_other_classes_are_not_split(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter([value], topology.take(slots))
-    checks.same([each is value for [each] in found], [True] * len(slots), leaf)
+    checks.same([result is value for [result] in found], [True] * len(slots), leaf)
 
 
 @clause("scatter_gather.scatter.numbers-are-not-split")
 @given(numbers=st.lists(st.integers(), min_size=1), slots=device_slots())
-def test_every_device_gets_the_whole_list_of_numbers(target, topology, numbers, slots):
+def test_list_of_numbers_is_not_split(target, topology, numbers, slots):
     found = target.scatter_gather.scatter(numbers, topology.take(slots))
     checks.same(found, [numbers] * len(slots), numbers)
 
 
 @clause("scatter_gather.is-namedtuple")
-# torch.nn.parallel's own warns that it is deprecated, which makes its answer no less right.
+# is_namedtuple of torch.nn.parallel warns that it is deprecated.
 @pytest.mark.filterwarnings("ignore:.is_namedtuple. is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(Pair(1, 2), True), (NoFields(), True), ((1, 2), False), (Pair, False), ([1], False)],
-    ids=["named tuple", "without fields", "tuple", "class", "list"],
+    ids=["named-tuple", "without-fields", "tuple", "class", "list"],
 )
-def test_named_tuples_are_told_from_other_tuples(target, value, expected):
+def test_is_namedtuple_distinguishes_named_tuples(target, value, expected):
     assert target.scatter_gather.is_namedtuple(value) is expected

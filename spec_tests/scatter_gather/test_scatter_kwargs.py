@@ -1,4 +1,4 @@
-"""scatter_gather.scatter_kwargs: positional and keyword arguments side by side."""
+"""scatter_gather.scatter_kwargs: positional and keyword arguments of the replicas."""
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,13 @@ from spec_tests.strategies.scatter_gather import (
 
 @clause("scatter_gather.scatter_kwargs.both")
 @given(call=scatter_kwargs_calls())
-def test_positional_and_keyword_arguments_are_split_alike(target, answers, topology, call):
+def test_positional_and_keyword_arguments_are_split(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter_kwargs.result-class")
 @given(call=scatter_kwargs_calls())
-def test_the_result_is_two_tuples_of_one_length(target, topology, call):
+def test_result_is_two_tuples_of_equal_length(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     found = type(inputs), type(kwargs), len(inputs) - len(kwargs)
     checks.same(found, (tuple, tuple, 0), call)
@@ -30,14 +30,14 @@ def test_the_result_is_two_tuples_of_one_length(target, topology, call):
 
 @clause("scatter_gather.scatter_kwargs.pads-kwargs")
 @given(call=inputs_without_kwargs())
-def test_missing_keyword_arguments_are_empty_dictionaries(target, topology, call):
+def test_missing_keyword_arguments_become_empty_dictionaries(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     checks.same(kwargs, ({},) * len(inputs), call)
 
 
 @clause("scatter_gather.scatter_kwargs.pads-inputs")
 @given(call=kwargs_without_inputs())
-def test_missing_positional_arguments_are_empty_tuples(target, topology, call):
+def test_missing_positional_arguments_become_empty_tuples(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     checks.same(inputs, ((),) * len(kwargs), call)
 
@@ -45,7 +45,9 @@ def test_missing_positional_arguments_are_empty_tuples(target, topology, call):
 @clause("scatter_gather.scatter_kwargs.nothing")
 @pytest.mark.parametrize("kwargs", [{}, None], ids="kwargs={}".format)
 @given(devices=device_lists())
-def test_no_argument_at_all_gives_two_empty_tuples(target, answers, topology, kwargs, devices):
+def test_call_without_arguments_returns_two_empty_tuples(
+    target, answers, topology, kwargs, devices
+):
     arguments = {"inputs": (), "kwargs": kwargs, "target_gpus": devices}
     call = PublicCall("scatter_gather.scatter_kwargs", arguments)
     checks.agree(call, target, answers, topology)

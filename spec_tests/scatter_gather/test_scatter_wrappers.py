@@ -1,4 +1,4 @@
-"""scatter_gather.scatter: tensors whose class has `chunk`, but not every other operation."""
+"""scatter_gather.scatter: nested and masked tensors, and other subclasses of Tensor."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ NESTED = clause("scatter_gather.scatter.nested-tensors")
 MASKED = clause("scatter_gather.scatter.masked-tensors")
 
 
-class Unsized(torch.Tensor):
-    """Refuses `split_with_sizes`."""
+class WithoutSplitWithSizes(torch.Tensor):
+    """A tensor whose `split_with_sizes` raises a TypeError."""
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -34,15 +34,15 @@ class Unsized(torch.Tensor):
 
 
 def check_chunks(chunks, spec, topology, slots):
-    """Fail unless ``chunks`` are consecutive parts of what ``spec`` describes."""
+    """Fail unless ``chunks`` are consecutive parts of the tensor that ``spec`` describes."""
     __tracebackhide__ = True
     whole = spec.build(topology)
     counts = even_chunks(len(spec), len(slots))
     checks.same([len(entries(chunk)) for chunk in chunks], counts, spec)
     checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
     checks.same([chunk.device for chunk in chunks], topology.take(slots)[: len(counts)], spec)
-    for fact in ("layout", "dtype", "requires_grad", "__class__"):
-        checks.same({getattr(chunk, fact) for chunk in chunks}, {getattr(whole, fact)}, spec)
+    for name in ("layout", "dtype", "requires_grad", "__class__"):
+        checks.same({getattr(chunk, name) for chunk in chunks}, {getattr(whole, name)}, spec)
 
 
 @NESTED
@@ -51,7 +51,7 @@ def check_chunks(chunks, spec, topology, slots):
 @example(spec=Jagged((3, 1, 2, 4), requires_grad=True), slots=(0, 1))
 @example(spec=Jagged((3, 1, 2, 4), slot=None), slots=(0,))
 @example(spec=Jagged((3, 1), requires_grad=True, slot=None), slots=(0, 1, 2, 3))
-def test_every_device_gets_consecutive_sequences(target, topology, spec, slots):
+def test_nested_tensor_is_split_into_consecutive_sequences(target, topology, spec, slots):
     chunks = target.scatter_gather.scatter(spec.build(topology), topology.take(slots))
     check_chunks(chunks, spec, topology, slots)
 
@@ -61,7 +61,7 @@ def test_every_device_gets_consecutive_sequences(target, topology, spec, slots):
 @example(spec=Masked(4), slots=(0, 1))
 @example(spec=Masked(4, requires_grad=True), slots=(0, 1))
 @example(spec=Masked(2), slots=(0, 1, 2, 3))
-def test_every_device_gets_consecutive_rows_with_their_mask(target, topology, spec, slots):
+def test_masked_tensor_is_split_with_its_mask(target, topology, spec, slots):
     chunks = target.scatter_gather.scatter(spec.build(topology), topology.take(slots))
     check_chunks(chunks, spec, topology, slots)
 
@@ -69,48 +69,53 @@ def test_every_device_gets_consecutive_rows_with_their_mask(target, topology, sp
 @NESTED
 @MASKED
 @given(nested=jagged_specs(), slots=device_slots())
-def test_they_are_split_beside_each_other_and_plain_tensors(target, topology, nested, slots):
+def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology, nested, slots):
     count = len(nested)
     masked = Masked(count)
     plain = torch.arange(count, device=topology.device(0))
     args = (nested.build(topology), [masked.build(topology)])
-    found, named = target.scatter_gather.scatter_kwargs(args, {"x": plain}, topology.take(slots))
+    found, found_kwargs = target.scatter_gather.scatter_kwargs(
+        args, {"x": plain}, topology.take(slots)
+    )
     check_chunks([nested_chunk for nested_chunk, _ in found], nested, topology, slots)
     check_chunks([masked_chunk for _, [masked_chunk] in found], masked, topology, slots)
-    checks.same([len(each["x"]) for each in named], even_chunks(count, len(slots)), nested)
+    checks.same(
+        [len(kwargs["x"]) for kwargs in found_kwargs], even_chunks(count, len(slots)), nested
+    )
 
 
 @NESTED
 @MASKED
 @pytest.mark.parametrize("spec", [Jagged((1, 2, 3, 4)), Masked(4)], ids=repr)
 @given(rows=st.integers(1, 8))
-def test_entries_of_devices_without_work_are_left_out(target, topology, spec, rows):
+def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, spec, rows):
     batch = torch.arange(rows, device=topology.device(0))
     whole = spec.build(topology)
     found = target.scatter_gather.scatter([batch, whole], topology.take(4))
-    used = len(even_chunks(rows, 4))
-    checks.same([entries(chunk) for _, chunk in found], [[e] for e in entries(whole)[:used]], rows)
+    count = len(even_chunks(rows, 4))
+    expected = [[entry] for entry in entries(whole)[:count]]
+    checks.same([entries(chunk) for _, chunk in found], expected, rows)
 
 
 @NESTED
 @MASKED
 @pytest.mark.parametrize("spec", [Jagged((1, 2, 3)), Masked(3)], ids=repr)
-def test_they_are_split_along_their_last_dimension(target, topology, spec):
+def test_nested_and_masked_tensors_are_split_along_the_last_dim(target, topology, spec):
     whole = spec.build(topology)
     found = target.scatter_gather.scatter(whole, topology.take(2), -1)
     checks.same([chunk.size(-1) for chunk in found], [1, 1], spec)
-    joined = torch.cat([chunk.to(topology.device(0)) for chunk in map(_plain, found)], -1)
-    checks.same(joined, _plain(whole), spec)
+    joined = torch.cat([chunk.to(topology.device(0)) for chunk in map(_values, found)], -1)
+    checks.same(joined, _values(whole), spec)
 
 
-def _plain(tensor):
+def _values(tensor):
     return tensor.values() if tensor.is_nested else tensor.get_data()
 
 
 @clause("scatter_gather.scatter.ragged-dim")
 @pytest.mark.parametrize("dim", [1, -2], ids="dim={}".format)
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_a_ragged_dimension_is_not_split(target, topology, dim, slot):
+def test_split_along_the_ragged_dimension_is_refused(target, topology, dim, slot):
     spec = Jagged((3, 1), slot=slot)
     with pytest.raises(RuntimeError, match="ragged dim"):
         target.scatter_gather.scatter([spec.build(topology)], topology.take(2), dim)
@@ -119,10 +124,12 @@ def test_a_ragged_dimension_is_not_split(target, topology, dim, slot):
 @clause("scatter_gather.scatter.tensor-subclasses")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 @given(rows=st.integers(1, 7), slots=device_slots(), requires_grad=st.booleans())
-def test_a_subclass_without_split_with_sizes_is_split(
+def test_subclass_without_split_with_sizes_is_split(
     target, topology, slot, rows, slots, requires_grad
 ):
-    tensor = torch.arange(1.0, rows + 1, device=topology.device(slot)).as_subclass(Unsized)
+    tensor = torch.arange(1.0, rows + 1, device=topology.device(slot)).as_subclass(
+        WithoutSplitWithSizes
+    )
     tensor.requires_grad_(requires_grad)
     chunks = target.scatter_gather.scatter(tensor, topology.take(slots))
     checks.same([len(chunk) for chunk in chunks], even_chunks(rows, len(slots)), rows)

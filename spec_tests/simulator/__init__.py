@@ -1,13 +1,14 @@
 """A simulated accelerator: device type ``sim`` with several devices, on the CPU.
 
-It needs no hardware. Memory of a device is host memory that no other device can reach; an
-operator runs the CPU's kernel; operators have finished when they return, so streams and events
-order nothing, yet ``with races() as found:`` tells what they would have to order on hardware.
-A device that is seeded as the CPU is draws the CPU's numbers.
+It needs no hardware. The memory of a device is host memory that no other device can access. An
+operator runs the CPU kernel and has finished when it returns, so streams and events order
+nothing. ``with races() as found:`` finds the accesses that streams and events must order on real
+hardware. A device and the CPU draw the same random numbers from the same seed.
 
-What it cannot do raises NotImplementedError and names the operator: quantized and MKL-DNN
-tensors, operators of other libraries than torchvision without a kernel for ``sim``. What it can
-is compared with the CPU by ``python -m spec_tests.meta_tests.operator_sweep``.
+An unsupported operator raises NotImplementedError with its name. Unsupported are quantized and
+MKL-DNN tensors, and operators of libraries other than torchvision that have no kernel for
+``sim``. ``python -m spec_tests.meta_tests.operator_sweep`` compares the supported operators with
+the CPU.
 """
 
 import atexit
@@ -26,41 +27,41 @@ from .race_detector import Access, Race, races
 
 __all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
 
-_MOST_DEVICES = 64
+_MAX_DEVICES = 64
 
 
 def enable(device_count: int | None = None) -> None:
     """Register the device type ``sim`` with ``device_count`` devices in this process.
 
-    The first call of all compiles an extension (about half a minute, then cached). Call it
-    before the first backward pass of the process: that is when PyTorch starts one thread for
-    each device it knows.
+    The first call on a machine compiles an extension, in about half a minute, and caches it.
+    Call ``enable`` before the first backward pass of the process: PyTorch then starts one
+    autograd thread for each registered device.
 
     Args:
-        device_count: How many devices there shall be, 1 to 64. ``None`` stands for the number
-            in the environment variable ``SIM_DEVICE_COUNT``, or 4.
+        device_count: The number of devices, 1 to 64. ``None`` uses the environment variable
+            ``SIM_DEVICE_COUNT``, or 4 if it is not set.
 
     Raises:
-        RuntimeError: It was enabled before with another number of devices, or the extension
-            cannot be built.
-        ValueError: The number of devices is not one from 1 to 64.
+        RuntimeError: ``sim`` was enabled before with another number of devices, or the
+            extension cannot be built.
+        ValueError: The number of devices is not between 1 and 64.
     """
-    wanted = _from_environment() if device_count is None else device_count
-    if not 1 <= wanted <= _MOST_DEVICES:
-        raise ValueError(f"sim can have 1 to {_MOST_DEVICES} devices, not {wanted}")
+    count = _device_count_from_environment() if device_count is None else device_count
+    if not 1 <= count <= _MAX_DEVICES:
+        raise ValueError(f"sim can have 1 to {_MAX_DEVICES} devices, not {count}")
     extension = native.load()
-    present = extension.device_count()
-    if present not in (0, wanted):
-        raise RuntimeError(f"sim has {present} devices already and cannot be given {wanted}")
-    if present == 0:
-        extension.start(wanted)
+    enabled = extension.device_count()
+    if enabled not in (0, count):
+        raise RuntimeError(f"sim already has {enabled} devices and cannot change to {count}")
+    if enabled == 0:
+        extension.start(count)
         _register()
 
 
-def _from_environment() -> int:
+def _device_count_from_environment() -> int:
     text = os.environ.get("SIM_DEVICE_COUNT", "4")
     if not text.isdecimal():
-        raise ValueError(f"SIM_DEVICE_COUNT is no number of devices: {text!r}")
+        raise ValueError(f"SIM_DEVICE_COUNT must be a number of devices, not {text!r}")
     return int(text)
 
 

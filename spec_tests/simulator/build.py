@@ -1,7 +1,7 @@
-"""Building an extension once, and finding it again.
+"""Builds and caches C++ extensions.
 
-``torch.utils.cpp_extension`` builds it, in its usual cache, in a folder whose name is derived
-from the sources and from the versions they are built with.
+``torch.utils.cpp_extension`` compiles them into its usual cache. The name of the folder contains
+a digest of the sources and of the versions of PyTorch and Python.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import torch
 
 __all__ = ["SIMULATOR", "Extension", "load"]
 
-# In a process of its own: cpp_extension is slow to import, prints, and loads what it builds.
+# Runs in a subprocess: cpp_extension is slow to import, prints, and loads what it builds.
 _PROGRAM = """
 import json, sys
 from torch.utils import cpp_extension
@@ -34,23 +34,23 @@ cpp_extension.load(**json.loads(sys.argv[1]))
 
 @dataclass(frozen=True)
 class Extension:
-    """What to build: the simulator, or the C++ front end of spec_tests/cpp_front_end.
+    """A C++ extension: the simulator, or the C++ front end of spec_tests/cpp_front_end.
 
     Args:
-        name: The first part of the library's name.
-        purpose: What it is, for messages.
-        folder: Its ``*.cpp`` files are compiled.
-        flags: Options of the compiler.
+        name: The first part of the library's file name.
+        description: The subject of error messages.
+        folder: The folder of the ``*.cpp`` files to compile.
+        flags: Compiler options.
     """
 
     name: str
-    purpose: str
+    description: str
     folder: Path
     flags: tuple[str, ...] = ("-O1", "-std=c++20")
 
     @property
     def key(self) -> str:
-        """A digest of everything that the library depends on."""
+        """A digest of the sources, the flags, and the versions of PyTorch and Python."""
         digest = hashlib.sha256()
         for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
             digest.update(f"{part}\n".encode())
@@ -60,7 +60,7 @@ class Extension:
 
     @property
     def library(self) -> Path:
-        """Where it lies once it is built."""
+        """The path of the compiled library in the cache."""
         name = f"{self.name}_{self.key}"
         return _cache() / name / f"{name}.so"
 
@@ -69,42 +69,47 @@ SIMULATOR = Extension("sim", "the simulated accelerator", Path(__file__).parent 
 
 
 def load(extension: Extension = SIMULATOR) -> ModuleType:
-    """Import ``extension``, after building it if no process has done so before.
+    """Import ``extension`` and return the module; build the extension first if needed.
 
     Raises:
-        RuntimeError: There is no compiler, no ninja, the compiler refuses the sources, or there
-            is no place for the library.
+        RuntimeError: The compiler or ninja is missing, the compilation fails, or the cache
+            folder cannot be written to.
     """
     library = extension.library
     name, folder = library.stem, library.parent
     if not library.exists():
-        _make(folder, extension)
-        with _alone(folder / "lock") as lock:
+        _create_folder(folder, extension)
+        with _locked(folder / "lock") as lock:
             if not library.exists():
                 os.replace(_build(extension, name, folder / "build", lock), library)
     return _import(name, library)
 
 
-def _make(folder: Path, extension: Extension) -> None:
+def _create_folder(folder: Path, extension: Extension) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "lock").touch()
     except OSError as error:
-        remedy = "name a folder that can be written to in TORCH_EXTENSIONS_DIR"
-        raise RuntimeError(f"{extension.purpose} is kept in {folder}: {error}; {remedy}") from None
+        remedy = "set TORCH_EXTENSIONS_DIR to a writable folder"
+        raise RuntimeError(
+            f"{extension.description} is cached in {folder}: {error}; {remedy}"
+        ) from None
 
 
 def _cache() -> Path:
     chosen = os.environ.get("TORCH_EXTENSIONS_DIR")
     if chosen:
         return Path(chosen)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "torch_extensions"
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "torch_extensions"
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[int]:
-    """Let one process in at a time, which holds the lock as long as its children hold the file."""
+def _locked(path: Path) -> Iterator[int]:
+    """Yield the descriptor of a locked file.
+
+    Child processes that inherit the descriptor keep the file locked after this process ends.
+    """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
@@ -114,54 +119,57 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     compiler = os.environ.get("CXX", "c++")
     _require(
-        extension, compiler, search, "install g++ 11 or newer, or name a C++20 compiler in CXX"
+        extension, compiler, search, "install g++ 11 or newer, or set CXX to a C++20 compiler"
     )
     _require(extension, "ninja", search, "install it with `pip install ninja`")
     folder.mkdir(exist_ok=True)
-    (folder / "lock").unlink(missing_ok=True)  # of a build that was killed
-    order = {
+    (folder / "lock").unlink(missing_ok=True)  # left behind by a build that was killed
+    arguments = {
         "name": name,
-        "sources": _parts(sorted(extension.folder.glob("*.cpp")), folder),
+        "sources": _write_unity_sources(sorted(extension.folder.glob("*.cpp")), folder),
         "extra_cflags": list(extension.flags),
         "build_directory": str(folder),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, json.dumps(order)],
+    result = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, json.dumps(arguments)],
         env={**os.environ, "PATH": search},
-        pass_fds=[lock],  # who dies leaves the compiler running, and nobody may disturb it
+        pass_fds=[lock],  # keeps the lock while the compiler runs, even if this process dies
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
+    if result.returncode != 0:
         raise RuntimeError(
-            f"{extension.purpose} could not be built with {compiler} (it needs C++20, "
-            f"g++ 11 or newer):\n{_first_errors(done.stderr)}"
+            f"{extension.description} could not be built with {compiler} (it needs C++20, "
+            f"g++ 11 or newer):\n{_first_errors(result.stderr)}"
         )
     return folder / f"{name}.so"
 
 
-def _parts(sources: list[Path], folder: Path) -> list[str]:
-    """As many files as there are cores, which include the sources: most of the work is headers."""
+def _write_unity_sources(sources: list[Path], folder: Path) -> list[str]:
+    """Write one file per CPU core that includes several sources, and return their paths.
+
+    Compiling PyTorch's headers takes most of the time, so fewer files build faster.
+    """
     count = min(len(sources), os.cpu_count() or 1)
-    parts: list[list[Path]] = [[] for _ in range(count)]
+    groups: list[list[Path]] = [[] for _ in range(count)]
     for source in sorted(sources, key=lambda path: path.stat().st_size, reverse=True):
-        min(parts, key=lambda part: sum(path.stat().st_size for path in part)).append(source)
-    names = [folder / f"part{number}.cpp" for number in range(count)]
-    for name, part in zip(names, parts, strict=True):
-        name.write_text("".join(f'#include "{path}"\n' for path in part), encoding="utf-8")
-    return [str(name) for name in names]
+        min(groups, key=lambda group: sum(path.stat().st_size for path in group)).append(source)
+    files = [folder / f"part{number}.cpp" for number in range(count)]
+    for file, group in zip(files, groups, strict=True):
+        file.write_text("".join(f'#include "{path}"\n' for path in group), encoding="utf-8")
+    return [str(file) for file in files]
 
 
 def _first_errors(text: str) -> str:
-    """What the compiler says first; where it says nothing, the last that was said at all."""
+    """Return the first five compiler errors, or the last five lines if there are none."""
     lines = text.splitlines()
     return "\n".join([line for line in lines if " error: " in line][:5] or lines[-5:])
 
 
 def _require(extension: Extension, tool: str, search: str, remedy: str) -> None:
     if shutil.which(tool.split()[0], path=search) is None:
-        raise RuntimeError(f"{extension.purpose} needs {tool} to be built: {remedy}")
+        raise RuntimeError(f"{extension.description} needs {tool} to be built: {remedy}")
 
 
 def _import(name: str, library: Path) -> ModuleType:

@@ -1,6 +1,6 @@
-"""The module ``torch.sim``: what ``torch.cuda`` is for CUDA.
+"""The module ``torch.sim``, the counterpart of ``torch.cuda``.
 
-Streams, events and memory statistics are those of ``torch.accelerator``; functions that take a
+Streams, events and memory statistics are those of ``torch.accelerator``. Functions that take a
 device accept an ordinal, a string, a ``torch.device``, or ``None`` for the current device.
 """
 
@@ -49,7 +49,7 @@ DeviceLike: TypeAlias = int | str | torch.device | None
 Stream = torch.Stream
 Event = torch.Event
 
-_initialized = True  # torch.utils.checkpoint asks for it before it keeps random states
+_initialized = True  # torch.utils.checkpoint reads it before it saves random states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,24 +64,24 @@ def _index(device: DeviceLike) -> int:
         return current_device() if device < 0 else device
     if device is None:
         return current_device()
-    wanted = torch.device(device)
-    if wanted.type != "sim":
-        raise ValueError(f"expected a sim device, but got {wanted}")
-    return current_device() if wanted.index is None else wanted.index
+    device = torch.device(device)
+    if device.type != "sim":
+        raise ValueError(f"expected a sim device, but got {device}")
+    return current_device() if device.index is None else device.index
 
 
 def is_available() -> bool:
-    """Tell whether there is a device."""
+    """Return whether there is a device."""
     return device_count() > 0
 
 
 def is_initialized() -> bool:
-    """Tell whether the devices can be used: where they exist, but not in every forked child."""
+    """Return whether this process can use the devices; some forked children cannot."""
     return is_available() and not _is_in_bad_fork()
 
 
 def _lazy_init() -> None:
-    """Do nothing: there is nothing to initialise."""
+    """Do nothing: PyTorch requires the function, but sim has no lazy initialisation."""
 
 
 def _is_in_bad_fork() -> bool:
@@ -99,12 +99,12 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make ``device`` current in this thread."""
+    """Select ``device`` as the current device of this thread."""
     torch.accelerator.set_device_index(_index(device))
 
 
 class device:  # noqa: N801 - torch.cuda.device is in lower case
-    """Context in which ``device`` is current."""
+    """Context manager that selects ``device`` as the current device."""
 
     def __init__(self, device: DeviceLike) -> None:
         self.idx = _index(device)
@@ -114,7 +114,7 @@ class device:  # noqa: N801 - torch.cuda.device is in lower case
         self.prev_idx = current_device()
         set_device(self.idx)
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         set_device(self.prev_idx)
 
 
@@ -124,14 +124,14 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> _DeviceProperties:
-    """Return what ``device`` is said to have: all devices are alike."""
+    """Return name, memory and number of processors of ``device``; all devices have the same."""
     index = _index(device)
     _, total = torch.accelerator.get_memory_info(index)
     return _DeviceProperties(f"Simulated accelerator {index}", total, multi_processor_count=16)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Return the types that autocast can cast to."""
+    """Return the dtypes that autocast can cast to."""
     return [torch.float16, torch.bfloat16]
 
 
@@ -141,42 +141,42 @@ def current_stream(device: DeviceLike = None) -> torch.Stream:
 
 
 def set_stream(stream: torch.Stream) -> None:
-    """Make ``stream`` and its device current in this thread."""
+    """Select ``stream`` as the current stream, and its device as the current device."""
     torch.accelerator.set_stream(stream)
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for all work on ``device``, all of which is done."""
+    """Wait for all work on ``device``. The race detector counts it as a wait of the host."""
     torch.accelerator.synchronize(_index(device))
 
 
 def empty_cache() -> None:
-    """Release cached memory, of which there is none."""
+    """Do nothing: the allocator caches no memory."""
     torch.accelerator.empty_cache()
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Return how many bytes of ``device`` are in use."""
+    """Return the number of bytes of ``device`` that are allocated."""
     return torch.accelerator.memory_allocated(_index(device))
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Return the most bytes of ``device`` in use since the last reset."""
+    """Return the peak number of bytes of ``device`` allocated since the last reset."""
     return torch.accelerator.max_memory_allocated(_index(device))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Let the peak of ``device`` start from what is in use now."""
+    """Reset the peak of ``device`` to the number of bytes that are allocated now."""
     torch.accelerator.reset_peak_memory_stats(_index(device))
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Return every counter of ``device``."""
+    """Return all allocator statistics of ``device``."""
     return dict(torch.accelerator.memory_stats(_index(device)))
 
 
 def default_generator(device: DeviceLike = None) -> torch.Generator:
-    """Return the generator that random operators of ``device`` use unless given another."""
+    """Return the generator that random operators of ``device`` use by default."""
     return extension().default_generator(_index(device))
 
 
@@ -186,13 +186,13 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices alike: with the CPU's seed they draw its numbers."""
+    """Seed the generators of all devices; a device and the CPU draw the same from one seed."""
     for index in range(device_count()):
         default_generator(index).manual_seed(seed)
 
 
 def seed() -> int:
-    """Seed the generator of the current device at random; return the seed."""
+    """Seed the generator of the current device with a random number and return the seed."""
     return default_generator().seed()
 
 
@@ -207,21 +207,21 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device: DeviceLike = "sim") -> Tensor:
-    """Return the state of the generator of ``device``: a CPU tensor of bytes, a copy."""
+    """Return a copy of the generator state of ``device``, as a CPU tensor of bytes."""
     return default_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """Return the states of the generators of all devices."""
+    """Return the generator states of all devices."""
     return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state: Tensor, device: DeviceLike = "sim") -> None:
-    """Give the generator of ``device`` a state that :func:`get_rng_state` returned."""
+    """Set the generator state of ``device`` to one that :func:`get_rng_state` returned."""
     default_generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: list[Tensor]) -> None:
-    """Give the generators of all devices the states of :func:`get_rng_state_all`."""
+    """Set the generator states of all devices to those of :func:`get_rng_state_all`."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)

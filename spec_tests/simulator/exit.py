@@ -1,7 +1,7 @@
-"""Leaving the process without a crash.
+"""A wait for autograd threads at the exit of the process.
 
-When a backward pass returns, the autograd thread of the last device may still hold its graph,
-and needs Python to release it. A process that ends at that moment is aborted.
+When a backward pass returns, the autograd thread of the last device may still hold the graph. It
+needs the Python interpreter to release the graph. If the process ends at that moment, it aborts.
 """
 
 import time
@@ -9,18 +9,21 @@ from pathlib import Path
 
 __all__ = ["wait_for_autograd_threads"]
 
-_LOOK_EVERY = 0.005  # seconds, in which the threads may take the interpreter lock
-_LOOKS = 3
-_PATIENCE = 2.0  # seconds
+#: Seconds between two polls. The main thread sleeps then, so others can take the GIL.
+_POLL_INTERVAL = 0.005
+#: Consecutive polls that must find all autograd threads asleep.
+_IDLE_POLLS = 3
+#: Seconds to wait before the process exits anyway.
+_TIMEOUT = 2.0
 
 
 def wait_for_autograd_threads() -> None:
-    """Wait until every autograd thread has slept for a moment with nothing in its way."""
-    give_up = time.monotonic() + _PATIENCE
-    quiet = 0
-    while quiet < _LOOKS and time.monotonic() < give_up:
-        time.sleep(_LOOK_EVERY)
-        quiet = 0 if _is_any_running() else quiet + 1
+    """Wait until every autograd thread has been asleep for some milliseconds."""
+    deadline = time.monotonic() + _TIMEOUT
+    idle = 0
+    while idle < _IDLE_POLLS and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL)
+        idle = 0 if _is_any_running() else idle + 1
 
 
 def _is_any_running() -> bool:
@@ -29,7 +32,7 @@ def _is_any_running() -> bool:
 
 def _is_running(task: Path) -> bool:
     try:
-        name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+        name, _, fields = (task / "stat").read_text().partition("(")[2].rpartition(")")
     except OSError:  # the thread has ended
         return False
-    return name.startswith("pt_autograd") and rest.split()[0] != "S"
+    return name.startswith("pt_autograd") and fields.split()[0] != "S"

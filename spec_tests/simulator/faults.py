@@ -1,4 +1,4 @@
-"""Ways in which real back ends have misbehaved, switched on one at a time."""
+"""Bugs that real accelerator back ends have had, enabled one at a time."""
 
 import sys
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from . import native
 
 __all__ = ["FAULTS", "PRIMITIVES", "fault"]
 
-_WITHOUT_PRIMITIVES = "missing-primitives"
-#: By name, with where it was met.
+_MISSING_PRIMITIVES = "missing-primitives"
+#: Name and description of each fault, with the issue that reported it.
 FAULTS = {
-    "zero-is-current": "ordinal 0 is taken for the current device (pytorch/pytorch 143239)",
+    "zero-is-current": "ordinal 0 selects the current device (pytorch/pytorch 143239)",
     "device-left": "a copy between devices leaves the receiver current (torch-xpu-ops 2706)",
     "dirty-memory": "fresh memory is not zero",
     "no-memory": "one device has no memory left",
     "garbled-peers": "copies between devices deliver zeros (pytorch/pytorch 107374)",
-    _WITHOUT_PRIMITIVES: "torch._C lacks what only builds for CUDA have (pytorch/pytorch 162152)",
+    _MISSING_PRIMITIVES: "torch._C lacks functions of CUDA builds (pytorch/pytorch 162152)",
 }
-#: What ``torch._C`` lacks then.
+#: The functions of ``torch._C`` that the fault "missing-primitives" hides.
 PRIMITIVES = (
     "_broadcast",
     "_broadcast_coalesced",
@@ -31,54 +31,54 @@ PRIMITIVES = (
     "_scatter",
     "_scatter_out",
 )
-#: Who finds them all the same: the reference, with which targets are compared.
-_REFERENCE = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
+#: Modules that still find the hidden functions, because targets are compared with them.
+_REFERENCE_MODULES = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
 
-#: The switches that are on, the innermost last.
-_on: list[tuple[str, int]] = [("", -1)]
+#: Name and device of the open faults, the innermost last.
+_active: list[tuple[str, int]] = [("", -1)]
 
 
 @contextmanager
 def fault(name: str, *, device: int = 0) -> Iterator[None]:
-    """Let the devices misbehave inside the block, in all threads.
+    """Enable a fault of the devices inside the block, in all threads.
 
-    Blocks nest: only the innermost fault is on. Afterwards the device is current again that was
-    so before. Where ``torch._C`` lacks its primitives, torch.nn.parallel alone keeps them.
+    Blocks nest: only the innermost fault is active. The end of the block restores the current
+    device. torch.nn.parallel still finds the functions that "missing-primitives" hides.
 
     Args:
         name: One of ``FAULTS``.
-        device: The ordinal of the device that has no memory left.
+        device: The ordinal of the device without memory, for "no-memory".
 
     Raises:
-        ValueError: There is no such fault.
+        ValueError: ``name`` is not one of ``FAULTS``.
     """
-    if name == _WITHOUT_PRIMITIVES:
-        with _without_primitives():
+    if name == _MISSING_PRIMITIVES:
+        with _missing_primitives():
             yield
         return
-    before = torch.accelerator.current_device_index()
+    previous_device = torch.accelerator.current_device_index()
     native.extension().set_fault(name, device)
-    _on.append((name, device))
+    _active.append((name, device))
     try:
         yield
     finally:
-        _on.pop()
-        native.extension().set_fault(*_on[-1])
-        torch.accelerator.set_device_index(before)
+        _active.pop()
+        native.extension().set_fault(*_active[-1])
+        torch.accelerator.set_device_index(previous_device)
 
 
 @contextmanager
-def _without_primitives() -> Iterator[None]:
+def _missing_primitives() -> Iterator[None]:
     names = vars(torch._C)
     hidden = {name: names.pop(name) for name in PRIMITIVES if name in names}
 
-    def look_up(name: str) -> Any:
-        asker = str(sys._getframe(1).f_globals.get("__name__"))
-        if name in hidden and asker.startswith(_REFERENCE):
+    def module_getattr(name: str) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__"))
+        if name in hidden and caller.startswith(_REFERENCE_MODULES):
             return hidden[name]
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
 
-    names["__getattr__"] = look_up
+    names["__getattr__"] = module_getattr
     try:
         yield
     finally:

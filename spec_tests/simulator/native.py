@@ -1,4 +1,4 @@
-"""The extension, once it is loaded, and what Python asks of it."""
+"""The loaded C++ extension and the types of its functions."""
 
 from typing import Protocol, TypeAlias, cast
 
@@ -8,9 +8,10 @@ from . import build
 
 __all__ = ["RawAccess", "RawRace", "extension", "load"]
 
-#: Operator, device, stream, thread, place, whether it writes.
+#: Operator, device, stream, thread, source location, and whether the access writes.
 RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
-#: Two accesses, whether the second one frees, device and bytes of the memory, who made it.
+#: First access, second access, whether the second frees the memory, device and size in bytes of
+#: the memory, and the operation that allocated it.
 RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, int, int, RawAccess | None]
 
 
@@ -18,25 +19,25 @@ class Extension(Protocol):
     """The functions of ``csrc/module.cpp``."""
 
     def start(self, device_count: int) -> None:
-        """Set the number of devices, once."""
+        """Create the devices. Call it once in a process."""
 
     def device_count(self) -> int:
         """Return the number of devices."""
 
     def current_device(self) -> int:
-        """Return the ordinal that is current in this thread."""
+        """Return the ordinal of the device that is current in this thread."""
 
     def in_bad_fork(self) -> bool:
-        """Tell whether this is a forked child of a process that used the devices."""
+        """Return whether this process was forked from one that had used the devices."""
 
-    def open_races(self, late: int | None) -> None:
-        """Begin to follow accesses, and with a seed to hold copies back; blocks nest."""
+    def open_races(self, late_copies: int | None) -> None:
+        """Begin a block that records accesses, and with a seed defers copies; blocks nest."""
 
     def close_races(self) -> list[RawRace]:
-        """End the innermost block and return what raced in it."""
+        """End the innermost block and return its races."""
 
     def set_fault(self, name: str, device: int) -> None:
-        """Switch a fault on, or with an empty name off."""
+        """Enable the fault ``name``; an empty name disables it."""
 
     def default_generator(self, index: int) -> torch.Generator:
         """Return the generator of device ``index``."""
@@ -46,12 +47,12 @@ _loaded: list[Extension] = []
 
 
 def load() -> Extension:
-    """Load the extension into this process, which registers the device type."""
+    """Load the extension, which registers the device type, and return it."""
     if not _loaded:
         _loaded.append(cast(Extension, build.load()))
     return _loaded[0]
 
 
 def extension() -> Extension:
-    """Return the extension, which :func:`load` has loaded."""
+    """Return the extension after :func:`load` has loaded it."""
     return _loaded[0]

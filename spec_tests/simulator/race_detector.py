@@ -1,4 +1,4 @@
-"""Blocks in which accesses that nothing orders are found, and what is said of them."""
+"""The race detector: a context that records accesses, and the races it returns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,63 +11,63 @@ __all__ = ["Access", "Race", "races"]
 
 @dataclass(frozen=True)
 class Access:
-    """One end of a race.
+    """One of the two accesses of a race.
 
     Args:
-        operator: The operator's name; ``free`` where memory went back to its allocator.
-        device: The ordinal of the device whose stream did it.
-        stream: The number of that stream; 0 is the default stream of every device.
-        thread: The name of the thread that gave it to the stream.
-        place: The innermost line outside torch, or the node whose backward did it.
-        writes: Whether it wrote.
+        operator: The name of the operator; ``free`` if the allocator got the memory back.
+        device: The ordinal of the device whose stream ran the operator.
+        stream: The id of that stream; 0 is the default stream of every device.
+        thread: The name of the thread that enqueued the operator.
+        location: The innermost line outside torch, or the autograd node whose backward ran.
+        writes: Whether the access writes.
     """
 
     operator: str
     device: int
     stream: int
     thread: str
-    place: str
+    location: str
     writes: bool
 
     @property
     def stream_name(self) -> str:
-        """The stream in words."""
-        which = f"stream {self.stream}" if self.stream else "the default stream"
-        return f"{which} of sim:{self.device}"
+        """The stream and its device as text."""
+        name = f"stream {self.stream}" if self.stream else "the default stream"
+        return f"{name} of sim:{self.device}"
 
     def __str__(self) -> str:
         verb = "writes" if self.writes else "reads"
         return (
-            f"{self.operator} {verb} on {self.stream_name}, given by {self.thread},\n"
-            f"    {self.place}"
+            f"{self.operator} {verb} on {self.stream_name}, enqueued by {self.thread},\n"
+            f"    {self.location}"
         )
 
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses to the same bytes, at least one a write, that nothing orders.
+    """Two unordered accesses to the same bytes, at least one of them a write.
 
     Args:
-        first: The access that was given to its stream first.
-        second: The other one.
-        is_free: Whether the second one returns the memory, for others to write to.
-        memory: Where the memory is, and how large.
-        made: What allocated it, if that happened inside the block.
+        first: The access that was enqueued first.
+        second: The access that was enqueued second.
+        is_free: Whether the second access frees the memory, so that others may write to it.
+        memory: Size and device of the memory, as text.
+        allocation: The operation that allocated the memory, if it ran inside the block.
     """
 
     first: Access
     second: Access
     is_free: bool
     memory: str
-    made: Access | None
+    allocation: Access | None
 
     @property
     def remedy(self) -> str:
-        """The call that would have ordered them."""
+        """The call that orders the two accesses, as text."""
         first, second = self.first.stream_name, self.second.stream_name
         if self.is_free:
             return (
-                f"before the last reference goes, tensor.record_stream({first}); "
+                f"call tensor.record_stream({first}) before the last reference is deleted; "
                 f"or let {second} wait for {first} (wait_stream, wait_event), or synchronize"
             )
         return (
@@ -76,9 +76,13 @@ class Race:
         )
 
     def __str__(self) -> str:
-        made = f", allocated by {self.made.operator}\n    {self.made.place}" if self.made else ""
+        allocation = ""
+        if self.allocation:
+            allocation = (
+                f", allocated by {self.allocation.operator}\n    {self.allocation.location}"
+            )
         return (
-            f"race on {self.memory}{made}\n"
+            f"race on {self.memory}{allocation}\n"
             f"  first   {self.first}\n"
             f"  second  {self.second}\n"
             f"  remedy  {self.remedy}"
@@ -86,23 +90,24 @@ class Race:
 
 
 @contextmanager
-def races(*, late: int | None = None) -> Iterator[list[Race]]:
-    """Follow every access to memory of the devices inside the block.
+def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
+    """Record every access to memory of the devices inside the block, and find races.
 
     Args:
-        late: A seed, to make copies that the host does not wait for as late as they may be made:
-            when work that is ordered after them asks. Who does not wait then reads NaN, or what
-            was there before. 0 holds every copy back, another seed three in four of its choice.
+        late_copies: A seed that defers copies for which the host does not wait. A deferred copy
+            runs when work that is ordered after it runs. A reader that does not wait then reads
+            NaN or the previous contents. Seed 0 defers every copy; any other seed defers three
+            in four copies at random.
 
     Yields:
-        A list that is filled when the block ends, one entry for each pair of places that race.
-        It stays empty where nothing raced. What threads do inside the block belongs to it,
-        backward passes too. Blocks nest: a race belongs to the innermost one. Work that was given
-        to the devices before the outermost block counts as waited for.
+        A list that is filled when the block ends, with one entry for each pair of source
+        locations that race. The work of all threads inside the block is recorded, also that of
+        backward passes. Blocks nest: a race is added to the innermost block. Work that was
+        enqueued before the outermost block counts as finished.
     """
     extension = native.extension()
     found: list[Race] = []
-    extension.open_races(late)
+    extension.open_races(late_copies)
     try:
         yield found
     finally:
@@ -110,12 +115,12 @@ def races(*, late: int | None = None) -> Iterator[list[Race]]:
 
 
 def _race(raw: native.RawRace) -> Race:
-    first, second, is_free, device, nbytes, made = raw
-    where = f"sim:{device}" if device >= 0 else "the host (pinned)"
+    first, second, is_free, device, nbytes, allocation = raw
+    memory = f"sim:{device}" if device >= 0 else "the host (pinned)"
     return Race(
         Access(*first),
         Access(*second),
         is_free,
-        f"{nbytes} bytes of {where}",
-        Access(*made) if made is not None else None,
+        f"{nbytes} bytes of {memory}",
+        Access(*allocation) if allocation is not None else None,
     )

@@ -27,11 +27,11 @@ class Row:
     """One group of benchmarks over all runs of a report.
 
     Args:
-        group: What is compared.
-        value: The median of the runs' ratios.
-        low: The least of their lower quartiles.
-        high: The greatest of their upper quartiles.
-        floor: The least ratio that passes; None where none is set.
+        group: The name of the group.
+        value: The median of the ratios of all runs.
+        low: The least lower quartile.
+        high: The greatest upper quartile.
+        floor: The least ratio that passes; None without a floor.
         each: The ratio of each run.
         times: Seconds by library, the median of the runs' medians; empty for memory.
     """
@@ -57,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Time by size, for each library with two sizes or more."""
+    """Time by size for each library with two or more sizes."""
 
     name: str
     unit: str
@@ -66,7 +66,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Peak:
-    """Peak memory of one group, bytes by library."""
+    """Peak memory of one group in bytes by library."""
 
     group: str
     peaks: Mapping[str, float]
@@ -117,7 +117,7 @@ def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
 
 
 def curves(bench: BenchmarkReport) -> list[Curve]:
-    """Return time by size for groups whose names differ in one size only."""
+    """Return time by size for groups whose names differ only in one size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times(bench).items():
         for match in _SIZE.finditer(group):

@@ -54,7 +54,7 @@ def late_copies(topology: Topology) -> Iterator[None]:
     if topology.accelerator != "sim":
         yield
         return
-    with simulator.races(late=0) as found:
+    with simulator.races(late_copies=0) as found:
         yield
     assert not found, str(found[0])
 

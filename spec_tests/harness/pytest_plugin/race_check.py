@@ -23,7 +23,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     late = item.config.getoption("late_copies") if _is_simulated() else None
     if not are_failures and late is None:
         return (yield)
-    with simulator.races(late=late) as found:
+    with simulator.races(late_copies=late) as found:
         result = yield
     if found and are_failures:
         pytest.fail(_text(found), pytrace=False)

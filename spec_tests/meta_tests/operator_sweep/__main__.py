@@ -1,4 +1,4 @@
-"""Compare PyTorch's own calls of its operators on a simulated device with the CPU."""
+"""Compare the operators of PyTorch's OpInfo database on a simulated device and on the CPU."""
 
 import argparse
 import sys
@@ -15,16 +15,16 @@ _SIM_DEVICES = 4
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sweep, print what is wrong and a summary, return the exit status."""
+    """Run the sweep, print complaints and a summary, and return the exit status."""
     options = _parser().parse_args(arguments)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # the tests run beside others
+    torch.set_num_threads(1)  # other tests use the other cores
     simulator.enable(_SIM_DEVICES)
     listed = exceptions.load()
     counts: Counter[str] = Counter()
     complaints = []
-    for case in _chosen(options):
-        outcomes = sweep.outcomes(case, listed, quick=options.quick)
+    for case in _selected_cases(options):
+        outcomes = sweep.run(case, listed, quick=options.quick)
         counts.update(outcome.verdict for outcome in outcomes)
         complaint = listed.complaint(case.operator, case.dtype, outcomes)
         if complaint:
@@ -36,12 +36,12 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="operator_sweep", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two calls, two types")
+    parser.add_argument("--quick", action="store_true", help="two samples, two dtypes")
     parser.add_argument("names", nargs="*", metavar="NAME", help="operators; all by default")
     return parser
 
 
-def _chosen(options: argparse.Namespace) -> list[database.Case]:
+def _selected_cases(options: argparse.Namespace) -> list[database.Case]:
     cases = database.cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
     return [case for case in cases if case.operator in options.names or not options.names]
 

@@ -1,7 +1,7 @@
-"""PyTorch's own database of operators: which calls it has of each.
+"""PyTorch's OpInfo database: the operators and their sample inputs.
 
-Import PyTorch's part in a process of its own only: its helpers change the profile of Hypothesis
-and freeze the flags of the back ends for everybody.
+Use it in a separate process only: PyTorch's test helpers change the Hypothesis profile and freeze
+the flags of the back ends for the whole process.
 """
 
 import sys
@@ -15,7 +15,7 @@ import torch
 
 __all__ = ["DTYPES", "QUICK_DTYPES", "Case", "cases"]
 
-#: A cheap sample of the types, by the paths they take: gradients, integers, complex, half.
+#: One dtype for each kind of kernel: gradients, integers, complex, bool, half precision.
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")
 _LAYOUTS = ("sparse_coo", "sparse_csr")
@@ -23,13 +23,13 @@ _LAYOUTS = ("sparse_coo", "sparse_csr")
 
 @dataclass(frozen=True)
 class Case:
-    """One operator in one layout and one type, with PyTorch's calls of it.
+    """One operator in one layout and one dtype, with PyTorch's sample inputs.
 
     Args:
-        operator: Its name in the database, with its variant, and its layout if that is sparse.
-        dtype: The name of the type.
-        info: Its entry.
-        layout: What its tensors are: ``dense`` or a sparse layout.
+        operator: The name in the database with the variant, and with the layout if it is sparse.
+        dtype: The name of the dtype.
+        info: The OpInfo.
+        layout: The layout of the inputs: ``dense`` or a sparse layout.
     """
 
     operator: str
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def has_gradients(self) -> bool:
-        """Whether there are gradients to compare, in the types where that is worth while."""
+        """Whether gradients are compared: in float32 and complex64, if the operator has them."""
         return (
             self.dtype in ("float32", "complex64")
             and self.info.supports_autograd
@@ -47,7 +47,7 @@ class Case:
         )
 
     def samples(self, device: str, *, requires_grad: bool) -> Iterator[Any]:
-        """Make the calls, on ``device``."""
+        """Yield the sample inputs on ``device``."""
         name = "sample_inputs" if self.layout == "dense" else f"sample_inputs_{self.layout}"
         unspecified = getattr(self.info, f"{name}_func").__name__ == "_sample_inputs_unspecified"
         make = self.info.sample_inputs if unspecified else getattr(self.info, name)
@@ -65,16 +65,16 @@ def _as_sparse(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def cases(dtypes: Iterable[str]) -> list[Case]:
-    """List what the CPU supports, in the order of the names."""
+    """Return the cases that the CPU supports, sorted by name."""
     wanted = list(dtypes)
-    found = [
+    supported = [
         Case(name, dtype, info, layout)
         for info in _infos()
         for name, layout in _layouts_of(info)
         for dtype in wanted
         if getattr(torch, dtype) in info.supported_dtypes("cpu")
     ]
-    return sorted(found, key=lambda case: (case.operator, case.dtype))
+    return sorted(supported, key=lambda case: (case.operator, case.dtype))
 
 
 def _layouts_of(info: Any) -> Iterator[tuple[str, str]]:
@@ -85,15 +85,15 @@ def _layouts_of(info: Any) -> Iterator[tuple[str, str]]:
 
 
 def _infos() -> list[Any]:
-    # The base class of PyTorch's test cases, of which none is made here.
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-    sys.modules.setdefault("expecttest", stand_in)
+    # PyTorch's test cases inherit from expecttest.TestCase. None is created here.
+    stub = types.ModuleType("expecttest")
+    stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stub)
     from torch.testing._internal import common_methods_invocations as database
     from torch.testing._internal import common_utils
     from torch.testing._internal.opinfo import core
 
-    # They look for the test that is running, of which there is none, and read all modules' files.
+    # These functions search all modules for the running test. No test is running.
     for module in (common_utils, core):
         module.extract_test_fn = lambda: None  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""What is not as on the CPU, on purpose, and whether it is so still."""
+"""Intended differences from the CPU, and the check that they still exist."""
 
 import tomllib
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class Refusal:
     """Operators that raise NotImplementedError.
 
     Args:
-        operators: Their names in PyTorch's database; a version may lack some.
-        dtypes: The types in which they do.
-        says: A part of every message.
-        reason: Why that is as it should be.
+        operators: The names in PyTorch's database; a release may lack some.
+        dtypes: The dtypes for which they raise it.
+        says: A part of every error message.
+        reason: The reason for not implementing them.
     """
 
     operators: tuple[str, ...]
@@ -34,10 +34,10 @@ class Exceptions:
     """The contents of ``exceptions.toml``.
 
     Args:
-        refusals: What raises NotImplementedError.
-        uninitialised: Operators whose numbers nobody sets.
-        other_kernels: Operators for which PyTorch has another kernel on the CPU than on all
-            other devices: numbers agree more loosely, strides need not.
+        refusals: Operators that raise NotImplementedError.
+        uninitialised: Operators that return uninitialized memory.
+        other_kernels: Operators for which PyTorch's CPU kernel differs from the kernel of all
+            other devices. Values are compared with a larger tolerance, strides are not compared.
     """
 
     refusals: tuple[Refusal, ...]
@@ -45,20 +45,20 @@ class Exceptions:
     other_kernels: frozenset[str]
 
     def complaint(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
-        """Say what is wrong with the outcomes of an operator's calls, if anything is."""
+        """Return the first problem among the outcomes of an operator's calls, or None."""
         for outcome in outcomes:
             if outcome.verdict == "differs":
                 return outcome.detail
         refused = [outcome.detail for outcome in outcomes if outcome.verdict == "refused"]
         listed = [r for r in self.refusals if operator in r.operators and dtype in r.dtypes]
         if listed and not refused:
-            return "is listed as refused, and works"
-        unforeseen = [text for text in refused if not any(r.says in text for r in listed)]
-        return f"is refused: {unforeseen[0]}" if unforeseen else None
+            return "is listed as refused, but works"
+        unlisted = [text for text in refused if not any(r.says in text for r in listed)]
+        return f"is refused: {unlisted[0]}" if unlisted else None
 
 
 def load(path: Path = FILE) -> Exceptions:
-    """Read the file; the schema of a refusal is the fields of `Refusal`."""
+    """Read the file; a table ``refusal`` has the fields of `Refusal`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return Exceptions(
         tuple(_refusal(table) for table in tables.get("refusal", [])),

@@ -1,7 +1,7 @@
-"""A CPU copy of a call on a device: same strides, same sharing, same demands for gradients.
+"""CPU copies of a call's arguments: same strides, same shared storages, same requires_grad.
 
-The calls are made on the device and copied to the CPU, not the other way round: what PyTorch
-leaves on the CPU in its own tests of CUDA (indices, scalars) stays there.
+Sample inputs are created on the device and copied to the CPU, not the other way round. In this
+way tensors that PyTorch's tests keep on the CPU for every device (indices, scalars) stay there.
 """
 
 from typing import Any
@@ -14,38 +14,39 @@ __all__ = ["HostCopies"]
 
 
 class HostCopies:
-    """Copies of one call's values; who shared memory shares it still."""
+    """CPU copies of one call's values; tensors that share a storage have copies that share one."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._kept: list[Any] = []
+        self._originals: list[Any] = []  # keep the keys of _storages valid
 
-    def of(self, value: Any) -> Any:
-        """Copy a value, which may be nested, with its devices replaced by the CPU."""
-        return tree_map(self._one, value)
+    def copy(self, value: Any) -> Any:
+        """Copy a pytree to the CPU, and replace each device in it by the CPU."""
+        return tree_map(self._copy_leaf, value)
 
-    def _one(self, leaf: Any) -> Any:
+    def _copy_leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
-            return self._tensor(leaf)
+            return self._copy_tensor(leaf)
         if isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf.startswith("sim")):
             return torch.device("cpu")
         return leaf
 
-    def _tensor(self, tensor: Tensor) -> Tensor:
+    def _copy_tensor(self, tensor: Tensor) -> Tensor:
         plain = tensor.detach()
-        copy = self._strided(plain) if plain.layout == torch.strided else plain.cpu().clone()
+        is_dense = plain.layout == torch.strided
+        copy = self._copy_strided(plain) if is_dense else plain.cpu().clone()
         return copy.requires_grad_() if tensor.requires_grad else copy
 
-    def _strided(self, tensor: Tensor) -> Tensor:
-        storage = self._storage(tensor.untyped_storage())
+    def _copy_strided(self, tensor: Tensor) -> Tensor:
+        storage = self._copy_storage(tensor.untyped_storage())
         copy = torch.empty(0, dtype=tensor.dtype).set_(
             storage, tensor.storage_offset(), tensor.shape, tensor.stride()
         )
         copy = copy.conj() if tensor.is_conj() else copy
         return copy._neg_view() if tensor.is_neg() else copy
 
-    def _storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    def _copy_storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
         if storage._cdata not in self._storages:
             self._storages[storage._cdata] = storage.cpu().clone()  # type: ignore[no-untyped-call] # torch
-            self._kept.append(storage)
+            self._originals.append(storage)
         return self._storages[storage._cdata]

@@ -1,4 +1,4 @@
-"""All calls of one operator in one type."""
+"""Run all sample inputs of one operator in one dtype."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -6,26 +6,27 @@ from typing import Any
 
 from .database import Case
 from .exceptions import Exceptions
-from .trial import DEVICE, Comparison, Outcome, attempt
+from .trial import DEVICE, Comparison, Outcome, compare
 
-__all__ = ["outcomes"]
+__all__ = ["run"]
 
-_FEW = 2
+#: The number of sample inputs of a quick sweep.
+_QUICK_SAMPLES = 2
 
 
-def outcomes(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
-    """Make the calls of ``case``: all, or a few unless it is an exception."""
+def run(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
+    """Run all samples of ``case``, or a few if ``quick`` and the operator is not listed."""
     listed = any(case.operator in refusal.operators for refusal in exceptions.refusals)
-    most = _FEW if quick and not listed else None
+    limit = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
-        numbers=case.operator not in exceptions.uninitialised,
+        values=case.operator not in exceptions.uninitialised,
         same_kernel=case.operator not in exceptions.other_kernels,
     )
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for function, gradients in _functions(case, quick=quick):
         samples = case.samples(DEVICE, requires_grad=gradients)
-        found += _attempts(function, samples, comparison, gradients, most)
-    return found
+        outcomes += _compare_samples(function, samples, comparison, gradients, limit)
+    return outcomes
 
 
 def _functions(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
@@ -34,18 +35,18 @@ def _functions(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any],
         yield case.info.inplace_variant, False
 
 
-def _attempts(
+def _compare_samples(
     function: Callable[..., Any],
     samples: Iterator[Any],
     comparison: Comparison,
     gradients: bool,
-    most: int | None,
+    limit: int | None,
 ) -> Iterator[Outcome]:
     try:
-        for sample in islice(samples, most):
-            outcome = attempt(function, sample, comparison, gradients=gradients)
-            if outcome.verdict == "untried" and gradients:
-                outcome = attempt(function, sample, comparison, gradients=False)
+        for sample in islice(samples, limit):
+            outcome = compare(function, sample, comparison, gradients=gradients)
+            if outcome.verdict == "unsupported" and gradients:
+                outcome = compare(function, sample, comparison, gradients=False)
             yield outcome
-    except NotImplementedError as error:  # the inputs cannot be made on the device
+    except NotImplementedError as error:  # the device cannot create the inputs
         yield Outcome("refused", str(error).split("\n")[0])

@@ -1,4 +1,4 @@
-"""One call on the CPU and on a device: do they agree, and if not, how do they differ?"""
+"""Compare one call of an operator on the CPU and on a simulated device."""
 
 import math
 from collections.abc import Callable
@@ -11,22 +11,23 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .host import HostCopies
 
-__all__ = ["DEVICE", "Comparison", "Outcome", "attempt"]
+__all__ = ["DEVICE", "Comparison", "Outcome", "compare"]
 
-#: Not the current device, so that whoever takes the current one is noticed.
+#: Not the current device, so that use of the current device by mistake fails.
 DEVICE = "sim:1"
 _SEED = 20
-#: Where another kernel sums in another order, in half precision too.
-_LOOSE = (0.07, 0.003)
+#: rtol and atol for kernels that sum in another order, half precision included.
+_LOOSE_TOLERANCE = (0.07, 0.003)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call.
+    """The outcome of one call.
 
     Args:
-        verdict: ``agrees``, ``untried`` (the CPU refuses it), ``refused`` or ``differs``.
-        detail: The refusal, or the difference.
+        verdict: ``agrees``, ``unsupported`` (the CPU raises), ``refused`` (the device raises
+            NotImplementedError) or ``differs``.
+        detail: The text of the error, or the difference.
     """
 
     verdict: str
@@ -35,30 +36,30 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared, beside devices, shapes and types.
+    """Options of a comparison; devices, shapes and dtypes are always compared.
 
     Args:
-        numbers: The numbers; not those of memory that nobody has set.
-        same_kernel: Strides, and numbers up to the order of a sum.
+        values: Compare the values.
+        same_kernel: Compare the strides, and the values with the default tolerance.
     """
 
-    numbers: bool = True
+    values: bool = True
     same_kernel: bool = True
 
 
-def attempt(
+def compare(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
 ) -> Outcome:
-    """Call ``function`` on both, compare results, arguments afterwards and gradients."""
-    there = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
-    here = HostCopies().of(there)
+    """Call ``function`` on both; compare results, gradients and the arguments afterwards."""
+    on_device = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    on_cpu = HostCopies().copy(on_device)
     try:
-        expected = _run(function, here, gradients)
+        expected = _run(function, on_cpu, gradients)
     except Exception as error:
-        return Outcome("untried", f"{type(error).__name__}: {error}")
+        return Outcome("unsupported", f"{type(error).__name__}: {error}")
     try:
-        device = _device_of_results(there)
-        actual = _run(function, there, gradients)
+        device = _device_of_results(on_device)
+        actual = _run(function, on_device, gradients)
         _expect_on(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
@@ -69,7 +70,7 @@ def attempt(
 
 
 def _without_base(leaf: Any) -> Any:
-    # Views that were made without gradients demand them, and get none.
+    # A view created under no_grad gets no gradient although it requires one.
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
@@ -91,12 +92,12 @@ def _gradients(result: Any, leaves: list[Tensor]) -> Any:
     results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
     if not results or not leaves:
         return ()
-    directions = [_direction(leaf) for leaf in results]
-    return torch.autograd.grad(results, leaves, directions, allow_unused=True)
+    grad_outputs = [_output_gradient(leaf) for leaf in results]
+    return torch.autograd.grad(results, leaves, grad_outputs, allow_unused=True)
 
 
-def _direction(tensor: Tensor) -> Tensor:
-    """A gradient to start from, neither constant nor of a convenient sign."""
+def _output_gradient(tensor: Tensor) -> Tensor:
+    """Return a gradient for the backward pass with positive and negative values."""
     plain = tensor.detach()
     if plain.layout != torch.strided:
         return torch.ones_like(plain)
@@ -105,7 +106,7 @@ def _direction(tensor: Tensor) -> Tensor:
 
 
 def _device_of_results(call: list[Any]) -> str:
-    """The device that a call asks for, else the one that it names or has arguments on."""
+    """Return the call's ``device`` argument, else the simulated device if an argument is on it."""
     kwargs = call[2]
     if kwargs.get("device") is not None:
         return str(torch.device(kwargs["device"]))
@@ -118,15 +119,15 @@ def _device_of_results(call: list[Any]) -> str:
 
 
 def _expect_on(device: str, results: Any) -> None:
-    # Gradients and arguments of a call are where the arguments were, some of them on the CPU.
+    # Gradients and changed arguments are not checked: they may be on the CPU.
     for result in _tensors(results):
         assert str(result.device) == device, f"on {result.device}"
 
 
 def _compare(expected: Any, actual: Any, comparison: Comparison) -> None:
-    left, right = tree_leaves(expected), tree_leaves(actual)
-    assert len(left) == len(right), f"{len(right)} results, not {len(left)}"
-    for want, got in zip(left, right, strict=True):
+    wanted, found = tree_leaves(expected), tree_leaves(actual)
+    assert len(wanted) == len(found), f"{len(found)} results, not {len(wanted)}"
+    for want, got in zip(wanted, found, strict=True):
         if isinstance(want, Tensor):
             _compare_tensors(want, got, comparison)
         elif not isinstance(want, torch.device):
@@ -144,8 +145,8 @@ def _compare_tensors(want: Tensor, got: Tensor, comparison: Comparison) -> None:
     if want.layout == torch.strided and comparison.same_kernel:
         assert want.stride() == got.stride(), f"strides {got.stride()}, not {want.stride()}"
         assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg()), "lazy bits"
-    if comparison.numbers:
-        rtol, atol = (None, None) if comparison.same_kernel else _LOOSE
+    if comparison.values:
+        rtol, atol = (None, None) if comparison.same_kernel else _LOOSE_TOLERANCE
         torch.testing.assert_close(
             got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True
         )

@@ -1,10 +1,10 @@
-"""Small programs whose ordering CUDA's documentation decides: each wrong one beside a right one.
+"""Small programs with and without a race, as the documentation of CUDA and PyTorch decides.
 
-A row is a function of one argument. With False it is a wrong program; with True the same program
-with the one call, or the one place, that mends it.
+A program is a function with one argument, ``correct``. With False the program has a race. With
+True one call or one operand differs, and the program has no race.
 """
 
-from . import copies, events, gradients, memory, parts, threads
-from .rows import ROWS, Row
+from . import copies, events, gradients, memory, threads, views
+from .program import PROGRAMS, Program
 
-__all__ = ["ROWS", "Row", "copies", "events", "gradients", "memory", "parts", "threads"]
+__all__ = ["PROGRAMS", "Program", "copies", "events", "gradients", "memory", "threads", "views"]

@@ -3,177 +3,186 @@
 import torch
 from torch import Tensor
 
-from .rows import current, device, empty, host, pinned, program, send, stream
+from .program import (
+    copy_to,
+    current_stream,
+    device,
+    empty,
+    host_tensor,
+    new_stream,
+    pinned_tensor,
+    race_program,
+)
 
 
-@program("streams")
-def a_copy_beside_the_current_stream_is_waited_for(right: bool) -> Tensor:
-    side = stream(0)
+@race_program("streams")
+def current_stream_waits_for_copy_on_side_stream(correct: bool) -> Tensor:
+    side = new_stream(0)
     with side:
-        sent = send(0)
-    if right:
-        current(0).wait_stream(side)
-    sent.record_stream(current(0))
-    return sent
+        copied = copy_to(0)
+    if correct:
+        current_stream(0).wait_stream(side)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("streams")
-def a_side_stream_waits_for_a_copy_on_the_current_one(right: bool) -> Tensor:
-    sent, side = send(0), stream(0)
-    if right:
-        side.wait_stream(current(0))
+@race_program("streams")
+def side_stream_waits_for_copy_on_current_stream(correct: bool) -> Tensor:
+    copied, side = copy_to(0), new_stream(0)
+    if correct:
+        side.wait_stream(current_stream(0))
     with side:
-        result = sent * 1
+        result = copied * 1
     side.synchronize()
     return result
 
 
-@program("sync-behaviour")
-def what_is_sent_from_ordinary_memory_is_waited_for_too(right: bool) -> Tensor:
-    side, data = stream(0), host()
+@race_program("sync-behaviour")
+def stream_waits_for_copy_from_pageable_memory(correct: bool) -> Tensor:
+    side, data = new_stream(0), host_tensor()
     with side:
-        sent = data.to(device(0), non_blocking=True)
-    if right:
-        current(0).wait_stream(side)
-    sent.record_stream(current(0))
-    return sent
+        copied = data.to(device(0), non_blocking=True)
+    if correct:
+        current_stream(0).wait_stream(side)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("async")
-def the_host_waits_for_a_copy_that_blocks(right: bool) -> Tensor:
-    side, data = stream(0), pinned()
+@race_program("async")
+def host_waits_for_blocking_copy(correct: bool) -> Tensor:
+    side, data = new_stream(0), pinned_tensor()
     with side:
-        sent = data.to(device(0), non_blocking=not right)
-    sent.record_stream(current(0))
-    return sent
+        copied = data.to(device(0), non_blocking=not correct)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("streams")
-def a_copy_to_the_host_is_ordered_by_its_own_stream_only(right: bool) -> Tensor:
-    side, sent = stream(0), empty(0)
-    side.wait_stream(current(0))
+@race_program("streams")
+def copy_to_host_is_ordered_by_its_stream_only(correct: bool) -> Tensor:
+    side, copied = new_stream(0), empty(0)
+    side.wait_stream(current_stream(0))
     with side:
-        sent.copy_(pinned(), non_blocking=True)
-    sent.record_stream(side)
-    with side if right else current(0):
-        return sent.to("cpu")
+        copied.copy_(pinned_tensor(), non_blocking=True)
+    copied.record_stream(side)
+    with side if correct else current_stream(0):
+        return copied.to("cpu")
 
 
-@program("streams")
-def a_copy_within_a_device_is_waited_for(right: bool) -> Tensor:
-    data, result, side = send(0), empty(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("streams")
+def current_stream_waits_for_copy_within_device(correct: bool) -> Tensor:
+    data, result, side = copy_to(0), empty(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result.copy_(data)
     data.record_stream(side)
     result.record_stream(side)
-    if right:
-        current(0).wait_stream(side)
+    if correct:
+        current_stream(0).wait_stream(side)
     return result
 
 
-@program("peers")
-def a_peer_copy_follows_the_current_stream_of_its_source(right: bool) -> Tensor:
-    side = stream(0)
+@race_program("peers")
+def peer_copy_runs_on_current_stream_of_source(correct: bool) -> Tensor:
+    side = new_stream(0)
     with side:
-        data = send(0)
-    if right:
-        current(0).wait_stream(side)
-    data.record_stream(current(0))
+        data = copy_to(0)
+    if correct:
+        current_stream(0).wait_stream(side)
+    data.record_stream(current_stream(0))
     return data.to(device(1))
 
 
-@program("peers")
-def the_receiver_s_current_stream_waits_for_a_peer_copy(right: bool) -> Tensor:
-    data, side = send(0), stream(1)
+@race_program("peers")
+def current_stream_of_destination_waits_for_peer_copy(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(1)
     with side:
         received = data.to(device(1), non_blocking=True)
-    received.record_stream(current(1))
-    with side if right else current(1):
+    received.record_stream(current_stream(1))
+    with side if correct else current_stream(1):
         result = received * 1
     side.synchronize()
     return result
 
 
-@program("peers")
-def a_peer_copy_waits_for_the_receiver_s_current_stream(right: bool) -> Tensor:
-    data, received, side = send(0), empty(1), stream(1)
-    side.wait_stream(current(1))
+@race_program("peers")
+def peer_copy_waits_for_current_stream_of_destination(correct: bool) -> Tensor:
+    data, received, side = copy_to(0), empty(1), new_stream(1)
+    side.wait_stream(current_stream(1))
     with side:
         received.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
     received.record_stream(side)
-    if right:
-        current(1).wait_stream(side)
+    if correct:
+        current_stream(1).wait_stream(side)
     received.copy_(data)
-    current(1).wait_stream(side)
+    current_stream(1).wait_stream(side)
     return received
 
 
-@program("peers")
-def the_source_of_a_peer_copy_is_not_overwritten_meanwhile(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("peers")
+def source_of_peer_copy_is_not_overwritten_during_copy(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     received = data.to(device(1), non_blocking=True)
-    with current(0) if right else side:
+    with current_stream(0) if correct else side:
         data.zero_()
     data.record_stream(side)
     return received
 
 
-@program("sync-behaviour")
-def pinned_memory_is_full_when_the_copy_has_been_waited_for(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("sync-behaviour")
+def pinned_memory_is_read_after_waiting_for_copy(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         back = data.to("cpu", non_blocking=True)
     data.record_stream(side)
-    if right:
+    if correct:
         side.synchronize()
     return back.to(device(0), non_blocking=True)
 
 
-@program("sync-behaviour")
-def pinned_memory_is_kept_until_it_has_been_sent(right: bool) -> Tensor:
-    buffer, side = pinned(), stream(0)
+@race_program("sync-behaviour")
+def pinned_memory_is_overwritten_after_waiting_for_copy(correct: bool) -> Tensor:
+    buffer, side = pinned_tensor(), new_stream(0)
     zeros = torch.zeros(4).pin_memory().to(device(0))
     with side:
-        sent = buffer.to(device(0), non_blocking=True)
-    if right:
+        copied = buffer.to(device(0), non_blocking=True)
+    if correct:
         side.synchronize()
     buffer.copy_(zeros, non_blocking=True)
-    current(0).synchronize()
-    current(0).wait_stream(side)
-    sent.record_stream(current(0))
-    return sent
+    current_stream(0).synchronize()
+    current_stream(0).wait_stream(side)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("streams")
-def a_number_is_read_where_it_was_made(right: bool) -> Tensor:
-    side = stream(0)
+@race_program("streams")
+def item_waits_for_its_stream_only(correct: bool) -> Tensor:
+    side = new_stream(0)
     with side:
-        sent = send(0)
-    with side if right else current(0):
-        numbers = [sent[index].item() for index in range(4)]
-    sent.record_stream(current(0))
+        copied = copy_to(0)
+    with side if correct else current_stream(0):
+        numbers = [copied[index].item() for index in range(4)]
+    copied.record_stream(current_stream(0))
     return torch.tensor(numbers)
 
 
-@program("nonzero", late=False)
-def the_host_waits_for_an_operator_that_tells_it_a_size(right: bool) -> Tensor:
-    side = stream(0)
+@race_program("nonzero", late_copies=False)
+def nonzero_waits_for_its_stream(correct: bool) -> Tensor:
+    side = new_stream(0)
     with side:
-        sent = send(0)
-        sent.nonzero() if right else sent.abs()
-    sent.record_stream(current(0))
-    return sent
+        copied = copy_to(0)
+        copied.nonzero() if correct else copied.abs()
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("sync-behaviour")
-def ordinary_memory_is_not_waited_for_either(right: bool) -> Tensor:
-    data, side, back = send(0), stream(0), torch.empty(4)
-    side.wait_stream(current(0))
+@race_program("sync-behaviour")
+def host_does_not_wait_for_non_blocking_copy_to_pageable_memory(correct: bool) -> Tensor:
+    data, side, back = copy_to(0), new_stream(0), torch.empty(4)
+    side.wait_stream(current_stream(0))
     with side:
-        back.copy_(data, non_blocking=not right)
+        back.copy_(data, non_blocking=not correct)
     data.record_stream(side)
     data.zero_()
     side.synchronize()

@@ -1,178 +1,178 @@
-"""Events, and waiting for streams, devices and the host."""
+"""Events, and waits for streams and devices."""
 
 import torch
 from torch import Tensor
 
-from .rows import current, device, program, send, stream
+from .program import copy_to, current_stream, device, new_stream, race_program
 
 
-def _sent_beside() -> tuple[Tensor, torch.Stream]:
-    side = stream(0)
+def _copy_on_side_stream() -> tuple[Tensor, torch.Stream]:
+    side = new_stream(0)
     with side:
-        sent = send(0)
-    sent.record_stream(current(0))
-    return sent, side
+        copied = copy_to(0)
+    copied.record_stream(current_stream(0))
+    return copied, side
 
 
-@program("events")
-def an_event_holds_what_was_queued_before_it(right: bool) -> Tensor:
-    side, event = stream(0), torch.Event(device(0))
-    if not right:
+@race_program("events")
+def event_captures_work_enqueued_before_it(correct: bool) -> Tensor:
+    side, event = new_stream(0), torch.Event(device(0))
+    if not correct:
         event.record(side)
     with side:
-        sent = send(0)
-    if right:
+        copied = copy_to(0)
+    if correct:
         event.record(side)
-    current(0).wait_event(event)
-    sent.record_stream(current(0))
-    return sent
+    current_stream(0).wait_event(event)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("stream-calls")
-def an_event_holds_up_the_stream_that_waits(right: bool) -> Tensor:
-    sent, side = _sent_beside()
+@race_program("stream-calls")
+def event_blocks_only_waiting_stream(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
     event = side.record_event()
-    (current(0) if right else stream(0)).wait_event(event)
-    return sent
+    (current_stream(0) if correct else new_stream(0)).wait_event(event)
+    return copied
 
 
-@program("events")
-def an_event_that_was_never_recorded_holds_up_nothing(right: bool) -> Tensor:
-    sent, side = _sent_beside()
+@race_program("events")
+def unrecorded_event_blocks_nothing(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
     event = torch.Event(device(0))
-    if right:
+    if correct:
         event.record(side)
-    event.wait(current(0))
-    return sent
+    event.wait(current_stream(0))
+    return copied
 
 
-@program("events")
-def a_wait_sees_the_last_record_before_it(right: bool) -> Tensor:
-    side = stream(0)
+@race_program("events")
+def wait_uses_last_record_before_it(correct: bool) -> Tensor:
+    side = new_stream(0)
     event = side.record_event()
-    if not right:
-        current(0).wait_event(event)
+    if not correct:
+        current_stream(0).wait_event(event)
     with side:
-        sent = send(0)
+        copied = copy_to(0)
     event.record(side)
-    if right:
-        current(0).wait_event(event)
-    sent.record_stream(current(0))
-    return sent
+    if correct:
+        current_stream(0).wait_event(event)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("events")
-def an_event_keeps_what_it_held_when_it_was_waited_for(right: bool) -> Tensor:
-    side, event = stream(0), torch.Event(device(0))
+@race_program("events")
+def recording_again_does_not_change_earlier_wait(correct: bool) -> Tensor:
+    side, event = new_stream(0), torch.Event(device(0))
     with side:
-        sent = send(0)
-    event.record(side if right else current(0))
-    current(0).wait_event(event)
+        copied = copy_to(0)
+    event.record(side if correct else current_stream(0))
+    current_stream(0).wait_event(event)
     event.record(side)
-    sent.record_stream(current(0))
-    return sent
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("events")
-def waiting_is_transitive(right: bool) -> Tensor:
-    sent, side = _sent_beside()
-    between = stream(0)
-    if right:
+@race_program("events")
+def waiting_is_transitive(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
+    between = new_stream(0)
+    if correct:
         between.wait_stream(side)
-    current(0).wait_stream(between)
-    return sent
+    current_stream(0).wait_stream(between)
+    return copied
 
 
-@program("stream-calls")
-def an_event_of_one_device_holds_up_another(right: bool) -> Tensor:
-    sent, side = _sent_beside()
-    far = stream(1)
-    far.wait_event((side if right else stream(0)).record_event())
-    current(0).wait_stream(far)
-    return sent
+@race_program("stream-calls")
+def stream_waits_for_event_of_other_device(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
+    waiting = new_stream(1)
+    waiting.wait_event((side if correct else new_stream(0)).record_event())
+    current_stream(0).wait_stream(waiting)
+    return copied
 
 
-@program("events")
-def the_host_waits_for_an_event(right: bool) -> Tensor:
-    sent, side = _sent_beside()
-    (side if right else stream(0)).record_event().synchronize()
-    return sent
+@race_program("events")
+def host_waits_for_event(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
+    (side if correct else new_stream(0)).record_event().synchronize()
+    return copied
 
 
-@program("events")
-def an_event_that_is_seen_to_have_happened_has(right: bool) -> Tensor:
-    sent, side = _sent_beside()
+@race_program("events")
+def successful_event_query_counts_as_wait(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
     event = side.record_event()
-    while right and not event.query():
+    while correct and not event.query():
         pass
-    return sent
+    return copied
 
 
-@program("stream-calls")
-def the_host_waits_for_a_stream(right: bool) -> Tensor:
-    sent, side = _sent_beside()
-    (side if right else stream(0)).synchronize()
-    return sent
+@race_program("stream-calls")
+def host_waits_for_stream(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
+    (side if correct else new_stream(0)).synchronize()
+    return copied
 
 
-@program("synchronize")
-def the_host_waits_for_a_device(right: bool) -> Tensor:
-    sent, _ = _sent_beside()
-    torch.accelerator.synchronize(device(0 if right else 1))
-    return sent
+@race_program("synchronize")
+def host_waits_for_device(correct: bool) -> Tensor:
+    copied, _ = _copy_on_side_stream()
+    torch.accelerator.synchronize(device(0 if correct else 1))
+    return copied
 
 
-@program("default-stream")
-def default_streams_of_two_devices_are_two(right: bool) -> Tensor:
-    sent, far = send(0), stream(0)
-    far.wait_stream(current(0 if right else 1))
-    with far:
-        result = sent * 1
-    sent.record_stream(far)
-    far.synchronize()
-    return result
-
-
-@program("streams")
-def new_streams_do_not_wait_for_the_default_stream(right: bool) -> Tensor:
-    sent, side = send(0), stream(0)
-    with side if not right else current(0):
-        result = sent * 1
-    sent.record_stream(side)
+@race_program("default-stream")
+def each_device_has_its_own_default_stream(correct: bool) -> Tensor:
+    copied, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0 if correct else 1))
+    with side:
+        result = copied * 1
+    copied.record_stream(side)
     side.synchronize()
     return result
 
 
-@program("wait_stream")
-def a_stream_waits_for_its_argument_not_the_other_way_round(right: bool) -> Tensor:
-    sent, side = _sent_beside()
-    if right:
-        current(0).wait_stream(side)
+@race_program("streams")
+def new_stream_does_not_wait_for_default_stream(correct: bool) -> Tensor:
+    copied, side = copy_to(0), new_stream(0)
+    with side if not correct else current_stream(0):
+        result = copied * 1
+    copied.record_stream(side)
+    side.synchronize()
+    return result
+
+
+@race_program("wait_stream")
+def wait_stream_blocks_self_not_argument(correct: bool) -> Tensor:
+    copied, side = _copy_on_side_stream()
+    if correct:
+        current_stream(0).wait_stream(side)
     else:
-        side.wait_stream(current(0))
-    return sent
+        side.wait_stream(current_stream(0))
+    return copied
 
 
-@program("wait_stream")
-def a_wait_holds_for_what_was_queued_before_it(right: bool) -> Tensor:
-    side = stream(0)
-    if not right:
-        current(0).wait_stream(side)
+@race_program("wait_stream")
+def wait_stream_covers_work_enqueued_before_it(correct: bool) -> Tensor:
+    side = new_stream(0)
+    if not correct:
+        current_stream(0).wait_stream(side)
     with side:
-        sent = send(0)
-    if right:
-        current(0).wait_stream(side)
-    sent.record_stream(current(0))
-    return sent
+        copied = copy_to(0)
+    if correct:
+        current_stream(0).wait_stream(side)
+    copied.record_stream(current_stream(0))
+    return copied
 
 
-@program("streams")
-def a_block_brings_back_the_stream_around_it(right: bool) -> Tensor:
-    one, other = stream(0), stream(0)
-    with one:
-        with other:
+@race_program("streams")
+def stream_context_restores_outer_stream(correct: bool) -> Tensor:
+    first, second = new_stream(0), new_stream(0)
+    with first:
+        with second:
             pass
-        sent = send(0)
-    current(0).wait_stream(one if right else other)
-    sent.record_stream(current(0))
-    return sent
+        copied = copy_to(0)
+    current_stream(0).wait_stream(first if correct else second)
+    copied.record_stream(current_stream(0))
+    return copied

@@ -1,181 +1,190 @@
-"""Memory that goes back to its allocator while another stream may still use it."""
+"""Memory that is freed while another stream may still use it."""
 
 import torch
 from torch import Tensor
 
-from .rows import current, device, empty, in_a_thread, pinned, program, send, stream
+from .program import (
+    copy_to,
+    current_stream,
+    device,
+    empty,
+    new_stream,
+    pinned_tensor,
+    race_program,
+    run_in_thread,
+)
 
 
-@program("record_stream")
-def memory_that_a_side_stream_reads_is_recorded_there(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_is_recorded_on_reading_side_stream(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    if right:
+    if correct:
         data.record_stream(side)
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_of_a_side_stream_is_recorded_where_it_is_used(right: bool) -> Tensor:
-    side, result = stream(0), empty(0)
+@race_program("record_stream")
+def memory_of_side_stream_is_recorded_on_current_stream(correct: bool) -> Tensor:
+    side, result = new_stream(0), empty(0)
     with side:
-        data = send(0)
-    current(0).wait_stream(side)
+        data = copy_to(0)
+    current_stream(0).wait_stream(side)
     result.copy_(data)
-    if right:
-        data.record_stream(current(0))
+    if correct:
+        data.record_stream(current_stream(0))
     del data
     return result
 
 
-@program("record_stream")
-def memory_is_recorded_on_the_stream_that_uses_it(right: bool) -> Tensor:
-    data, side, other = send(0), stream(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_is_recorded_on_stream_that_uses_it(correct: bool) -> Tensor:
+    data, side, unused = copy_to(0), new_stream(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    data.record_stream(side if right else other)
+    data.record_stream(side if correct else unused)
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_may_go_once_its_own_stream_has_waited(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_is_freed_after_its_stream_waited(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    if right:
-        current(0).wait_stream(side)
+    if correct:
+        current_stream(0).wait_stream(side)
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_may_go_once_the_host_has_waited(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_is_freed_after_host_waited(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    if right:
+    if correct:
         side.synchronize()
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_of_the_stream_that_uses_it_may_go_at_once(right: bool) -> Tensor:
-    side = stream(0)
-    with current(0) if not right else side:
-        data = send(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_used_on_its_own_stream_is_freed_at_once(correct: bool) -> Tensor:
+    side = new_stream(0)
+    with current_stream(0) if not correct else side:
+        data = copy_to(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def the_source_of_a_peer_copy_may_go_where_its_stream_copies(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
-    with current(0) if right else side:
+@race_program("record_stream")
+def source_of_peer_copy_on_its_own_stream_is_freed_at_once(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with current_stream(0) if correct else side:
         received = data.to(device(1), non_blocking=True)
     del data
     return received
 
 
-@program("views")
-def memory_that_is_recorded_for_one_view_is_recorded_for_all(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("views")
+def recording_one_view_records_whole_memory(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    if right:
+    if correct:
         data[:1].record_stream(side)
     del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_that_is_resized_goes_back_too(right: bool) -> Tensor:
-    data, side = send(0), stream(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def resize_frees_memory(correct: bool) -> Tensor:
+    data, side = copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
-    if right:
-        current(0).wait_stream(side)
+    if correct:
+        current_stream(0).wait_stream(side)
     data.resize_(64)
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def a_batch_that_is_fetched_ahead_is_recorded_where_it_is_used(right: bool) -> Tensor:
-    side, result = stream(0), empty(0)
+@race_program("record_stream")
+def prefetched_batch_is_recorded_on_stream_that_uses_it(correct: bool) -> Tensor:
+    side, result = new_stream(0), empty(0)
     for _ in range(3):
         with side:
-            batch = send(0)
-        current(0).wait_stream(side)
+            batch = copy_to(0)
+        current_stream(0).wait_stream(side)
         result.copy_(batch)
-        if right:
-            batch.record_stream(current(0))
+        if correct:
+            batch.record_stream(current_stream(0))
         del batch
     return result
 
 
-@program("streams", late=False)
-def fresh_memory_waits_for_what_its_stream_was_given(right: bool) -> Tensor:
-    # It may be that of the tensor that has gone, to which the numbers are still on their way.
-    gone = send(0)
-    del gone
-    result, side = empty(0), stream(0)
-    if right:
-        side.wait_stream(current(0))
+@race_program("streams", late_copies=False)
+def new_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> Tensor:
+    # The allocator may return the memory of the freed tensor, while the copy to it still runs.
+    freed = copy_to(0)
+    del freed
+    result, side = empty(0), new_stream(0)
+    if correct:
+        side.wait_stream(current_stream(0))
     with side:
-        result.copy_(pinned(), non_blocking=True)
+        result.copy_(pinned_tensor(), non_blocking=True)
     result.record_stream(side)
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_goes_back_to_its_stream_whichever_is_current(right: bool) -> Tensor:
-    side, result = stream(0), empty(0)
-    with side if right else current(0):
-        data = send(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_returns_to_its_stream_not_to_current_stream(correct: bool) -> Tensor:
+    side, result = new_stream(0), empty(0)
+    with side if correct else current_stream(0):
+        data = copy_to(0)
+    side.wait_stream(current_stream(0))
     with side:
         result.copy_(data)
         del data
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_that_another_thread_drops_is_recorded_too(right: bool) -> Tensor:
-    kept, side, result = [send(0)], stream(0), empty(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def memory_freed_by_other_thread_is_recorded(correct: bool) -> Tensor:
+    tensors, side, result = [copy_to(0)], new_stream(0), empty(0)
+    side.wait_stream(current_stream(0))
     with side:
-        result.copy_(kept[0])
-    if right:
-        kept[0].record_stream(side)
-    in_a_thread(kept.clear)
-    return _read_on(side, result)
+        result.copy_(tensors[0])
+    if correct:
+        tensors[0].record_stream(side)
+    run_in_thread(tensors.clear)
+    return _after_synchronizing(side, result)
 
 
-@program("record_stream")
-def memory_whose_tensor_gets_another_goes_back(right: bool) -> Tensor:
-    data, side, result = send(0), stream(0), empty(0)
-    side.wait_stream(current(0))
+@race_program("record_stream")
+def assigning_data_frees_previous_memory(correct: bool) -> Tensor:
+    data, side, result = copy_to(0), new_stream(0), empty(0)
+    side.wait_stream(current_stream(0))
     with side:
         result.copy_(data)
-    if right:
+    if correct:
         data.record_stream(side)
     data.data = empty(0)
-    return _read_on(side, result)
+    return _after_synchronizing(side, result)
 
 
-def _read_on(side: torch.Stream, result: Tensor) -> Tensor:
+def _after_synchronizing(side: torch.Stream, result: Tensor) -> Tensor:
     side.synchronize()
     return result

@@ -1,16 +1,15 @@
-"""A package with names and a layout of its own, and two bugs."""
+"""A package with other names than torch.nn.parallel, and with two bugs."""
 
 from typing import Any
 
 import torch
 from torch import nn
 
-#: Without types of its own.
-comm: Any = nn.parallel.comm
+comm: Any = nn.parallel.comm  # without annotations
 
 
 def total(inputs: Any, destination: Any = None) -> Any:
-    """Bug one: other shapes are refused without a word."""
+    """Raise a ValueError without a text if shapes differ (the first bug)."""
     try:
         return comm.reduce_add(inputs, destination)
     except ValueError:
@@ -18,7 +17,7 @@ def total(inputs: Any, destination: Any = None) -> Any:
 
 
 def join(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
-    """Bug two: -1 is the CPU without a warning."""
+    """Gather to the CPU for the destination -1, but do not warn (the second bug)."""
     if out is None and destination == -1:
         destination = torch.device("cpu")
     return comm.gather(tensors, dim, destination, out=out)

@@ -1,4 +1,4 @@
-"""What the simulated accelerator is compared with the CPU on."""
+"""Tables of operators and modules on which the simulator is compared with the CPU."""
 
 from .functional import FUNCTIONAL
 from .inputs import Row

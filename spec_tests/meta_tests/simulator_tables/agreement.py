@@ -1,6 +1,6 @@
-"""The same call on the CPU and on a simulated device, compared.
+"""Compare a call on the CPU with the same call on a simulated device.
 
-The device is not the current one, and tensors keep their strides on the way to it.
+The device is not the current one, and copies on the device have the strides of the originals.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 def on_device(tensor: Tensor) -> Tensor:
-    """Copy ``tensor`` to the device as a leaf: same strides, same demand for a gradient."""
+    """Copy ``tensor`` to the device as a leaf with the same strides and requires_grad."""
     copy = torch.empty_strided(
         tensor.shape, tensor.stride(), dtype=tensor.dtype, device=DEVICE
     ).copy_(tensor.detach())
@@ -25,15 +25,15 @@ def on_device(tensor: Tensor) -> Tensor:
 
 
 def leaves_of(result: object) -> list[Tensor]:
-    """List the tensors of a result, which may be nested."""
+    """Return the tensors of a pytree."""
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
 
 
 def assert_same(expected: object, actual: object) -> None:
-    """Compare numbers, types, shapes, strides and lazy bits; the second is on the device."""
-    left, right = tree_leaves(expected), tree_leaves(actual)
-    assert len(left) == len(right)
-    for want, got in zip(left, right, strict=True):
+    """Check that ``actual`` is on the device and equal to ``expected``, strides included."""
+    wanted, found = tree_leaves(expected), tree_leaves(actual)
+    assert len(wanted) == len(found)
+    for want, got in zip(wanted, found, strict=True):
         if isinstance(want, Tensor):
             _assert_same_tensor(want, got)
         else:
@@ -50,12 +50,12 @@ def _assert_same_tensor(want: Tensor, got: Tensor) -> None:
 
 
 def assert_same_call(function: Function, inputs: Sequence[Tensor]) -> None:
-    """Compare results of ``function`` and the gradients of every input, on CPU and device."""
-    here = [_as_leaf(tensor) for tensor in inputs]
-    there = [on_device(tensor) for tensor in here]
-    expected, actual = function(*here), function(*there)
+    """Check that results and gradients of ``function`` are equal on the CPU and the device."""
+    cpu_inputs = [_as_leaf(tensor) for tensor in inputs]
+    device_inputs = [on_device(tensor) for tensor in cpu_inputs]
+    expected, actual = function(*cpu_inputs), function(*device_inputs)
     assert_same(expected, actual)
-    assert_same(_gradients(expected, here), _gradients(actual, there))
+    assert_same(_gradients(expected, cpu_inputs), _gradients(actual, device_inputs))
 
 
 def _as_leaf(tensor: Tensor) -> Tensor:
@@ -66,11 +66,11 @@ def _as_leaf(tensor: Tensor) -> Tensor:
 def _gradients(result: object, inputs: Sequence[Tensor]) -> list[Tensor]:
     results = [leaf for leaf in leaves_of(result) if leaf.requires_grad]
     if results:
-        torch.autograd.backward(results, [_direction(leaf) for leaf in results])
+        torch.autograd.backward(results, [_output_gradient(leaf) for leaf in results])
     return [tensor.grad for tensor in inputs if tensor.grad is not None]
 
 
-def _direction(tensor: Tensor) -> Tensor:
-    """A gradient to start from, neither constant nor of a convenient sign."""
+def _output_gradient(tensor: Tensor) -> Tensor:
+    """Return a gradient for the backward pass with positive and negative values."""
     ramp = torch.linspace(-1, 2, tensor.numel(), dtype=torch.float64).reshape(tensor.shape)
     return ramp.to(tensor.dtype).to(tensor.device)

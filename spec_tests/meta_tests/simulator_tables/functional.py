@@ -1,4 +1,4 @@
-"""Functions of ``torch.nn.functional`` that are neither pointwise nor layers with weights."""
+"""Functions of ``torch.nn.functional`` that are not pointwise."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Random CPU tensors for the tables: the letters stand for kinds of numbers."""
+"""Functions that describe random CPU tensors: each returns a function that draws one."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -10,35 +10,35 @@ __all__ = ["Function", "Input", "Row", "bits", "cplx", "ints", "pos", "real", "u
 
 Input: TypeAlias = Callable[[], Tensor]
 Function: TypeAlias = Callable[..., Any]
-#: A function and how to draw the tensors that it is called with.
+#: An operator and the inputs that it is called with.
 Row: TypeAlias = tuple[Function, tuple[Input, ...]]
 
 
 def real(*shape: int) -> Input:
-    """Draw normal numbers."""
+    """Describe normally distributed numbers."""
     return lambda: torch.randn(shape)
 
 
 def pos(*shape: int) -> Input:
-    """Draw numbers from 0.5 to 1.5."""
+    """Describe numbers from 0.5 to 1.5."""
     return lambda: torch.rand(shape) + 0.5
 
 
 def unit(*shape: int) -> Input:
-    """Draw numbers strictly between 0 and 1."""
+    """Describe numbers from 0.1 to 0.9."""
     return lambda: torch.rand(shape) * 0.8 + 0.1
 
 
 def cplx(*shape: int) -> Input:
-    """Draw complex numbers."""
+    """Describe complex numbers."""
     return lambda: torch.randn(shape, dtype=torch.complex64)
 
 
 def ints(below: int, *shape: int) -> Input:
-    """Draw integers from 0 to ``below - 1``."""
+    """Describe integers from 0 to ``below - 1``."""
     return lambda: torch.randint(below, shape)
 
 
 def bits(*shape: int) -> Input:
-    """Draw truth values."""
+    """Describe booleans."""
     return lambda: torch.rand(shape) > 0.5

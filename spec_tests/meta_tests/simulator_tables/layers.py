@@ -1,4 +1,4 @@
-"""Modules, and the inputs they are called with."""
+"""Modules and their inputs."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -13,19 +13,19 @@ __all__ = ["LAYERS"]
 Layer: TypeAlias = tuple[Callable[[], nn.Module], tuple[Input, ...]]
 
 IMAGE = real(2, 4, 8, 6)
-STEPS = real(5, 3, 8)
+SEQUENCE = real(5, 3, 8)
 WORDS = ints(10, 3, 4)
 
 
-class Packed(nn.Module):
-    """An LSTM over sequences of different lengths."""
+class PackedLSTM(nn.Module):
+    """An LSTM on a packed sequence."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lstm = nn.LSTM(8, 6, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pack, run, pad again."""
+        """Pack the padded batch, run the LSTM and pad the outputs."""
         packed = nn.utils.rnn.pack_padded_sequence(x, [4, 3, 1], batch_first=True)
         padded, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         return padded
@@ -51,7 +51,7 @@ def _parametrized(register: Callable[[nn.Module], nn.Module]) -> Callable[[], nn
 
 
 LAYERS: dict[str, Layer] = {
-    "Linear": (lambda: nn.Linear(8, 3), (STEPS,)),
+    "Linear": (lambda: nn.Linear(8, 3), (SEQUENCE,)),
     "Bilinear": (lambda: nn.Bilinear(3, 4, 5), (real(2, 3), real(2, 4))),
     "Conv1d": (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2), (real(2, 4, 9),)),
     "Conv2d": (lambda: nn.Conv2d(4, 6, 3, padding=1), (IMAGE,)),
@@ -71,9 +71,9 @@ LAYERS: dict[str, Layer] = {
     "BatchNorm2d averaging": (lambda: nn.BatchNorm2d(4, momentum=None), (IMAGE,)),
     "BatchNorm3d": (lambda: nn.BatchNorm3d(2), (real(2, 2, 3, 3, 3),)),
     "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, affine=True), (IMAGE,)),
-    "LayerNorm": (lambda: nn.LayerNorm(8), (STEPS,)),
+    "LayerNorm": (lambda: nn.LayerNorm(8), (SEQUENCE,)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), (IMAGE,)),
-    "RMSNorm": (lambda: nn.RMSNorm(8), (STEPS,)),
+    "RMSNorm": (lambda: nn.RMSNorm(8), (SEQUENCE,)),
     "Embedding": (lambda: nn.Embedding(10, 5, padding_idx=1), (WORDS,)),
     "Embedding scaled": (lambda: nn.Embedding(10, 5, scale_grad_by_freq=True), (WORDS,)),
     "Embedding bounded": (lambda: nn.Embedding(10, 5, max_norm=1.0), (WORDS,)),
@@ -81,30 +81,30 @@ LAYERS: dict[str, Layer] = {
     "EmbeddingBag sum": (lambda: nn.EmbeddingBag(10, 5, mode="sum"), (WORDS,)),
     "EmbeddingBag max": (lambda: nn.EmbeddingBag(10, 5, mode="max"), (WORDS,)),
     "EmbeddingBag sparse": (lambda: nn.EmbeddingBag(10, 5, sparse=True), (WORDS,)),
-    "RNN": (lambda: nn.RNN(8, 6, 2, nonlinearity="relu"), (STEPS,)),
-    "LSTM": (lambda: nn.LSTM(8, 6, 2, bidirectional=True), (STEPS,)),
-    "LSTM without bias": (lambda: nn.LSTM(8, 6, bias=False, batch_first=True), (STEPS,)),
-    "GRU": (lambda: nn.GRU(8, 6, 2, bidirectional=True), (STEPS,)),
+    "RNN": (lambda: nn.RNN(8, 6, 2, nonlinearity="relu"), (SEQUENCE,)),
+    "LSTM": (lambda: nn.LSTM(8, 6, 2, bidirectional=True), (SEQUENCE,)),
+    "LSTM without bias": (lambda: nn.LSTM(8, 6, bias=False, batch_first=True), (SEQUENCE,)),
+    "GRU": (lambda: nn.GRU(8, 6, 2, bidirectional=True), (SEQUENCE,)),
     "LSTMCell": (lambda: nn.LSTMCell(8, 6), (real(3, 8),)),
     "GRUCell": (lambda: nn.GRUCell(8, 6, bias=False), (real(3, 8),)),
     "RNNCell": (lambda: nn.RNNCell(8, 6), (real(3, 8),)),
-    "packed LSTM": (Packed, (real(3, 4, 8),)),
+    "packed LSTM": (PackedLSTM, (real(3, 4, 8),)),
     "MultiheadAttention": (
         lambda: nn.MultiheadAttention(8, 2, batch_first=True),
-        (STEPS, STEPS, STEPS),
+        (SEQUENCE, SEQUENCE, SEQUENCE),
     ),
-    "TransformerEncoder": (lambda: _encoder(norm_first=False), (STEPS,)),
-    "TransformerEncoder norm first": (lambda: _encoder(norm_first=True), (STEPS,)),
+    "TransformerEncoder": (lambda: _encoder(norm_first=False), (SEQUENCE,)),
+    "TransformerEncoder norm first": (lambda: _encoder(norm_first=True), (SEQUENCE,)),
     "TransformerDecoder": (
         lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 2),
-        (STEPS, real(4, 3, 8)),
+        (SEQUENCE, real(4, 3, 8)),
     ),
     "PReLU": (lambda: nn.PReLU(4), (IMAGE,)),
     "AdaptiveLogSoftmax": (
         lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2.0),
         (real(6, 8), ints(20, 6)),
     ),
-    "weight_norm": (_parametrized(nn.utils.parametrizations.weight_norm), (STEPS,)),
-    "spectral_norm": (_parametrized(nn.utils.parametrizations.spectral_norm), (STEPS,)),
-    "orthogonal": (_parametrized(nn.utils.parametrizations.orthogonal), (STEPS,)),
+    "weight_norm": (_parametrized(nn.utils.parametrizations.weight_norm), (SEQUENCE,)),
+    "spectral_norm": (_parametrized(nn.utils.parametrizations.spectral_norm), (SEQUENCE,)),
+    "orthogonal": (_parametrized(nn.utils.parametrizations.orthogonal), (SEQUENCE,)),
 }

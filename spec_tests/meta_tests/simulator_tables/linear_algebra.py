@@ -1,4 +1,4 @@
-"""Products, decompositions and transforms."""
+"""Matrix products, decompositions and Fourier transforms."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from .inputs import Row, bits, cplx, real
 
 __all__ = ["LINEAR_ALGEBRA"]
 
-A = real(4, 4)
+SQUARE = real(4, 4)
 
 
-def _definite(function: Callable[..., object]) -> Callable[..., object]:
+def _of_positive_definite(function: Callable[..., object]) -> Callable[..., object]:
     return lambda x: function(x @ x.mT + torch.eye(4, device=x.device))
 
 
@@ -47,36 +47,39 @@ LINEAR_ALGEBRA: dict[str, Row] = {
     "cross": (lambda x, y: torch.cross(x, y, dim=1), (real(2, 3), real(2, 3))),
     "linear": (functional.linear, (real(2, 3), real(4, 3), real(4))),
     "bilinear": (functional.bilinear, (real(2, 3), real(2, 4), real(5, 3, 4), real(5))),
-    "trace": (torch.trace, (A,)),
-    "det": (torch.det, (A,)),
-    "slogdet": (lambda x: tuple(torch.linalg.slogdet(x)), (A,)),
-    "inverse": (torch.linalg.inv, (A,)),
+    "trace": (torch.trace, (SQUARE,)),
+    "det": (torch.det, (SQUARE,)),
+    "slogdet": (lambda x: tuple(torch.linalg.slogdet(x)), (SQUARE,)),
+    "inverse": (torch.linalg.inv, (SQUARE,)),
     "pinv": (torch.linalg.pinv, (real(4, 3),)),
-    "solve": (torch.linalg.solve, (A, real(4, 2))),
+    "solve": (torch.linalg.solve, (SQUARE, real(4, 2))),
     "lstsq": (lambda x, y: torch.linalg.lstsq(x, y).solution, (real(5, 3), real(5, 2))),
-    "cholesky": (_definite(torch.linalg.cholesky), (A,)),
+    "cholesky": (_of_positive_definite(torch.linalg.cholesky), (SQUARE,)),
     "cholesky_solve": (
         lambda x, y: torch.cholesky_solve(y, torch.linalg.cholesky(x @ x.mT + 1)),
-        (A, real(4, 2)),
+        (SQUARE, real(4, 2)),
     ),
     "qr": (lambda x: tuple(torch.linalg.qr(x)), (real(4, 3),)),
     "svdvals": (torch.linalg.svdvals, (real(4, 3),)),
-    "eigvalsh": (lambda x: torch.linalg.eigvalsh(_symmetric(x)), (A,)),
-    "eigvals": (lambda x: torch.linalg.eigvals(x).abs().sort()[0], (A,)),
-    "lu": (lambda x: tuple(torch.linalg.lu(x)), (A,)),
-    "lu_solve": (lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y), (A, A)),
+    "eigvalsh": (lambda x: torch.linalg.eigvalsh(_symmetric(x)), (SQUARE,)),
+    "eigvals": (lambda x: torch.linalg.eigvals(x).abs().sort()[0], (SQUARE,)),
+    "lu": (lambda x: tuple(torch.linalg.lu(x)), (SQUARE,)),
+    "lu_solve": (
+        lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y),
+        (SQUARE, SQUARE),
+    ),
     "lu_solve of complex": (
         lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, left=False),
         (cplx(4, 4), cplx(2, 4)),
     ),
     "triangular_solve": (
         lambda x, y: torch.linalg.solve_triangular(x.triu() + 3, y, upper=True),
-        (A, real(4, 2)),
+        (SQUARE, real(4, 2)),
     ),
-    "matrix_exp": (torch.linalg.matrix_exp, (A,)),
-    "matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), (A,)),
-    "matrix_norm": (torch.linalg.matrix_norm, (A,)),
-    "matrix_rank": (torch.linalg.matrix_rank, (A,)),
+    "matrix_exp": (torch.linalg.matrix_exp, (SQUARE,)),
+    "matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), (SQUARE,)),
+    "matrix_norm": (torch.linalg.matrix_norm, (SQUARE,)),
+    "matrix_rank": (torch.linalg.matrix_rank, (SQUARE,)),
     "fft": (torch.fft.fft, (cplx(3, 8),)),
     "rfft": (torch.fft.rfft, (real(3, 8),)),
     "irfft": (torch.fft.irfft, (cplx(3, 5),)),

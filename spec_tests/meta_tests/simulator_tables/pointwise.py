@@ -1,4 +1,4 @@
-"""Operators that act on each element by itself."""
+"""Pointwise operators."""
 
 import operator
 
@@ -10,8 +10,8 @@ from .inputs import Function, Row, bits, cplx, ints, pos, real, unit
 __all__ = ["POINTWISE"]
 
 X = real(3, 4)
-#: Draws, and the operators of one tensor that accept them.
-_OF_ONE = (
+#: An input, and the names of operators of one tensor that accept it.
+_UNARY = (
     (X, "abs neg sign ceil floor round trunc frac sin cos tan sinh cosh tanh asinh atan exp"),
     (X, "exp2 expm1 erf erfc sigmoid relu square signbit isnan isfinite nan_to_num deg2rad sgn"),
     (X, "rad2deg positive i0 sinc logical_not isinf isneginf sin_ tanh_ neg_ exp_"),
@@ -20,12 +20,12 @@ _OF_ONE = (
     (cplx(3, 4), "conj conj_physical real imag angle resolve_conj conj_physical_ view_as_real"),
     (ints(20, 3, 4), "bitwise_not"),
 )
-_OF_ONE_FUNCTIONAL = "elu celu selu gelu silu mish hardtanh hardswish hardsigmoid softplus"
-_OF_ONE_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu6 logsigmoid"
-_OF_TWO = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
-_OF_TWO += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
-_OF_TWO_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
-_OF_TWO_INTEGERS = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
+_UNARY_FUNCTIONAL = "elu celu selu gelu silu mish hardtanh hardswish hardsigmoid softplus"
+_UNARY_FUNCTIONAL += " softsign tanhshrink softshrink hardshrink leaky_relu relu6 logsigmoid"
+_BINARY = "add sub mul atan2 maximum minimum fmax fmin copysign hypot logaddexp logaddexp2"
+_BINARY += " eq ne lt le gt ge logical_and logical_or logical_xor isclose add_ mul_"
+_BINARY_POSITIVE = "div pow fmod remainder true_divide xlogy special.xlog1py div_"
+_BINARY_INTEGER = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift gcd lcm"
 
 
 def _function(name: str) -> Function:
@@ -37,13 +37,13 @@ def _function(name: str) -> Function:
 
 def _rows() -> dict[str, Row]:
     rows: dict[str, Row] = {}
-    for draw, names in _OF_ONE:
-        rows |= {name: (_function(name), (draw,)) for name in names.split()}
-    rows |= {name: (getattr(functional, name), (X,)) for name in _OF_ONE_FUNCTIONAL.split()}
-    rows |= {name: (_function(name), (X, real(4))) for name in _OF_TWO.split()}
-    rows |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _OF_TWO_POSITIVE.split()}
-    both = (ints(9, 3, 4), ints(5, 4))
-    rows |= {name: (_function(name), both) for name in _OF_TWO_INTEGERS.split()}
+    for x, names in _UNARY:
+        rows |= {name: (_function(name), (x,)) for name in names.split()}
+    rows |= {name: (getattr(functional, name), (X,)) for name in _UNARY_FUNCTIONAL.split()}
+    rows |= {name: (_function(name), (X, real(4))) for name in _BINARY.split()}
+    rows |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _BINARY_POSITIVE.split()}
+    integers = (ints(9, 3, 4), ints(5, 4))
+    rows |= {name: (_function(name), integers) for name in _BINARY_INTEGER.split()}
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Operators that sum, scan, sort or search."""
+"""Reductions, scans, sorting and searching."""
 
 import torch
 
@@ -17,7 +17,7 @@ REDUCTIONS: dict[str, Row] = {
     "sum": (torch.sum, (X,)),
     "sum along": (lambda x: x.sum(1, keepdim=True), (X,)),
     "sum to dtype": (lambda x: x.sum(0, dtype=torch.float64), (X,)),
-    "sum of nothing": (torch.sum, (real(0, 3),)),
+    "sum of no elements": (torch.sum, (real(0, 3),)),
     "nansum": (torch.nansum, (X,)),
     "mean": (lambda x: x.mean((0, 1)), (X,)),
     "mean along": (lambda x: x.mean(-1), (X,)),
@@ -28,7 +28,7 @@ REDUCTIONS: dict[str, Row] = {
     "var_mean": (lambda x: torch.var_mean(x, 1), (X,)),
     "amax": (lambda x: x.amax(1), (_distinct,)),
     "amin": (lambda x: x.amin(0), (_distinct,)),
-    # It has gradients from PyTorch 2.12 on.
+    # Integers, because aminmax has no gradient before PyTorch 2.12.
     "aminmax": (lambda x: tuple(torch.aminmax(x)), (ints(99, 3, 4),)),
     "max": (torch.max, (_distinct,)),
     "max along": (lambda x: tuple(x.max(1)), (_distinct,)),
@@ -60,8 +60,8 @@ REDUCTIONS: dict[str, Row] = {
     "bincount": (torch.bincount, (ints(4, 9),)),
     "histc": (lambda x: x.histc(5), (X,)),
     "nonzero": (torch.nonzero, (ints(2, 3, 4),)),
-    "searchsorted": (lambda a, b: torch.searchsorted(a.sort()[0], b), (real(6), real(3))),
-    "bucketize": (lambda a, b: torch.bucketize(a, b.sort()[0]), (real(3), real(6))),
+    "searchsorted": (lambda x, y: torch.searchsorted(x.sort()[0], y), (real(6), real(3))),
+    "bucketize": (lambda x, y: torch.bucketize(x, y.sort()[0]), (real(3), real(6))),
     "diff": (torch.diff, (X,)),
     "trapezoid": (torch.trapezoid, (X,)),
     "gradient": (torch.gradient, (real(6),)),

@@ -1,4 +1,4 @@
-"""Operators that move, repeat, select or put elements."""
+"""Operators on shapes and indices."""
 
 import torch
 from torch.nn import functional
@@ -11,7 +11,7 @@ X = real(3, 4)
 
 SHAPES: dict[str, Row] = {
     "cat": (lambda *xs: torch.cat(xs, 1), (real(3, 2), X)),
-    "cat of other types": (lambda x, y: torch.cat([x, y]), (X, ints(5, 2, 4))),
+    "cat of different dtypes": (lambda x, y: torch.cat([x, y]), (X, ints(5, 2, 4))),
     "stack": (lambda *xs: torch.stack(xs, 1), (X, X)),
     "hstack": (lambda *xs: torch.hstack(xs), (X, X)),
     "split": (lambda x: x.split([1, 3], 1), (X,)),
@@ -64,7 +64,7 @@ SHAPES: dict[str, Row] = {
     ),
     "index_select": (lambda x, i: x.index_select(1, i), (X, ints(4, 5))),
     "index_add": (lambda x, i, y: x.index_add(0, i, y), (X, ints(3, 5), real(5, 4))),
-    "index_copy": (lambda x, y: x.index_copy(0, _order(x), y), (X, X)),
+    "index_copy": (lambda x, y: x.index_copy(0, _permutation(x), y), (X, X)),
     "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), (X, ints(3, 2))),
     "index_put": (
         lambda x, i, y: x.index_put((i,), y, accumulate=True),
@@ -92,5 +92,5 @@ SHAPES: dict[str, Row] = {
 }
 
 
-def _order(x: torch.Tensor) -> torch.Tensor:
+def _permutation(x: torch.Tensor) -> torch.Tensor:
     return torch.tensor([2, 0, 1], device=x.device)

@@ -9,10 +9,10 @@ namespace {
 
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
-#define FLOAT32_UNLESS_GIVEN(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define FLOAT32_UNLESS_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-Tensor refuse_binary_cross_entropy(
+Tensor raise_for_binary_cross_entropy(
     const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
       false,
@@ -27,11 +27,11 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
   AT_FORALL_FP32(FLOAT32)
-  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_UNLESS_GIVEN)
+  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_UNLESS_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(
       KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(PROMOTE)
-  m.impl("binary_cross_entropy", &refuse_binary_cross_entropy);
+  m.impl("binary_cross_entropy", &raise_for_binary_cross_entropy);
 }
 
 }  // namespace

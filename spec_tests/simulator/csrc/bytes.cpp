@@ -1,4 +1,4 @@
-// Which bytes of a storage a tensor covers, and whether two tensors have one in common.
+// The bytes of a storage that a tensor covers, and whether two tensors overlap.
 
 #include "races.h"
 
@@ -7,14 +7,15 @@
 namespace sim::races {
 namespace {
 
-// Past this many bytes in question, tensors with gaps count as overlapping.
-constexpr size_t kMostBytesCompared = size_t{64} << 20;
+// Maximum number of common bytes to compare one by one. Above it, strided tensors count as
+// overlapping.
+constexpr size_t kMaxBytesCompared = size_t{64} << 20;
 
-using Gaps = Bytes::Gaps;
+using StridedLayout = ByteRange::StridedLayout;
 
-// Dimensions that matter, the widest stride first.
-Gaps layout_of(const at::Tensor& tensor) {
-  Gaps gaps{tensor.element_size(), {}, {}};
+// Dimensions of more than one element and nonzero stride, in descending order of strides.
+StridedLayout layout_of(const at::Tensor& tensor) {
+  StridedLayout layout{tensor.element_size(), {}, {}};
   std::vector<int64_t> dims;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
     if (tensor.size(dim) > 1 && tensor.stride(dim) != 0) {
@@ -25,36 +26,36 @@ Gaps layout_of(const at::Tensor& tensor) {
     return tensor.stride(a) > tensor.stride(b);
   });
   for (const auto dim : dims) {
-    gaps.sizes.push_back(tensor.size(dim));
-    gaps.strides.push_back(tensor.stride(dim) * gaps.item);
+    layout.sizes.push_back(tensor.size(dim));
+    layout.strides.push_back(tensor.stride(dim) * layout.item_size);
   }
-  return gaps;
+  return layout;
 }
 
-// Turns innermost dimensions without gaps into one wider item.
-void join_dense(Gaps& gaps) {
-  while (!gaps.sizes.empty() && gaps.strides.back() == gaps.item) {
-    gaps.item *= gaps.sizes.back();
-    gaps.sizes.pop_back();
-    gaps.strides.pop_back();
+// Merges contiguous innermost dimensions into one larger item.
+void merge_contiguous(StridedLayout& layout) {
+  while (!layout.sizes.empty() && layout.strides.back() == layout.item_size) {
+    layout.item_size *= layout.sizes.back();
+    layout.sizes.pop_back();
+    layout.strides.pop_back();
   }
 }
 
 template <typename F>
-void each_item(const Gaps& gaps, size_t at, size_t dim, F&& visit) {
-  if (dim == gaps.sizes.size()) {
-    visit(at, at + gaps.item);
+void for_each_item(const StridedLayout& layout, size_t at, size_t dim, F&& visit) {
+  if (dim == layout.sizes.size()) {
+    visit(at, at + layout.item_size);
     return;
   }
-  for (size_t i = 0; i < gaps.sizes[dim]; ++i) {
-    each_item(gaps, at + i * gaps.strides[dim], dim + 1, visit);
+  for (size_t i = 0; i < layout.sizes[dim]; ++i) {
+    for_each_item(layout, at + i * layout.strides[dim], dim + 1, visit);
   }
 }
 
 template <typename F>
-void each_run(const Bytes& bytes, F&& visit) {
-  if (bytes.gaps) {
-    each_item(*bytes.gaps, bytes.begin, 0, visit);
+void for_each_range(const ByteRange& bytes, F&& visit) {
+  if (bytes.layout) {
+    for_each_item(*bytes.layout, bytes.begin, 0, visit);
   } else {
     visit(bytes.begin, bytes.end);
   }
@@ -62,54 +63,54 @@ void each_run(const Bytes& bytes, F&& visit) {
 
 }  // namespace
 
-Bytes bytes_of(const at::Tensor& tensor) {
+ByteRange bytes_of(const at::Tensor& tensor) {
   if (tensor.is_nested()) {
-    return {0, tensor.storage().nbytes(), nullptr};  // its rows, one behind the other
+    return {0, tensor.storage().nbytes(), nullptr};  // the components are stored one after another
   }
   if (tensor.numel() == 0) {
     return {};
   }
-  auto gaps = layout_of(tensor);
-  join_dense(gaps);
-  Bytes bytes;
+  auto layout = layout_of(tensor);
+  merge_contiguous(layout);
+  ByteRange bytes;
   bytes.begin = tensor.storage_offset() * tensor.element_size();
-  bytes.end = bytes.begin + gaps.item;
-  for (size_t dim = 0; dim < gaps.sizes.size(); ++dim) {
-    bytes.end += (gaps.sizes[dim] - 1) * gaps.strides[dim];
+  bytes.end = bytes.begin + layout.item_size;
+  for (size_t dim = 0; dim < layout.sizes.size(); ++dim) {
+    bytes.end += (layout.sizes[dim] - 1) * layout.strides[dim];
   }
-  if (!gaps.sizes.empty()) {
-    bytes.gaps = std::make_shared<const Gaps>(std::move(gaps));
+  if (!layout.sizes.empty()) {
+    bytes.layout = std::make_shared<const StridedLayout>(std::move(layout));
   }
   return bytes;
 }
 
-bool overlap(const Bytes& one, const Bytes& other) {
-  const auto begin = std::max(one.begin, other.begin);
-  const auto end = std::min(one.end, other.end);
+bool overlap(const ByteRange& a, const ByteRange& b) {
+  const auto begin = std::max(a.begin, b.begin);
+  const auto end = std::min(a.end, b.end);
   if (begin >= end) {
     return false;
   }
-  if ((!one.gaps && !other.gaps) || end - begin > kMostBytesCompared) {
+  if ((!a.layout && !b.layout) || end - begin > kMaxBytesCompared) {
     return true;
   }
   std::vector<bool> covered(end - begin);
-  each_run(one, [&](size_t from, size_t to) {
+  for_each_range(a, [&](size_t from, size_t to) {
     for (size_t at = std::max(from, begin); at < std::min(to, end); ++at) {
       covered[at - begin] = true;
     }
   });
-  bool found = false;
-  each_run(other, [&](size_t from, size_t to) {
-    for (size_t at = std::max(from, begin); !found && at < std::min(to, end); ++at) {
-      found = covered[at - begin];
+  bool overlaps = false;
+  for_each_range(b, [&](size_t from, size_t to) {
+    for (size_t at = std::max(from, begin); !overlaps && at < std::min(to, end); ++at) {
+      overlaps = covered[at - begin];
     }
   });
-  return found;
+  return overlaps;
 }
 
-bool same(const Bytes& one, const Bytes& other) {
-  const bool gaps = one.gaps && other.gaps ? *one.gaps == *other.gaps : one.gaps == other.gaps;
-  return one.begin == other.begin && one.end == other.end && gaps;
+bool is_equal(const ByteRange& a, const ByteRange& b) {
+  const bool same_layout = a.layout && b.layout ? *a.layout == *b.layout : a.layout == b.layout;
+  return a.begin == b.begin && a.end == b.end && same_layout;
 }
 
 }  // namespace sim::races

@@ -1,4 +1,4 @@
-// Which devices there are, which is current in this thread, their streams and events.
+// The devices, the current device of each thread, streams and events.
 
 #include "faults.h"
 #include "races.h"
@@ -21,13 +21,14 @@ std::atomic<bool> forked_after_use{false};
 std::atomic<c10::StreamId> last_stream{0};
 
 thread_local c10::DeviceIndex current_index = 0;
-thread_local bool device_left = false;  // by a fault, until somebody chooses a device
+// Set by the fault "device-left": guards do not restore the device until a call sets one.
+thread_local bool is_device_forced = false;
 thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
 
 struct Event {
   c10::DeviceIndex index;
   std::chrono::steady_clock::time_point recorded_at;
-  races::Moment moment;
+  races::EventClock clock;
 };
 
 c10::Device at_index(c10::DeviceIndex index) {
@@ -57,12 +58,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device device) const override {
     check_usable(device.index());
     current_index = device.index();
-    device_left = false;
+    is_device_forced = false;
   }
 
-  // What guards call when they end.
+  // Called by device guards when they end.
   void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (!device_left || !faults::is_on(faults::Fault::device_left)) {
+    if (!is_device_forced || !faults::is_on(faults::Fault::device_left)) {
       current_index = device.index();
     }
   }
@@ -73,7 +74,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
 #if __has_include(<c10/core/DeviceCapability.h>)
   c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
-    return {};  // every type
+    return {};  // all dtypes
   }
 #endif
 
@@ -103,7 +104,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return previous;
   }
 
-  // The work is done, and whoever is told so may count on it.
+  // All work is done. The race detector counts a query that returns true as a wait of the host.
   bool queryStream(const c10::Stream& stream) const override {
     races::host_waits_for(stream);
     return true;
@@ -133,11 +134,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         stream.device_index(), std::chrono::steady_clock::now(), races::record_event(stream)};
   }
 
-  // An event that was never recorded is nothing to wait for.
+  // Waiting for an event that was never recorded does nothing.
   void block(void* event, const c10::Stream& stream) const override {
     check_usable(stream.device_index());
     if (event != nullptr) {
-      races::wait_event(stream, static_cast<Event*>(event)->moment);
+      races::wait_event(stream, static_cast<Event*>(event)->clock);
     }
   }
 
@@ -148,11 +149,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) {
-      races::host_waits_for(static_cast<Event*>(event)->moment);
+      races::host_waits_for(static_cast<Event*>(event)->clock);
     }
   }
 
-  // Autograd's record_stream.
+  // The record_stream of autograd.
   void recordDataPtrOnStream(const c10::DataPtr& memory, const c10::Stream& stream)
       const override {
     allocator()->recordStream(memory, stream);
@@ -163,7 +164,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   double elapsedTime(void* begin, void* end, c10::DeviceIndex /*index*/) const override {
-    TORCH_CHECK(begin && end, "both events must be recorded before their distance is asked");
+    TORCH_CHECK(begin && end, "both events must be recorded before elapsed_time");
     const auto between =
         static_cast<Event*>(end)->recorded_at - static_cast<Event*>(begin)->recorded_at;
     return std::chrono::duration<double, std::milli>(between).count();
@@ -234,7 +235,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 void start(int device_count) {
   TORCH_CHECK_VALUE(
-      device_count <= kMostDevices, "sim can have ", kMostDevices, " devices at most");
+      device_count <= kMaxDevices, "sim can have at most ", kMaxDevices, " devices");
   count = device_count;
 }
 
@@ -247,13 +248,13 @@ c10::DeviceIndex current_device() noexcept {
 }
 
 c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept {
-  const auto found = current_streams.find(index);
-  return found == current_streams.end() ? 0 : found->second;
+  const auto entry = current_streams.find(index);
+  return entry == current_streams.end() ? 0 : entry->second;
 }
 
-void leave_device(c10::DeviceIndex index) noexcept {
+void force_current_device(c10::DeviceIndex index) noexcept {
   current_index = index;
-  device_left = true;
+  is_device_forced = true;
 }
 
 bool in_bad_fork() noexcept {
@@ -269,7 +270,7 @@ void check_usable(c10::DeviceIndex index) {
       index >= 0 && index < count,
       "sim error: invalid device ordinal ", static_cast<int>(index), ": there are ", count.load(),
       " devices, sim:0 to sim:", count.load() - 1);
-  // Written once: many threads ask, and a write would take the cache line from all of them.
+  // Written only once: each write would invalidate the cache line of all other threads.
   if (!used.load(std::memory_order_relaxed)) {
     used = true;
   }
@@ -277,8 +278,8 @@ void check_usable(c10::DeviceIndex index) {
 
 c10::Device with_index(c10::Device device) {
   TORCH_CHECK(device.type() == kSim, "Expected a sim device, but got ", device);
-  const bool unread = device.index() == 0 && faults::is_on(faults::Fault::zero_is_current);
-  return device.has_index() && !unread ? device : at_index(current_index);
+  const bool is_ignored = device.index() == 0 && faults::is_on(faults::Fault::zero_is_current);
+  return device.has_index() && !is_ignored ? device : at_index(current_index);
 }
 
 void register_runtime() {

@@ -1,10 +1,10 @@
-// Every operator without a kernel of its own: the CPU's kernel, run over the same memory.
+// Runs the CPU kernel on device memory, for every operator without a sim kernel.
 //
-//   1. find the one device that the arguments are on, or refuse
-//   2. replace each sim tensor by a CPU tensor over its memory: a host view
-//   3. run the CPU kernel
-//   4. pass on what it did to sizes, strides and storages of its arguments
-//   5. turn its results into sim tensors: an argument, an alias of one, or new memory
+//   1. Find the common device of the arguments, or raise.
+//   2. Replace each sim tensor with a CPU tensor that shares its memory: a host view.
+//   3. Run the CPU kernel.
+//   4. Copy changed sizes, strides and storages from the host views to the arguments.
+//   5. Convert the results to sim tensors: an argument, an alias of one, or new memory.
 
 #include "host_views.h"
 #include "placement.h"
@@ -21,25 +21,25 @@
 #include <iterator>
 
 #if AT_PARALLEL_OPENMP
-// Declared here, because <omp.h> needs a compiler flag that nothing else here needs.
+// Declared here, because <omp.h> would need the compiler flag -fopenmp.
 extern "C" void omp_set_num_threads(int count);
 #endif
 
 namespace sim {
 namespace {
 
-// Makes the CPU kernels that this thread calls compute in this thread alone. Otherwise every
-// thread that issues work would own an OpenMP pool. When there are more pools than cores, OpenMP's
-// threads sleep between two operators, and waking them takes longer than a small operator.
-class OneHostThread {
+// Sets the number of OpenMP threads of this thread to 1. Otherwise every thread that enqueues work
+// would own an OpenMP pool. With more pools than cores, OpenMP's threads sleep between two
+// operators, and waking them takes longer than a small operator.
+class SingleThreadGuard {
  public:
 #if AT_PARALLEL_OPENMP
-  // PyTorch sets a thread's number when it is first asked for, so it is asked for here.
-  OneHostThread() : before_(at::get_num_threads()) { omp_set_num_threads(1); }
-  ~OneHostThread() { omp_set_num_threads(before_); }
+  // The first at::get_num_threads() of a thread sets the number, so call it before the guard does.
+  SingleThreadGuard() : previous_(at::get_num_threads()) { omp_set_num_threads(1); }
+  ~SingleThreadGuard() { omp_set_num_threads(previous_); }
 
  private:
-  int before_;
+  int previous_;
 #endif
 };
 
@@ -58,14 +58,14 @@ bool is_optional_generator(const c10::Argument& argument) {
       c10::TypeKind::GeneratorType;
 }
 
-bool is_like(const c10::FunctionSchema& schema) {
+bool is_like_factory(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name(), suffix = "_like";
   return name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix;
 }
 
-// Libraries whose schemas say truly what is written and what is returned. torchvision's operators
-// have kernels for the devices that its authors know.
-bool is_known(const std::string& name) {
+// Whether the operator is of a library whose schemas correctly declare writes and aliases.
+// torchvision has no sim kernels, only kernels for the devices that its authors support.
+bool is_supported(const std::string& name) {
   constexpr std::array<std::string_view, 3> libraries = {"aten::", "prims::", "torchvision::"};
   return std::any_of(libraries.begin(), libraries.end(), [&](std::string_view library) {
     return name.compare(0, library.size(), library) == 0;
@@ -73,17 +73,17 @@ bool is_known(const std::string& name) {
 }
 
 template <typename F>
-void each_tensor(const IValue& value, F&& visit) {
+void for_each_tensor(const IValue& value, F&& visit) {
   if (value.isTensor()) {
     visit(value.toTensor());
   } else if (value.isTensorList() || value.isOptionalTensorList()) {
     for (const IValue& item : value.toListRef()) {
-      each_tensor(item, visit);
+      for_each_tensor(item, visit);
     }
   }
 }
 
-// The same value with every tensor replaced.
+// Returns the value with every tensor replaced.
 template <typename F>
 IValue map_tensors(const IValue& value, F&& replace) {
   if (value.isTensor()) {
@@ -107,37 +107,39 @@ IValue map_tensors(const IValue& value, F&& replace) {
 }
 
 // One call of one operator.
-class Call {
+class OperatorCall {
  public:
-  Call(const c10::OperatorHandle& op, DispatchKey key)
+  OperatorCall(const c10::OperatorHandle& op, DispatchKey key)
       : op_(op), schema_(op.schema()), key_(key), views_(op.schema().name()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        is_known(schema_.name()) && op.hasComputedKernelForDispatchKey(key), schema_.operator_name(),
-        " is not implemented for the sim device");
+        is_supported(schema_.name()) && op.hasComputedKernelForDispatchKey(key),
+        schema_.operator_name(), " is not implemented for the sim device");
   }
 
   void run(Stack* stack) {
     const auto first = stack->size() - schema_.arguments().size();
     find_device(*stack, first);
-    views_.set_device(goal_.value_or(*device_));
-    note_arguments(*stack, first);
+    views_.set_device(result_device_.value_or(*device_));
+    record_arguments(*stack, first);
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       (*stack)[first + i] = to_host((*stack)[first + i], schema_.arguments()[i]);
     }
     run_on_host(stack);
     views_.update_arguments();
     results_to_device(stack, stack->size() - schema_.returns().size());
-    note_results(*stack);
+    record_results(*stack);
   }
 
  private:
   void find_device(const Stack& stack, size_t first) {
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       const auto& name = schema_.arguments()[i].name();
-      each_tensor(stack[first + i], [&](const at::Tensor& tensor) { meet(tensor, name); });
+      for_each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
+        add_tensor_device(tensor, name);
+      });
     }
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
-      meet_requested(stack[first + i]);
+      add_requested_device(stack[first + i]);
     }
     if (!device_) {
       device_ = c10::Device(kSim, current_device());
@@ -145,23 +147,25 @@ class Call {
     check_usable(device_->index());
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       const auto& argument = schema_.arguments()[i];
-      each_tensor(stack[first + i], [&](const at::Tensor& tensor) { check(tensor, argument); });
+      for_each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
+        check_host_tensor(tensor, argument);
+      });
     }
   }
 
-  void meet(const at::Tensor& tensor, const std::string& name) {
+  void add_tensor_device(const at::Tensor& tensor, const std::string& name) {
     if (is_sim(tensor)) {
       views_.check_supported(tensor);
       if (device_ && *device_ != tensor.device()) {
-        refuse(tensor.device(), name);
+        raise_mismatch(tensor.device(), name);
       }
       device_ = tensor.device();
     }
   }
 
-  // A factory names its device. If it has a tensor too, of another device, it is one that wants
-  // no more than its shape: `empty_like`.
-  void meet_requested(const IValue& value) {
+  // A factory has a device argument. Only a `*_like` factory may also have a tensor on another
+  // device, because it reads only the tensor's metadata.
+  void add_requested_device(const IValue& value) {
     if (!value.isDevice()) {
       return;
     }
@@ -173,27 +177,27 @@ class Call {
     if (!device_ && requested.type() == kSim) {
       device_ = requested;
     } else if (device_ && *device_ != requested) {
-      const bool reachable = requested.type() == kSim || requested.is_cpu();
-      if (!reachable || !is_like(schema_)) {
-        refuse(requested, "device");
+      const bool is_supported_device = requested.type() == kSim || requested.is_cpu();
+      if (!is_supported_device || !is_like_factory(schema_)) {
+        raise_mismatch(requested, "device");
       }
-      goal_ = requested;
+      result_device_ = requested;
     }
   }
 
-  void check(const at::Tensor& tensor, const c10::Argument& argument) const {
+  void check_host_tensor(const at::Tensor& tensor, const c10::Argument& argument) const {
     if (!tensor.defined() || is_sim(tensor)) {
       return;
     }
-    const bool scalar = tensor.dim() == 0 &&
-        (tensor.unsafeGetTensorImpl()->is_wrapped_number() || takes_host_scalars(schema_));
-    const bool index = argument.name() == "indices" && takes_host_indices(schema_);
-    if (!tensor.device().is_cpu() || is_written(argument) || !(scalar || index)) {
-      refuse(tensor.device(), argument.name());
+    const bool is_scalar = tensor.dim() == 0 &&
+        (tensor.unsafeGetTensorImpl()->is_wrapped_number() || accepts_host_scalars(schema_));
+    const bool is_index = argument.name() == "indices" && accepts_host_indices(schema_);
+    if (!tensor.device().is_cpu() || is_written(argument) || !(is_scalar || is_index)) {
+      raise_mismatch(tensor.device(), argument.name());
     }
   }
 
-  [[noreturn]] void refuse(c10::Device other, const std::string& argument) const {
+  [[noreturn]] void raise_mismatch(c10::Device other, const std::string& argument) const {
     TORCH_CHECK(
         false, "Expected all tensors to be on the same device, but found at least two devices, ",
         *device_, " and ", other, "! (when checking argument ", argument, " of ", schema_.name(),
@@ -225,7 +229,7 @@ class Call {
 
   c10::Storage storage_to_host(const c10::Storage& storage, const std::string& name) {
     if (storage.device() != *device_) {
-      refuse(storage.device(), name);
+      raise_mismatch(storage.device(), name);
     }
     return views_.to_host(storage);
   }
@@ -233,16 +237,16 @@ class Call {
   void run_on_host(Stack* stack) const {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(DispatchKey::AutocastCPU);
-    [[maybe_unused]] const OneHostThread one_thread;
+    [[maybe_unused]] const SingleThreadGuard single_thread;
     op_.redispatchBoxed(c10::DispatchKeySet(key_), stack);
   }
 
   void results_to_device(Stack* stack, size_t first) {
-    if (goal_ && goal_->is_cpu()) {
+    if (result_device_ && result_device_->is_cpu()) {
       return;
     }
     for (size_t i = first; i < stack->size(); ++i) {
-      each_tensor((*stack)[i], [&](const at::Tensor& tensor) { views_.count_owner(tensor); });
+      for_each_tensor((*stack)[i], [&](const at::Tensor& tensor) { views_.count_owner(tensor); });
     }
     for (size_t i = first; i < stack->size(); ++i) {
       (*stack)[i] = map_tensors(
@@ -250,36 +254,36 @@ class Call {
     }
   }
 
-  void note_arguments(const Stack& stack, size_t first) {
-    if (!races::is_on() || touches_no_element(schema_)) {
+  void record_arguments(const Stack& stack, size_t first) {
+    if (!races::is_on() || accesses_no_data(schema_)) {
       return;
     }
-    step_.emplace(schema_.name().c_str(), goal_.value_or(*device_).index());
-    if (goal_) {
-      return;  // shapes alone are taken to another device
+    step_.emplace(schema_.name().c_str(), result_device_.value_or(*device_).index());
+    if (result_device_) {
+      return;  // a *_like factory reads only the metadata of its argument
     }
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
-      const bool written = is_written(schema_.arguments()[i]);
-      each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
+      const bool writes = is_written(schema_.arguments()[i]);
+      for_each_tensor(stack[first + i], [&](const at::Tensor& tensor) {
         if (is_sim(tensor)) {
-          written ? step_->writes(tensor) : step_->reads(tensor);
+          writes ? step_->writes(tensor) : step_->reads(tensor);
         }
       });
     }
   }
 
-  void note_results(const Stack& stack) {
+  void record_results(const Stack& stack) {
     if (!step_) {
       return;
     }
     for (size_t i = stack.size() - schema_.returns().size(); i < stack.size(); ++i) {
-      each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
         if (is_sim(tensor)) {
-          step_->makes(tensor);
+          step_->returns(tensor);
         }
       });
     }
-    if (tells_host(schema_)) {
+    if (synchronizes_host(schema_)) {
       step_->host_waits();
     }
   }
@@ -290,7 +294,7 @@ class Call {
   const DispatchKey key_;
   HostViews views_;
   std::optional<c10::Device> device_;
-  std::optional<c10::Device> goal_;  // of the results, if not the same
+  std::optional<c10::Device> result_device_;  // only if it differs from device_
 };
 
 constexpr DispatchKey kComposite[] = {
@@ -299,13 +303,13 @@ constexpr DispatchKey kComposite[] = {
 
 template <DispatchKey key>
 void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  Call(op, key).run(stack);
+  OperatorCall(op, key).run(stack);
 }
 
-// What `convolution` asks of an accelerator that PyTorch does not know, with its own arguments.
+// Called by `convolution` for an accelerator that PyTorch does not know, with the same arguments.
 void convolve(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
-  Call(op, DispatchKey::CPU).run(stack);
+  OperatorCall(op, DispatchKey::CPU).run(stack);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
@@ -324,20 +328,20 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::NestedTensorCPU>>());
 }
 
-// Whoever quantizes for inference does it on the CPU: CUDA, too, lacks the quantized layers.
-void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+// Quantized inference runs on the CPU: CUDA has no quantized layers either.
+void reject_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, op.operator_name(), " is not implemented for the sim device: it has no quantized ",
       "tensors");
 }
 
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&reject_quantized>());
 }
 
-// What its backward reads the CPU's kernel keeps only for arguments that require gradients, which
-// copies on the host do not. CUDA has no such kernel either.
-void refuse_reduction(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
+// The CPU kernel saves tensors for backward only if an argument requires gradients. Host views do
+// not require gradients, so backward would fail. CUDA has no such kernel either.
+void reject_sparse_reduce(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, op.operator_name(), " is not implemented for the sim device, as it is not for CUDA");
 }
@@ -345,24 +349,27 @@ void refuse_reduction(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   m.impl(
       "_sparse_mm_reduce_impl",
-      torch::CppFunction::makeFromBoxedFunction<&refuse_reduction>());
+      torch::CppFunction::makeFromBoxedFunction<&reject_sparse_reduce>());
 }
 
-// Where the CPU prefers its kernel to a composite one, so must sim; a fallback would come last.
+// Registers the CPU kernels of operators that also have composite kernels. A fallback would be
+// used only after the composite kernel.
 template <DispatchKey host, DispatchKey device>
-void prefer_kernels_of(torch::Library& library) {
+void register_host_kernels(torch::Library& library) {
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findOp(name);
     if (name.name.rfind("aten::", 0) != 0 || !op || op->hasKernelForDispatchKey(device) ||
         !op->hasKernelForDispatchKey(host)) {
       continue;
     }
-    const bool composite = std::any_of(
+    const bool is_composite = std::any_of(
         std::begin(kComposite), std::end(kComposite),
         [&](DispatchKey key) { return op->hasKernelForDispatchKey(key); });
-    if (composite) {
-      const auto full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
-      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fall_back<host>>());
+    if (is_composite) {
+      const auto overload = name.overload_name.empty() ? "" : "." + name.overload_name;
+      const auto full_name = name.name + overload;
+      library.impl(
+          full_name.c_str(), torch::CppFunction::makeFromBoxedFunction<&fall_back<host>>());
     }
   }
 }
@@ -370,7 +377,7 @@ void prefer_kernels_of(torch::Library& library) {
 }  // namespace
 
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  Call(op, DispatchKey::CPU).run(stack);
+  OperatorCall(op, DispatchKey::CPU).run(stack);
 }
 
 void register_fallbacks() {
@@ -382,11 +389,11 @@ void register_fallbacks() {
       torch::Library::IMPL, "aten", DispatchKey::SparseCsrPrivateUse1, __FILE__, __LINE__);
   static torch::Library nested(
       torch::Library::IMPL, "aten", DispatchKey::NestedTensorPrivateUse1, __FILE__, __LINE__);
-  prefer_kernels_of<DispatchKey::CPU, DispatchKey::PrivateUse1>(dense);
-  prefer_kernels_of<DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1>(sparse);
-  prefer_kernels_of<DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1>(compressed);
-  prefer_kernels_of<DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1>(nested);
-  // Composite kernels of these ask for operators, or for a device type, that only others have.
+  register_host_kernels<DispatchKey::CPU, DispatchKey::PrivateUse1>(dense);
+  register_host_kernels<DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1>(sparse);
+  register_host_kernels<DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1>(compressed);
+  register_host_kernels<DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1>(nested);
+  // The composite kernels of these operators need operators or device types that sim lacks.
   for (const char* name : {"convolution_backward", "conj_physical_", "mode.values"}) {
     dense.impl(
         name, torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::CPU>>());

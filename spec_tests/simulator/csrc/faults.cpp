@@ -21,10 +21,10 @@ void set(const std::string& name, int device) {
       {"dirty-memory", Fault::dirty_memory},
       {"no-memory", Fault::no_memory},
       {"garbled-peers", Fault::garbled_peers}};
-  const auto found = kNames.find(name);
-  TORCH_CHECK_VALUE(found != kNames.end(), "sim has no fault called '", name, "'");
+  const auto entry = kNames.find(name);
+  TORCH_CHECK_VALUE(entry != kNames.end(), "sim has no fault '", name, "'");
   full_device = device;
-  current = found->second;
+  current = entry->second;
 }
 
 bool is_on(Fault fault) noexcept {
@@ -34,7 +34,7 @@ bool is_on(Fault fault) noexcept {
 void check_memory(c10::DeviceIndex device) {
   TORCH_CHECK_WITH(
       OutOfMemoryError, !is_on(Fault::no_memory) || device != full_device,
-      "sim out of memory: sim:", static_cast<int>(device), " has none left");
+      "sim out of memory: sim:", static_cast<int>(device), " has no memory left");
 }
 
 }  // namespace sim::faults

@@ -1,4 +1,4 @@
-// Ways in which real back ends have misbehaved, switched on one by one.
+// Bugs that real accelerator back ends have had, enabled one at a time.
 
 #pragma once
 
@@ -10,14 +10,15 @@ namespace sim::faults {
 
 enum class Fault {
   none,
-  zero_is_current,  // ordinal 0 is taken for "the current device"
+  zero_is_current,  // ordinal 0 selects the current device
   device_left,  // a copy between devices leaves the receiver current
-  dirty_memory,  // fresh memory is not zero, outside blocks of races.h too
-  no_memory,  // one device has none left
+  dirty_memory,  // new memory is not zero, even outside blocks of races.h
+  no_memory,  // one device has no memory left
   garbled_peers,  // copies between devices deliver zeros
 };
 
-// One at a time; the empty name ends it. `device` is the one without memory.
+// Enables one fault and disables the others; an empty name disables all. `device` is the device
+// without memory.
 void set(const std::string& name, int device);
 bool is_on(Fault fault) noexcept;
 void check_memory(c10::DeviceIndex device);

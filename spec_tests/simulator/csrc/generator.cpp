@@ -1,4 +1,4 @@
-// Random numbers: each device has a generator, and each generator drives a CPU generator.
+// Random numbers: each device has a generator, which wraps a CPU generator.
 
 #include "sim.h"
 
@@ -70,11 +70,14 @@ at::Generator make_generator(c10::DeviceIndex index) {
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
   static std::mutex mutex;
-  static auto* all = new std::map<c10::DeviceIndex, at::Generator>;
+  static auto* generators = new std::map<c10::DeviceIndex, at::Generator>;
   check_usable(index);
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto found = all->find(index);
-  return (found != all->end() ? found : all->emplace(index, make_generator(index)).first)->second;
+  auto entry = generators->find(index);
+  if (entry == generators->end()) {
+    entry = generators->emplace(index, make_generator(index)).first;
+  }
+  return entry->second;
 }
 
 at::Generator host_generator(const at::Generator& generator) {

@@ -1,4 +1,4 @@
-// Histograms of integers, which the CPU refuses and CUDA counts: mixtures of experts ask for them.
+// torch.histc of integers: CUDA supports it and the CPU does not. Mixtures of experts use it.
 
 #include "sim.h"
 
@@ -11,16 +11,16 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-Tensor of_floats(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+Tensor float_histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::histc", "");
   torch::jit::Stack stack{self, bins, min, max};
   call_on_host(op, &stack);
   return stack.back().toTensor();
 }
 
-// As CUDA: equal bounds stand for the data's own, the last bin has both its ends, and the counts
-// have the type of the data.
-Tensor of_integers(const Tensor& self, int64_t bins, int64_t low, int64_t high) {
+// As CUDA: equal bounds are replaced by the minimum and maximum of the data, the last bin includes
+// its upper bound, and the result has the dtype of the data.
+Tensor integer_histogram(const Tensor& self, int64_t bins, int64_t low, int64_t high) {
   TORCH_CHECK(bins > 0, "bins must be > 0");
   if (low == high && self.numel() > 0) {
     low = self.min().item().toLong();
@@ -37,22 +37,22 @@ Tensor of_integers(const Tensor& self, int64_t bins, int64_t low, int64_t high) 
   return at::bincount(bin, {}, bins).to(self.scalar_type());
 }
 
-Tensor counted(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+Tensor histc_kernel(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   return at::isIntegralType(self.scalar_type(), /*includeBool=*/false)
-      ? of_integers(self, bins, min.to<int64_t>(), max.to<int64_t>())
-      : of_floats(self, bins, min, max);
+      ? integer_histogram(self, bins, min.to<int64_t>(), max.to<int64_t>())
+      : float_histogram(self, bins, min, max);
 }
 
 Tensor& histc_out(
     const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max, Tensor& out) {
   out.resize_({bins});
-  return out.copy_(counted(self, bins, min, max));
+  return out.copy_(histc_kernel(self, bins, min, max));
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("histc", &counted);
+  m.impl("histc", &histc_kernel);
   m.impl("histc.out", &histc_out);
 }
 

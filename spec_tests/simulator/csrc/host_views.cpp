@@ -18,18 +18,18 @@ void release_storage(void* context) {
   delete static_cast<Storage*>(context);
 }
 
-// A CPU storage over the memory of a sim storage, which it keeps alive.
+// Returns a CPU storage that shares the memory of a sim storage and keeps it alive.
 Storage host_storage(const Storage& storage) {
-  auto* keep = new Storage(storage);
+  auto* owner = new Storage(storage);
   void* data = const_cast<void*>(storage.data());
   return Storage(
       Storage::use_byte_size_t(), storage.nbytes(),
-      c10::DataPtr(data, keep, &release_storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+      c10::DataPtr(data, owner, &release_storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
       /*resizable=*/true);
 }
 
-// A strided tensor with the metadata of `like`, over another storage of another device.
-at::Tensor same_view(const at::Tensor& like, Storage storage, DispatchKey key) {
+// Returns a strided tensor with the metadata of `like` and another storage.
+at::Tensor view_like(const at::Tensor& like, Storage storage, DispatchKey key) {
   auto tensor = at::detail::make_tensor<TensorImpl>(
       std::move(storage), c10::DispatchKeySet(key), like.dtype());
   auto* impl = tensor.unsafeGetTensorImpl();
@@ -49,17 +49,17 @@ bool is_strided(const at::Tensor& tensor) {
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& tensor) {
-  return is_sim(tensor) ? same_view(tensor, host_storage(tensor.storage()), DispatchKey::CPU)
+  return is_sim(tensor) ? view_like(tensor, host_storage(tensor.storage()), DispatchKey::CPU)
                         : tensor;
 }
 
-at::Tensor lasting_view(const at::Tensor& tensor) {
+at::Tensor memory_sharing_view(const at::Tensor& tensor) {
   const auto& storage = tensor.storage();
-  auto bytes = shared_bytes(storage.data_ptr());
+  auto bytes = share_memory(storage.data_ptr());
   if (!bytes) {
     return {};
   }
-  return same_view(
+  return view_like(
       tensor,
       Storage(
           Storage::use_byte_size_t(), storage.nbytes(), std::move(bytes), c10::GetCPUAllocator(),
@@ -69,7 +69,7 @@ at::Tensor lasting_view(const at::Tensor& tensor) {
 
 void HostViews::check_supported(const at::Tensor& tensor) const {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      is_strided(tensor) || has_parts(tensor), operator_,
+      is_strided(tensor) || has_member_tensors(tensor), operator_,
       " is not implemented for the sim device: it has no ",
       tensor.is_quantized() ? "quantized" : "MKL-DNN", " tensors");
 }
@@ -78,13 +78,13 @@ at::Tensor HostViews::to_host(const at::Tensor& tensor) {
   if (!is_sim(tensor)) {
     return tensor;
   }
-  const auto known = host_of_.find(tensor.unsafeGetTensorImpl());
-  if (known != host_of_.end()) {
-    return known->second;
+  const auto entry = host_of_.find(tensor.unsafeGetTensorImpl());
+  if (entry != host_of_.end()) {
+    return entry->second;
   }
-  auto host = has_parts(tensor)
-      ? assembled(tensor, [this](const at::Tensor& part) { return to_host(part); })
-      : same_view(tensor, to_host(tensor.storage()), DispatchKey::CPU);
+  auto host = has_member_tensors(tensor)
+      ? assemble(tensor, [this](const at::Tensor& part) { return to_host(part); })
+      : view_like(tensor, to_host(tensor.storage()), DispatchKey::CPU);
   host_of_.emplace(tensor.unsafeGetTensorImpl(), host);
   device_of_.emplace(host.unsafeGetTensorImpl(), tensor);
   arguments_.push_back({tensor, host});
@@ -95,18 +95,18 @@ Storage HostViews::to_host(const Storage& storage) {
   auto& host = host_storage_of_[storage.unsafeGetStorageImpl()];
   if (!host) {
     host = host_storage(storage);
-    remember(host, storage);
+    add_storage(host, storage);
   }
   return host;
 }
 
-void HostViews::remember(const Storage& host, const Storage& device) {
-  known_[host.unsafeGetStorageImpl()] = {device, host.data_ptr().get_context(), host};
+void HostViews::add_storage(const Storage& host, const Storage& device) {
+  storages_[host.unsafeGetStorageImpl()] = {device, host.data_ptr().get_context(), host};
 }
 
 void HostViews::update_arguments() {
   for (const auto& pair : arguments_) {
-    has_parts(pair.device) ? update_parts(pair) : update_strided(pair);
+    has_member_tensors(pair.device) ? update_members(pair) : update_strided(pair);
   }
 }
 
@@ -125,8 +125,8 @@ void HostViews::update_strided(const Pair& pair) {
   impl->_set_neg(host.is_neg());
 }
 
-void HostViews::update_parts(const Pair& pair) {
-  reassemble(
+void HostViews::update_members(const Pair& pair) {
+  update(
       pair.device, pair.host, [this](const at::Tensor& part) { return to_device(part); });
 }
 
@@ -147,14 +147,14 @@ at::Tensor HostViews::to_device(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
   }
-  const auto known = device_of_.find(result.unsafeGetTensorImpl());
-  if (known != device_of_.end()) {
-    return known->second;
+  const auto entry = device_of_.find(result.unsafeGetTensorImpl());
+  if (entry != device_of_.end()) {
+    return entry->second;
   }
   check_supported(result);
-  auto tensor = has_parts(result)
-      ? assembled(result, [this](const at::Tensor& part) { return to_device(part); })
-      : same_view(result, to_device(result.storage(), is_sole_owner(result)),
+  auto tensor = has_member_tensors(result)
+      ? assemble(result, [this](const at::Tensor& part) { return to_device(part); })
+      : view_like(result, to_device(result.storage(), is_sole_owner(result)),
                   DispatchKey::PrivateUse1);
   device_of_.emplace(result.unsafeGetTensorImpl(), tensor);
   results_.push_back(result);
@@ -163,38 +163,38 @@ at::Tensor HostViews::to_device(const at::Tensor& result) {
 
 Storage HostViews::to_device(const Storage& host, bool adoptable) {
   auto* impl = host.unsafeGetStorageImpl();
-  const auto known = known_.find(impl);
-  if (known != known_.end()) {
-    take_over_resized(impl, known->second.device);
-    return known->second.device;
+  const auto entry = storages_.find(impl);
+  if (entry != storages_.end()) {
+    adopt_resized(impl, entry->second.device);
+    return entry->second.device;
   }
   const auto nbytes = host.nbytes();
   Storage storage(
       Storage::use_byte_size_t(), nbytes, memory_to_device(impl, adoptable), allocator(),
       /*resizable=*/true);
-  remember(host, storage);
+  add_storage(host, storage);
   return storage;
 }
 
-// The CPU kernel gave a storage new memory: the sim storage gets it too.
-void HostViews::take_over_resized(StorageImpl* host, const Storage& storage) {
-  auto& known = known_[host];
-  if (host->data_ptr().get_context() == known.memory) {
+// Adopts the memory of a host storage if the CPU kernel has reallocated it.
+void HostViews::adopt_resized(StorageImpl* host, const Storage& storage) {
+  auto& entry = storages_[host];
+  if (host->data_ptr().get_context() == entry.memory) {
     return;
   }
   const auto nbytes = host->nbytes();
   auto* impl = storage.unsafeGetStorageImpl();
   impl->set_data_ptr_noswap(memory_to_device(host, /*adoptable=*/true));
   impl->set_nbytes(nbytes);
-  known.memory = host->data_ptr().get_context();
+  entry.memory = host->data_ptr().get_context();
 }
 
 c10::DataPtr HostViews::memory_to_device(StorageImpl* host, bool adoptable) const {
   const auto nbytes = host->nbytes();
   if (adoptable && nbytes > 0 &&
       host->data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter()) {
-    auto taken = host->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
-    return adopt(std::move(taken), nbytes, device_->index());
+    auto memory = host->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+    return adopt_host_memory(std::move(memory), nbytes, device_->index());
   }
   auto memory = allocate_on(device_->index(), nbytes);
   if (nbytes > 0) {

@@ -1,4 +1,4 @@
-// CPU tensors over the memory of sim tensors, and the way back, for the length of one call.
+// Converts sim tensors to CPU tensors with the same memory and back, during one operator call.
 
 #pragma once
 
@@ -14,27 +14,27 @@ inline bool is_sim(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().type() == kSim;
 }
 
-// Tensors and storages of one call of one operator. Whatever shares memory on one side shares
-// it on the other, and a tensor that is met twice is one tensor on the other side too.
+// The tensors and storages of one operator call. Tensors that share memory on the device share it
+// on the host and vice versa. Each tensor is converted once.
 class HostViews {
  public:
   explicit HostViews(const std::string& operator_name) : operator_(operator_name) {}
 
-  // Results that were allocated by the call become memory of this device.
+  // Sets the device of the results that the operator allocates.
   void set_device(c10::Device device) {
     device_ = device;
   }
 
-  // Raises NotImplementedError for tensors that are quantized or MKL-DNN's.
+  // Raises NotImplementedError for quantized and MKL-DNN tensors.
   void check_supported(const at::Tensor& tensor) const;
 
   at::Tensor to_host(const at::Tensor& tensor);
   c10::Storage to_host(const c10::Storage& storage);
 
-  // Gives the arguments the sizes, strides and storages that their views now have.
+  // Copies sizes, strides and storages of the host views to the arguments.
   void update_arguments();
 
-  // Call for every result before the first to_device: memory that only results hold is adopted,
+  // Call it for every result before the first to_device. Memory that only results own is adopted;
   // other memory is copied.
   void count_owner(const at::Tensor& result);
   at::Tensor to_device(const at::Tensor& result);
@@ -46,17 +46,17 @@ class HostViews {
   };
 
   void update_strided(const Pair& pair);
-  void update_parts(const Pair& pair);
+  void update_members(const Pair& pair);
   bool is_sole_owner(const at::Tensor& host) const;
   c10::Storage to_device(const c10::Storage& host, bool adoptable);
-  void take_over_resized(c10::StorageImpl* host, const c10::Storage& storage);
+  void adopt_resized(c10::StorageImpl* host, const c10::Storage& storage);
   c10::DataPtr memory_to_device(c10::StorageImpl* host, bool adoptable) const;
-  void remember(const c10::Storage& host, const c10::Storage& device);
+  void add_storage(const c10::Storage& host, const c10::Storage& device);
 
-  struct Known {
+  struct StorageEntry {
     c10::Storage device;
-    void* memory;  // context of the host pointer: another one means that it was reallocated
-    c10::Storage host;  // kept, so that no address is used twice within the call
+    void* memory;  // context of the host pointer; changes if the operator reallocates it
+    c10::Storage host;  // keeps the key alive, so that no address is reused during the call
   };
 
   const std::string& operator_;
@@ -66,7 +66,7 @@ class HostViews {
   std::unordered_map<c10::TensorImpl*, at::Tensor> host_of_;
   std::unordered_map<c10::TensorImpl*, at::Tensor> device_of_;
   std::unordered_map<c10::StorageImpl*, c10::Storage> host_storage_of_;
-  std::unordered_map<c10::StorageImpl*, Known> known_;
+  std::unordered_map<c10::StorageImpl*, StorageEntry> storages_;
   std::unordered_map<c10::StorageImpl*, size_t> owners_;
   std::unordered_set<c10::TensorImpl*> counted_;
 };

@@ -1,4 +1,4 @@
-// Operators with kernels of their own: memory, copies between devices, views.
+// Operators with sim kernels: allocation, copies between devices, views.
 
 #include "faults.h"
 #include "races.h"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-c10::DeviceGuard guard_of(std::optional<c10::Device> device) {
+c10::DeviceGuard device_guard(std::optional<c10::Device> device) {
   return c10::DeviceGuard(with_index(device.value_or(c10::Device(kSim))));
 }
 
@@ -36,15 +36,15 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
       " tensors of this kind");
 }
 
-// New memory may have been anybody's: whoever reads it unwritten shall see no zeros.
-at::Tensor fresh(at::Tensor tensor) {
-  const bool dirty = races::is_on() || faults::is_on(faults::Fault::dirty_memory);
-  if (dirty && tensor.storage().nbytes() > 0) {
+// Fills new memory so that a read of uninitialized memory does not return zeros.
+at::Tensor poison(at::Tensor tensor) {
+  const bool is_enabled = races::is_on() || faults::is_on(faults::Fault::dirty_memory);
+  if (is_enabled && tensor.storage().nbytes() > 0) {
     const auto type = tensor.scalar_type();
     const bool has_nan = c10::isFloatingType(type) || c10::isComplexType(type);
     const int pattern = has_nan ? 0xFF : type == c10::kBool ? 0x01 : 0xA5;
     std::memset(tensor.storage().mutable_data(), pattern, tensor.storage().nbytes());
-    races::name_maker(tensor.storage(), "aten::empty");
+    races::record_allocation(tensor.storage(), "aten::empty");
   }
   return tensor;
 }
@@ -54,8 +54,8 @@ at::Tensor empty(
     std::optional<c10::Device> device, std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
-  const auto guard = guard_of(device);
-  return fresh(at::detail::empty_generic(
+  const auto guard = device_guard(device);
+  return poison(at::detail::empty_generic(
       size, allocator(), kKeys, c10::dtype_or_default(dtype), format));
 }
 
@@ -64,8 +64,8 @@ at::Tensor empty_strided(
     std::optional<c10::Layout> layout, std::optional<c10::Device> device,
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
-  const auto guard = guard_of(device);
-  return fresh(at::detail::empty_strided_generic(
+  const auto guard = device_guard(device);
+  return poison(at::detail::empty_strided_generic(
       size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
@@ -87,22 +87,22 @@ void check_both_usable(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
-void misbehave(const at::Tensor& from, const at::Tensor& to) {
-  const bool peers = from.device() != to.device() && !from.is_cpu() && !to.is_cpu();
-  if (peers && faults::is_on(faults::Fault::garbled_peers)) {
+void apply_peer_faults(const at::Tensor& from, const at::Tensor& to) {
+  const bool is_peer_copy = from.device() != to.device() && !from.is_cpu() && !to.is_cpu();
+  if (is_peer_copy && faults::is_on(faults::Fault::garbled_peers)) {
     host_view(to).zero_();
   }
-  if (peers && faults::is_on(faults::Fault::device_left)) {
-    leave_device(to.device().index());
+  if (is_peer_copy && faults::is_on(faults::Fault::device_left)) {
+    force_current_device(to.device().index());
   }
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   check_both_usable(from, to);
-  if (!races::copies(from, to, non_blocking)) {
+  if (!races::record_copy(from, to, non_blocking)) {
     host_view(to).copy_(host_view(from));
   }
-  misbehave(from, to);
+  apply_peer_faults(from, to);
   return to;
 }
 
@@ -131,14 +131,14 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   }
 }
 
-// Lets module.to() keep its Parameters across CPU and sim, as it does across CPU and CUDA.
+// Makes module.to() keep its Parameters between CPU and sim, as between CPU and CUDA.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  const auto plain = [](const at::Tensor& tensor) {
+  const auto is_dense = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
         (tensor.device().is_cpu() || tensor.device().type() == kSim);
   };
-  const auto sparse = [](const at::Tensor& tensor) { return tensor.layout() == c10::kSparse; };
-  return (plain(self) && plain(from)) || (sparse(self) && sparse(from));
+  const auto is_sparse = [](const at::Tensor& tensor) { return tensor.layout() == c10::kSparse; };
+  return (is_dense(self) && is_dense(from)) || (is_sparse(self) && is_sparse(from));
 }
 
 at::Tensor& copy_sparse_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
@@ -183,7 +183,8 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_to_copy", &at::native::_to_copy_nested);
 }
 
-// The copy resolves lazy conjugation and negation; resolving them first would copy, without end.
+// The copy itself resolves lazy conjugation and negation. Resolving them earlier would call the copy
+// again, without end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }

@@ -26,10 +26,10 @@ void set_coo(
   coo(tensor)->set_coalesced(coo(like)->coalesced());
 }
 
-Tensor assembled_coo(const Tensor& like, const Counterpart& counterpart) {
-  const auto indices = counterpart(coo(like)->indices());
-  const auto values = counterpart(coo(like)->values());
-  // The constructor allocates, and the device of what it allocates is the tensor's for good.
+Tensor assemble_coo(const Tensor& like, const MapTensor& map_tensor) {
+  const auto indices = map_tensor(coo(like)->indices());
+  const auto values = map_tensor(coo(like)->values());
+  // The constructor allocates on the current device, which becomes the device of the tensor.
   const c10::OptionalDeviceGuard guard(values.device());
   const auto key = values.is_cpu() ? DispatchKey::SparseCPU : DispatchKey::SparsePrivateUse1;
   auto tensor =
@@ -38,9 +38,9 @@ Tensor assembled_coo(const Tensor& like, const Counterpart& counterpart) {
   return tensor;
 }
 
-void reassemble_coo(const Tensor& tensor, const Tensor& like, const Counterpart& counterpart) {
-  const auto indices = counterpart(coo(like)->indices());
-  const auto values = counterpart(coo(like)->values());
+void update_coo(const Tensor& tensor, const Tensor& like, const MapTensor& map_tensor) {
+  const auto indices = map_tensor(coo(like)->indices());
+  const auto values = map_tensor(coo(like)->values());
   const auto *before = coo(tensor), *after = coo(like);
   if (!indices.is_same(before->indices()) || !values.is_same(before->values()) ||
       tensor.sizes() != like.sizes() || before->coalesced() != after->coalesced() ||
@@ -49,11 +49,11 @@ void reassemble_coo(const Tensor& tensor, const Tensor& like, const Counterpart&
   }
 }
 
-Tensor assembled_compressed(const Tensor& like, const Counterpart& counterpart) {
+Tensor assemble_compressed(const Tensor& like, const MapTensor& map_tensor) {
   const auto* from = compressed(like);
-  const auto outer = counterpart(from->compressed_indices());
-  const auto inner = counterpart(from->plain_indices());
-  const auto values = counterpart(from->values());
+  const auto outer = map_tensor(from->compressed_indices());
+  const auto inner = map_tensor(from->plain_indices());
+  const auto values = map_tensor(from->values());
   const c10::OptionalDeviceGuard guard(values.device());
   const auto key = values.is_cpu() ? DispatchKey::SparseCsrCPU : DispatchKey::SparseCsrPrivateUse1;
   auto tensor = at::detail::make_tensor<at::SparseCsrTensorImpl>(
@@ -62,12 +62,12 @@ Tensor assembled_compressed(const Tensor& like, const Counterpart& counterpart) 
   return tensor;
 }
 
-void reassemble_compressed(
-    const Tensor& tensor, const Tensor& like, const Counterpart& counterpart) {
+void update_compressed(
+    const Tensor& tensor, const Tensor& like, const MapTensor& map_tensor) {
   const auto *before = compressed(tensor), *after = compressed(like);
-  const auto outer = counterpart(after->compressed_indices());
-  const auto inner = counterpart(after->plain_indices());
-  const auto values = counterpart(after->values());
+  const auto outer = map_tensor(after->compressed_indices());
+  const auto inner = map_tensor(after->plain_indices());
+  const auto values = map_tensor(after->values());
   if (!outer.is_same(before->compressed_indices()) || !inner.is_same(before->plain_indices()) ||
       !values.is_same(before->values()) || tensor.sizes() != like.sizes() ||
       tensor.layout() != like.layout()) {
@@ -76,33 +76,33 @@ void reassemble_compressed(
   }
 }
 
-// Its sizes and strides are CPU tensors on every device.
-Tensor assembled_nested(const Tensor& like, const Counterpart& counterpart) {
+// The sizes and strides of a nested tensor are CPU tensors on every device.
+Tensor assemble_nested(const Tensor& like, const MapTensor& map_tensor) {
   auto* from = at::native::get_nested_tensor_impl(like);
   return at::detail::make_tensor<at::native::NestedTensorImpl>(
-      counterpart(from->get_unsafe_storage_as_tensor()), from->get_nested_sizes(),
+      map_tensor(from->get_unsafe_storage_as_tensor()), from->get_nested_sizes(),
       from->get_nested_strides(), from->get_storage_offsets());
 }
 
 }  // namespace
 
-bool has_parts(const Tensor& tensor) {
+bool has_member_tensors(const Tensor& tensor) {
   return tensor.is_sparse() || tensor.is_nested() || at::sparse_csr::is_sparse_compressed(tensor);
 }
 
-Tensor assembled(const Tensor& like, const Counterpart& counterpart) {
+Tensor assemble(const Tensor& like, const MapTensor& map_tensor) {
   if (like.is_sparse()) {
-    return assembled_coo(like, counterpart);
+    return assemble_coo(like, map_tensor);
   }
-  return like.is_nested() ? assembled_nested(like, counterpart)
-                          : assembled_compressed(like, counterpart);
+  return like.is_nested() ? assemble_nested(like, map_tensor)
+                          : assemble_compressed(like, map_tensor);
 }
 
-void reassemble(const Tensor& tensor, const Tensor& like, const Counterpart& counterpart) {
+void update(const Tensor& tensor, const Tensor& like, const MapTensor& map_tensor) {
   if (like.is_sparse()) {
-    reassemble_coo(tensor, like, counterpart);
-  } else if (!like.is_nested()) {  // of which no operator changes the shape
-    reassemble_compressed(tensor, like, counterpart);
+    update_coo(tensor, like, map_tensor);
+  } else if (!like.is_nested()) {  // no operator changes the shape of a nested tensor
+    update_compressed(tensor, like, map_tensor);
   }
 }
 

@@ -1,4 +1,4 @@
-// Tensors that are made of other tensors: sparse COO, compressed sparse, nested.
+// Tensors that consist of member tensors: sparse COO, compressed sparse, nested.
 
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace sim {
 
-// What takes the place of a part: the same tensor on the other side, host or device.
-using Counterpart = std::function<at::Tensor(const at::Tensor&)>;
+// Maps a member tensor to the corresponding tensor on the host or on the device.
+using MapTensor = std::function<at::Tensor(const at::Tensor&)>;
 
-bool has_parts(const at::Tensor& tensor);
+bool has_member_tensors(const at::Tensor& tensor);
 
-// A tensor of the kind and shape of `like`, on the device of the counterparts of its parts.
-at::Tensor assembled(const at::Tensor& like, const Counterpart& counterpart);
+// Returns a tensor with the layout and shape of `like` and with its mapped member tensors.
+at::Tensor assemble(const at::Tensor& like, const MapTensor& map_tensor);
 
-// Gives `tensor` the shape and the counterparts of the parts that `like` has by now.
-void reassemble(const at::Tensor& tensor, const at::Tensor& like, const Counterpart& counterpart);
+// Updates shape and member tensors of `tensor` to those of `like`, mapped.
+void update(const at::Tensor& tensor, const at::Tensor& like, const MapTensor& map_tensor);
 
 }  // namespace sim

@@ -1,7 +1,7 @@
-// Memory of the devices: host memory that is counted for one ordinal, and never shared.
+// Memory of the devices: host memory that belongs to one ordinal and is never shared.
 
+#include "deferred_copies.h"
 #include "faults.h"
-#include "late.h"
 #include "races.h"
 #include "sim.h"
 
@@ -20,14 +20,14 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kTotalMemory = size_t{16} << 30;
 
-// What follows is leaked on purpose: tensors that outlive the interpreter return their memory.
-// Each device has a lock of its own, on a cache line of its own: replicas on several devices
+// The variables below are leaked on purpose: tensors that outlive the interpreter still free their
+// memory. Each device has its own lock on its own cache line, because replicas on several devices
 // allocate at the same time.
 struct alignas(64) Counters {
   std::mutex mutex;
   DeviceStats stats;
 };
-auto& all_counters = *new std::array<Counters, kMostDevices>;
+auto& all_counters = *new std::array<Counters, kMaxDevices>;
 
 template <typename F>
 auto with_stats(c10::DeviceIndex index, F&& use) {
@@ -37,44 +37,44 @@ auto with_stats(c10::DeviceIndex index, F&& use) {
 }
 
 template <typename F>
-void each_total(DeviceStats& stats, F&& change) {
-  for (auto* total : {&stats.allocation, &stats.active, &stats.segment}) {
-    change((*total)[0], false);
+void for_each_stat(DeviceStats& stats, F&& update) {
+  for (auto* stat : {&stats.allocation, &stats.active, &stats.segment}) {
+    update((*stat)[0], false);
   }
-  for (auto* total : {&stats.allocated_bytes, &stats.active_bytes, &stats.reserved_bytes,
+  for (auto* stat : {&stats.allocated_bytes, &stats.active_bytes, &stats.reserved_bytes,
                       &stats.requested_bytes}) {
-    change((*total)[0], true);
+    update((*stat)[0], true);
   }
 }
 
-// What memory holds that was another's: NaN in every floating type, no zero in any.
-constexpr int kForeign = 0xFF;
+// The byte that overwrites freed memory: NaN in every floating type, nonzero in every type.
+constexpr int kPoison = 0xFF;
 
-// Memory that copies under way keep, too.
-std::shared_ptr<c10::DataPtr> keep(c10::DataPtr host) {
+// Returns shared ownership, because deferred copies keep memory alive after it is freed.
+std::shared_ptr<c10::DataPtr> share(c10::DataPtr host) {
   return std::make_shared<c10::DataPtr>(std::move(host));
 }
 
-void let_go(void* context) {
+void release_shared(void* context) {
   delete static_cast<std::shared_ptr<c10::DataPtr>*>(context);
 }
 
-// The context of a device pointer: the host memory behind it, and whose counters it fills.
+// The context of a device pointer: its host memory, and the device that counts it.
 struct Block {
   std::shared_ptr<c10::DataPtr> host;
   size_t nbytes;
   c10::DeviceIndex index;
-  races::Shadow shadow;
+  races::AllocationState allocation;
 };
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
-  if (races::memory_freed(block->shadow) && late::is_on()) {
-    // Somebody else has it now, whatever copies are still under way.
-    std::memset(block->host->get(), kForeign, block->nbytes);
+  if (races::record_free(block->allocation) && deferred_copies::is_enabled()) {
+    // The allocator may return the memory to another tensor although deferred copies use it.
+    std::memset(block->host->get(), kPoison, block->nbytes);
   }
   with_stats(block->index, [&](DeviceStats& stats) {
-    each_total(stats, [&](auto& stat, bool bytes) { stat.decrease(bytes ? block->nbytes : 1); });
+    for_each_stat(stats, [&](auto& stat, bool bytes) { stat.decrease(bytes ? block->nbytes : 1); });
   });
   delete block;
 }
@@ -96,8 +96,8 @@ class Allocator final : public c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t /*pool*/) override {}
 
   void recordStream(const c10::DataPtr& memory, c10::Stream stream) override {
-    if (auto* shadow = shadow_of(memory)) {
-      races::record_stream(*shadow, stream);
+    if (auto* allocation = allocation_of(memory)) {
+      races::record_stream(*allocation, stream);
     }
   }
 
@@ -109,20 +109,20 @@ class Allocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex index) override {
     check_usable(index);
     with_stats(index, [](DeviceStats& stats) {
-      each_total(stats, [](auto& stat, bool) { stat.reset_accumulated(); });
+      for_each_stat(stats, [](auto& stat, bool) { stat.reset_accumulated(); });
     });
   }
 
   void resetPeakStats(c10::DeviceIndex index) override {
     check_usable(index);
     with_stats(index, [](DeviceStats& stats) {
-      each_total(stats, [](auto& stat, bool) { stat.reset_peak(); });
+      for_each_stat(stats, [](auto& stat, bool) { stat.reset_peak(); });
     });
   }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    const auto held = static_cast<size_t>(getDeviceStats(index).allocated_bytes[0].current);
-    return {kTotalMemory - std::min(held, kTotalMemory), kTotalMemory};
+    const auto allocated = static_cast<size_t>(getDeviceStats(index).allocated_bytes[0].current);
+    return {kTotalMemory - std::min(allocated, kTotalMemory), kTotalMemory};
   }
 };
 
@@ -131,17 +131,17 @@ auto& pinned = *new std::unordered_set<const void*>;
 
 struct PinnedBlock {
   std::shared_ptr<c10::DataPtr> host;
-  races::Shadow shadow;
+  races::AllocationState allocation;
 };
 
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    auto* block = new PinnedBlock{keep(c10::GetCPUAllocator()->allocate(nbytes)), {}};
-    races::memory_made(block->shadow, -1, nbytes);
+    auto* block = new PinnedBlock{share(c10::GetCPUAllocator()->allocate(nbytes)), {}};
+    races::init_allocation(block->allocation, -1, nbytes);
     auto* data = block->host->get();
     if (races::is_on() && nbytes > 0) {
-      std::memset(data, kForeign, nbytes);
+      std::memset(data, kPoison, nbytes);
     }
     const std::lock_guard<std::mutex> lock(pinned_mutex);
     pinned.insert(data);
@@ -153,7 +153,7 @@ class PinnedAllocator final : public at::HostAllocator {
   }
 
   bool record_event(void* /*data*/, void* /*context*/, c10::Stream /*stream*/) override {
-    return true;  // memory is kept until nothing is in flight
+    return true;  // deferred copies keep the memory alive
   }
 
   void empty_cache() override {}
@@ -198,34 +198,34 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   if (nbytes == 0) {
     return {nullptr, c10::Device(kSim, index)};
   }
-  return adopt(c10::GetCPUAllocator()->allocate(nbytes), nbytes, index);
+  return adopt_host_memory(c10::GetCPUAllocator()->allocate(nbytes), nbytes, index);
 }
 
-c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
+c10::DataPtr adopt_host_memory(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index) {
   faults::check_memory(index);
   auto* data = host.get();
   with_stats(index, [&](DeviceStats& stats) {
-    each_total(stats, [&](auto& stat, bool bytes) { stat.increase(bytes ? nbytes : 1); });
+    for_each_stat(stats, [&](auto& stat, bool bytes) { stat.increase(bytes ? nbytes : 1); });
   });
-  auto* block = new Block{keep(std::move(host)), nbytes, index, {}};
-  races::memory_made(block->shadow, index, nbytes);
+  auto* block = new Block{share(std::move(host)), nbytes, index, {}};
+  races::init_allocation(block->allocation, index, nbytes);
   return {data, block, &release, c10::Device(kSim, index)};
 }
 
-races::Shadow* shadow_of(const c10::DataPtr& memory) {
+races::AllocationState* allocation_of(const c10::DataPtr& memory) {
   if (memory.get_context() == nullptr) {
     return nullptr;
   }
   if (memory.get_deleter() == &release) {
-    return &static_cast<Block*>(memory.get_context())->shadow;
+    return &static_cast<Block*>(memory.get_context())->allocation;
   }
   if (memory.get_deleter() == &PinnedAllocator::unpin) {
-    return &static_cast<PinnedBlock*>(memory.get_context())->shadow;
+    return &static_cast<PinnedBlock*>(memory.get_context())->allocation;
   }
   return nullptr;
 }
 
-c10::DataPtr shared_bytes(const c10::DataPtr& memory) {
+c10::DataPtr share_memory(const c10::DataPtr& memory) {
   const std::shared_ptr<c10::DataPtr>* host = nullptr;
   if (memory.get_context() != nullptr && memory.get_deleter() == &release) {
     host = &static_cast<Block*>(memory.get_context())->host;
@@ -235,11 +235,12 @@ c10::DataPtr shared_bytes(const c10::DataPtr& memory) {
     return {};
   }
   return {
-      memory.get(), new std::shared_ptr<c10::DataPtr>(*host), &let_go, c10::Device(c10::kCPU)};
+      memory.get(), new std::shared_ptr<c10::DataPtr>(*host), &release_shared,
+      c10::Device(c10::kCPU)};
 }
 
-races::Shadow* shadow_of(const c10::Storage& storage) {
-  return shadow_of(storage.data_ptr());
+races::AllocationState* allocation_of(const c10::Storage& storage) {
+  return allocation_of(storage.data_ptr());
 }
 
 void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
@@ -247,8 +248,8 @@ void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
   auto memory = allocate_on(storage->device().index(), nbytes);
   const auto kept = std::min(nbytes, storage->nbytes());
   if (kept > 0) {
-    if (auto* shadow = shadow_of(storage->data_ptr())) {
-      races::memory_read(*shadow, "resize_");
+    if (auto* allocation = allocation_of(storage->data_ptr())) {
+      races::record_read(*allocation, "resize_");
     }
     std::memcpy(memory.get(), storage->data(), kept);
   }

@@ -1,4 +1,4 @@
-// What Python calls.
+// The functions that Python calls.
 
 #include "faults.h"
 #include "races.h"
@@ -9,30 +9,29 @@
 namespace {
 
 namespace py = pybind11;
-using sim::races::Deed;
+using sim::races::Operation;
 using sim::races::Race;
 
-py::tuple deed_to_python(const Deed& deed, bool writes) {
+py::tuple to_python(const Operation& operation, bool writes) {
   return py::make_tuple(
-      deed.op, static_cast<int>(deed.device), deed.stream, *deed.thread, sim::text_of(deed.place),
-      writes);
+      operation.op, static_cast<int>(operation.device), operation.stream, *operation.thread,
+      sim::to_string(operation.location), writes);
 }
 
 py::list close_races() {
-  py::list found;
+  py::list races;
   for (const Race& race : sim::races::close()) {
-    found.append(py::make_tuple(
-        deed_to_python(race.first, race.first_writes),
-        deed_to_python(race.second, race.second_writes), race.is_free,
-        static_cast<int>(race.memory), race.nbytes,
-        race.made ? py::object(deed_to_python(*race.made, true)) : py::none()));
+    races.append(py::make_tuple(
+        to_python(race.first, race.first_writes), to_python(race.second, race.second_writes),
+        race.is_free, static_cast<int>(race.device), race.nbytes,
+        race.allocated_by ? py::object(to_python(*race.allocated_by, true)) : py::none()));
   }
-  return found;
+  return races;
 }
 
 }  // namespace
 
-// Where Python has no interpreter lock, importing this must not bring it back.
+// Free-threaded Python must not enable the GIL when it imports this module.
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   sim::register_runtime();
   sim::register_fallbacks();
@@ -40,7 +39,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   m.def("device_count", &sim::device_count);
   m.def("current_device", [] { return static_cast<int>(sim::current_device()); });
   m.def("in_bad_fork", &sim::in_bad_fork);
-  m.def("open_races", &sim::races::open, py::arg("late"));
+  m.def("open_races", &sim::races::open, py::arg("late_copies"));
   m.def("close_races", &close_races);
   m.def("set_fault", &sim::faults::set);
   m.def("default_generator", [](int index) {

@@ -7,8 +7,8 @@
 namespace sim {
 namespace {
 
-// As for CUDA: those marked "device_check: NoCheck" in PyTorch's list of operators.
-// Leaked, like all that an operator needs: threads may outlive this library's variables.
+// The operators that accept 0-dim CPU tensors on CUDA: PyTorch's list of operators marks them with
+// "device_check: NoCheck". Leaked, because threads may outlive this library's variables.
 const auto& kScalars = *new std::unordered_set<std::string>{
     "__ilshift__", "__irshift__", "__lshift__", "__rshift__", "_fused_adagrad_", "_fused_adam_",
     "_fused_adamw_", "_fused_sgd_", "_index_put_impl_", "add", "addcdiv", "addcmul", "atan2",
@@ -30,15 +30,15 @@ const auto& kIndices = *new std::unordered_set<std::string>{
     "index", "_index_put_impl_", "index_put", "index_put_", "_unsafe_index",
     "_unsafe_index_put"};
 
-const auto& kShapes = *new std::unordered_set<std::string>{
+const auto& kMetadataOnly = *new std::unordered_set<std::string>{
     "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_resize_output_",
     "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_values",
     "dense_dim", "indices", "is_coalesced", "is_same_size", "is_set_to", "resize_", "resize_as_",
     "resize_as_sparse_", "set_", "sparse_dim", "sparse_resize_", "sparse_resize_and_clear_",
     "values"};
 
-// Those whose documentation, or whose result, says that CUDA synchronises with the host.
-const auto& kTellHost = *new std::unordered_set<std::string>{
+// The documentation says that CUDA synchronizes with the host, or the result shape requires it.
+const auto& kSynchronizing = *new std::unordered_set<std::string>{
     "_unique", "_unique2", "bincount", "equal", "masked_select", "nonzero", "repeat_interleave",
     "unique_consecutive", "unique_dim"};
 
@@ -57,24 +57,24 @@ bool contains(const std::unordered_set<std::string>& names, const c10::FunctionS
 
 }  // namespace
 
-bool takes_host_scalars(const c10::FunctionSchema& schema) {
+bool accepts_host_scalars(const c10::FunctionSchema& schema) {
   return contains(kScalars, schema);
 }
 
-bool takes_host_indices(const c10::FunctionSchema& schema) {
+bool accepts_host_indices(const c10::FunctionSchema& schema) {
   return contains(kIndices, schema);
 }
 
-bool touches_no_element(const c10::FunctionSchema& schema) {
+bool accesses_no_data(const c10::FunctionSchema& schema) {
   const auto& returns = schema.returns();
   const bool is_view = std::any_of(returns.begin(), returns.end(), [](const auto& value) {
     return value.alias_info() != nullptr && !value.alias_info()->isWrite();
   });
-  return is_view || kShapes.count(base_name(schema)) > 0;
+  return is_view || kMetadataOnly.count(base_name(schema)) > 0;
 }
 
-bool tells_host(const c10::FunctionSchema& schema) {
-  return kTellHost.count(base_name(schema)) > 0;
+bool synchronizes_host(const c10::FunctionSchema& schema) {
+  return kSynchronizing.count(base_name(schema)) > 0;
 }
 
 }  // namespace sim

@@ -1,4 +1,4 @@
-// Which operators let tensors of the CPU meet tensors of a device.
+// Properties of operators: accepted host tensors, and synchronization with the host.
 
 #pragma once
 
@@ -6,14 +6,14 @@
 
 namespace sim {
 
-// CPU tensors of no dimensions.
-bool takes_host_scalars(const c10::FunctionSchema& schema);
-// An argument named `indices` with CPU tensors in it.
-bool takes_host_indices(const c10::FunctionSchema& schema);
+// Whether 0-dim CPU tensors are accepted beside sim tensors.
+bool accepts_host_scalars(const c10::FunctionSchema& schema);
+// Whether the argument `indices` may contain CPU tensors.
+bool accepts_host_indices(const c10::FunctionSchema& schema);
 
-// Views, and operators that look at or change shapes only.
-bool touches_no_element(const c10::FunctionSchema& schema);
-// On CUDA the host waits for the result, because it must know a value or a size.
-bool tells_host(const c10::FunctionSchema& schema);
+// Whether the operator is a view, or reads and changes only metadata.
+bool accesses_no_data(const c10::FunctionSchema& schema);
+// Whether the host waits for the result on CUDA, because it needs a value or a size.
+bool synchronizes_host(const c10::FunctionSchema& schema);
 
 }  // namespace sim

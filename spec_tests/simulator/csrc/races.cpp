@@ -1,6 +1,6 @@
 #include "races.h"
 
-#include "late.h"
+#include "deferred_copies.h"
 #include "sim.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
@@ -14,30 +14,31 @@
 namespace sim::races {
 namespace {
 
-// Past this many, the oldest access of a piece of memory is forgotten.
-constexpr size_t kMostAccesses = 1024;
-// Past this many, a block keeps no further race: one mistake often shows many times.
-constexpr size_t kMostRaces = 50;
+// Maximum number of recorded accesses of an allocation. The oldest access is dropped above it.
+constexpr size_t kMaxAccesses = 1024;
+// Maximum number of races of a block: one mistake often causes many races.
+constexpr size_t kMaxRaces = 50;
 
 struct Stream {
   c10::DeviceIndex device;
   c10::StreamId id;
   Clock clock;
-  uint64_t host_seen = 0;
+  uint64_t host_version = 0;
 };
 
-// Everything below is guarded by the mutex, and leaked: threads may outlive this library. No
-// memory of a device is released while it is held, for that asks for it again.
+// The mutex guards all variables below. They are leaked, because threads may outlive this library.
+// Never free device memory while the mutex is held: the free acquires the mutex again.
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
-auto& places = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
+auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
 auto& host = *new Clock;
 uint64_t host_version = 1;
-// Before an outermost block everything counts as waited for: accesses of former eras are void.
-uint64_t era = 0;
+// Counts outermost blocks. Work before such a block counts as finished, so accesses of earlier
+// generations are ignored.
+uint64_t generation = 0;
 struct Block {
   std::vector<Race> races;
-  std::optional<uint64_t> late;
+  std::optional<uint64_t> late_copies;
 };
 auto& blocks = *new std::vector<Block>;
 
@@ -52,97 +53,99 @@ void join(Clock& clock, const Clock& other) {
   }
 }
 
-bool knows(const Clock& clock, const Access& access) {
+bool is_ordered_before(const Access& access, const Clock& clock) {
   return access.stream < clock.size() && clock[access.stream] >= access.time;
 }
 
-uint32_t place_of(c10::DeviceIndex device, c10::StreamId id) {
-  const auto [found, is_new] =
-      places.try_emplace({device, id}, static_cast<uint32_t>(streams.size()));
+uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
+  const auto [entry, is_new] =
+      stream_indices.try_emplace({device, id}, static_cast<uint32_t>(streams.size()));
   if (is_new) {
     streams.push_back({device, id, {}, 0});
     streams.back().clock.resize(streams.size());
   }
-  return found->second;
+  return entry->second;
 }
 
-// The stream as whoever gives it work now sees it: what the host has waited for is done.
-Stream& issue_to(uint32_t place) {
-  auto& stream = streams[place];
-  if (stream.host_seen != host_version) {
+// Adds the host's clock to the stream's clock, before new work is enqueued, and returns the stream.
+Stream& sync_with_host(uint32_t index) {
+  auto& stream = streams[index];
+  if (stream.host_version != host_version) {
     join(stream.clock, host);
-    stream.host_seen = host_version;
+    stream.host_version = host_version;
   }
   return stream;
 }
 
-Stream& issue_to(const c10::Stream& stream) {
-  return issue_to(place_of(stream.device_index(), stream.id()));
+Stream& sync_with_host(const c10::Stream& stream) {
+  return sync_with_host(index_of_stream(stream.device_index(), stream.id()));
 }
 
-void host_joins(const Clock& clock) {
+void join_host_clock(const Clock& clock) {
   join(host, clock);
   ++host_version;
 }
 
-void make_late_for_host() {
-  if (!late::is_on()) {
+void run_copies_for_host() {
+  if (!deferred_copies::is_enabled()) {
     return;
   }
-  Clock known;
+  Clock clock;
   {
     const Lock lock(mutex);
-    known = host;
+    clock = host;
   }
-  late::make_known(known);
+  deferred_copies::run_ordered_before(clock);
 }
 
-bool same_deed(const Deed& one, const Deed& other) {
-  return one.op == other.op && one.device == other.device &&
-      one.place.code == other.place.code && one.place.instruction == other.place.instruction &&
-      one.place.node == other.place.node;
+bool is_same_operation(const Operation& a, const Operation& b) {
+  return a.op == b.op && a.device == b.device && a.location.code == b.location.code &&
+      a.location.instruction == b.location.instruction && a.location.node == b.location.node;
 }
 
-void report(const Shadow& shadow, const Access& first, const Deed& second, bool writes, bool is_free) {
+void add_race(
+    const AllocationState& allocation, const Access& first, const Operation& second, bool writes,
+    bool is_free) {
   if (blocks.empty()) {
     return;
   }
   auto& races = blocks.back().races;
-  const bool known = std::any_of(races.begin(), races.end(), [&](const Race& race) {
-    return same_deed(race.first, *first.deed) && same_deed(race.second, second);
+  const bool is_known = std::any_of(races.begin(), races.end(), [&](const Race& race) {
+    return is_same_operation(race.first, *first.operation) &&
+        is_same_operation(race.second, second);
   });
-  if (!known && races.size() < kMostRaces) {
-    races.push_back({*first.deed, second, first.is_write, writes, is_free, shadow.device,
-                     shadow.nbytes, shadow.made});
+  if (!is_known && races.size() < kMaxRaces) {
+    races.push_back({*first.operation, second, first.is_write, writes, is_free, allocation.device,
+                     allocation.nbytes, allocation.allocated_by});
   }
 }
 
-void enter_era(Shadow& shadow) {
-  if (shadow.era != era) {
-    shadow.accesses.clear();
-    shadow.era = era;
+void discard_old_accesses(AllocationState& allocation) {
+  if (allocation.generation != generation) {
+    allocation.accesses.clear();
+    allocation.generation = generation;
   }
 }
 
-// Whoever is ordered after `later`, or races with it, need not be compared with `earlier`.
-bool replaces(const Access& later, const Access& earlier) {
+// Whether `later` makes `earlier` redundant: no further access must be compared with `earlier`.
+bool supersedes(const Access& later, const Access& earlier) {
   return later.is_write || !earlier.is_write;
 }
 
-// Takes the bytes of `later` away from the access at `index`; tells whether none are left.
-bool trim(std::vector<Access>& accesses, size_t index, const Bytes& later) {
+// Removes the bytes of `later` from the access at `index`. Returns whether none remain.
+bool remove_bytes(std::vector<Access>& accesses, size_t index, const ByteRange& later) {
   auto& bytes = accesses[index].bytes;
-  if (same(bytes, later)) {
+  if (is_equal(bytes, later)) {
     return true;
   }
-  if (later.gaps || bytes.gaps) {
-    return !later.gaps && later.begin <= bytes.begin && bytes.end <= later.end;
+  if (later.layout || bytes.layout) {
+    return !later.layout && later.begin <= bytes.begin && bytes.end <= later.end;
   }
   if (bytes.begin < later.begin && later.end < bytes.end) {
-    auto rest = accesses[index];
-    rest.bytes.begin = later.end;
+    auto upper = accesses[index];
+    upper.bytes.begin = later.end;
     bytes.end = later.begin;
-    accesses.push_back(std::move(rest));
+    accesses.push_back(std::move(upper));
     return false;
   }
   if (bytes.begin < later.begin) {
@@ -153,23 +156,23 @@ bool trim(std::vector<Access>& accesses, size_t index, const Bytes& later) {
   return bytes.begin >= bytes.end;
 }
 
-void note(Shadow& shadow, Access access) {
-  enter_era(shadow);
-  auto& accesses = shadow.accesses;
+void add_access(AllocationState& allocation, Access access) {
+  discard_old_accesses(allocation);
+  auto& accesses = allocation.accesses;
   const auto& clock = streams[access.stream].clock;
   size_t kept = 0;
   const auto before = accesses.size();
   for (size_t i = 0; i < before; ++i) {
     const auto& other = accesses[i];
-    bool gone = false;
+    bool is_redundant = false;
     if (other.bytes.begin < access.bytes.end && access.bytes.begin < other.bytes.end) {
-      if (other.stream == access.stream || knows(clock, other)) {
-        gone = replaces(access, other) && trim(accesses, i, access.bytes);
+      if (other.stream == access.stream || is_ordered_before(other, clock)) {
+        is_redundant = supersedes(access, other) && remove_bytes(accesses, i, access.bytes);
       } else if ((other.is_write || access.is_write) && overlap(other.bytes, access.bytes)) {
-        report(shadow, other, *access.deed, access.is_write, false);
+        add_race(allocation, other, *access.operation, access.is_write, false);
       }
     }
-    if (!gone) {
+    if (!is_redundant) {
       if (kept != i) {
         accesses[kept] = std::move(accesses[i]);
       }
@@ -178,26 +181,30 @@ void note(Shadow& shadow, Access access) {
   }
   accesses.erase(accesses.begin() + kept, accesses.begin() + before);
   accesses.push_back(std::move(access));
-  if (accesses.size() > kMostAccesses) {
+  if (accesses.size() > kMaxAccesses) {
     accesses.erase(accesses.begin());
   }
 }
 
-std::shared_ptr<const Deed> deed(const char* op, c10::DeviceIndex device, c10::StreamId stream) {
-  return std::make_shared<const Deed>(Deed{op, device, stream, &this_thread(), this_place()});
+std::shared_ptr<const Operation> make_operation(
+    const char* op, c10::DeviceIndex device, c10::StreamId stream) {
+  return std::make_shared<const Operation>(
+      Operation{op, device, stream, &current_thread_name(), current_location()});
 }
 
-// Ends a step: the stream's next one is another.
-Time tick(uint32_t place) {
-  auto& stream = issue_to(place);
-  return ++stream.clock[place];
+// Starts the next step of the stream and returns its number.
+Time tick(uint32_t index) {
+  auto& stream = sync_with_host(index);
+  return ++stream.clock[index];
 }
 
-bool is_safe_to_free(const Shadow& shadow, const Access& access, const Clock& home) {
+// `clock` is the clock of the allocating stream.
+bool is_safe_to_free(
+    const AllocationState& allocation, const Access& access, const Clock& clock) {
   const auto& stream = streams[access.stream];
-  const bool same_device = stream.device == shadow.device;
-  const auto& recorded = shadow.recorded;
-  return (same_device && stream.id == shadow.home) || knows(home, access) ||
+  const bool same_device = stream.device == allocation.device;
+  const auto& recorded = allocation.recorded_streams;
+  return (same_device && stream.id == allocation.stream) || is_ordered_before(access, clock) ||
       (same_device &&
        std::find(recorded.begin(), recorded.end(), stream.id) != recorded.end());
 }
@@ -206,91 +213,93 @@ bool is_safe_to_free(const Shadow& shadow, const Access& access, const Clock& ho
 
 std::atomic<bool> on{false};
 
-void open(std::optional<uint64_t> late) {
-  late::set_seed(late);
+void open(std::optional<uint64_t> late_copies) {
+  deferred_copies::set_seed(late_copies);
   const Lock lock(mutex);
   if (blocks.empty()) {
-    ++era;
+    ++generation;
     streams.clear();
-    places.clear();
+    stream_indices.clear();
     host.clear();
     ++host_version;
   }
-  blocks.push_back({{}, late});
+  blocks.push_back({{}, late_copies});
   on = true;
 }
 
 std::vector<Race> close() {
-  late::make_all();
+  deferred_copies::run_all();
   const Lock lock(mutex);
   auto races = std::move(blocks.back().races);
   blocks.pop_back();
   on = !blocks.empty();
-  late::set_seed(blocks.empty() ? std::nullopt : blocks.back().late);
+  deferred_copies::set_seed(blocks.empty() ? std::nullopt : blocks.back().late_copies);
   return races;
 }
 
 Step::Step(const char* op, c10::DeviceIndex device) {
   const auto id = current_stream_id(device);
-  deed_ = deed(op, device, id);
+  operation_ = make_operation(op, device, id);
   {
     const Lock lock(mutex);
-    era_ = era;
-    stream_ = place_of(device, id);
+    generation_ = generation;
+    stream_ = index_of_stream(device, id);
     time_ = tick(stream_);
-    known_ = late::is_on() ? streams[stream_].clock : Clock();
+    clock_ = deferred_copies::is_enabled() ? streams[stream_].clock : Clock();
   }
-  late::make_known(known_);
+  deferred_copies::run_ordered_before(clock_);
 }
 
-// A step outlasts its block where a thread has been left behind.
+// Whether the block of the step is still open. A thread may run on after its block has ended.
 bool Step::is_current() const {
-  return era_ == era;
+  return generation_ == generation;
 }
 
-void Step::touch(const at::Tensor& tensor, bool is_write) {
+void Step::record(const at::Tensor& tensor, bool is_write) {
   if (!tensor.defined()) {
     return;
   }
   if (tensor.is_sparse()) {
     const auto* impl = static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
-    touch_memory(impl->indices(), is_write);
-    touch_memory(impl->values(), is_write);
+    record_memory(impl->indices(), is_write);
+    record_memory(impl->values(), is_write);
   } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto* impl = static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
     for (const auto& part : {impl->compressed_indices(), impl->plain_indices(), impl->values()}) {
-      touch_memory(part, is_write);
+      record_memory(part, is_write);
     }
   } else if (tensor.layout() == c10::kStrided) {
-    touch_memory(tensor, is_write);
+    record_memory(tensor, is_write);
   }
 }
 
-void Step::touch_memory(const at::Tensor& tensor, bool is_write) {
-  auto* shadow = tensor.has_storage() ? shadow_of(tensor.storage()) : nullptr;
-  if (shadow == nullptr) {
+void Step::record_memory(const at::Tensor& tensor, bool is_write) {
+  auto* allocation = tensor.has_storage() ? allocation_of(tensor.storage()) : nullptr;
+  if (allocation == nullptr) {
     return;
   }
-  met_.push_back(shadow);
+  accessed_.push_back(allocation);
   auto bytes = bytes_of(tensor);
   const Lock lock(mutex);
   if (bytes.begin < bytes.end && is_current()) {
-    note(*shadow, {std::move(bytes), stream_, time_, is_write, deed_});
+    add_access(*allocation, {std::move(bytes), stream_, time_, is_write, operation_});
   }
 }
 
-void Step::makes(const at::Tensor& tensor) {
+void Step::returns(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != c10::kStrided || !tensor.has_storage()) {
-    touch(tensor, true);
+    record(tensor, true);
     return;
   }
-  auto* shadow = shadow_of(tensor.storage());
-  if (shadow != nullptr && std::find(met_.begin(), met_.end(), shadow) == met_.end()) {
+  auto* allocation = allocation_of(tensor.storage());
+  const bool is_new =
+      std::find(accessed_.begin(), accessed_.end(), allocation) == accessed_.end();
+  if (allocation != nullptr && is_new) {
     {
       const Lock lock(mutex);
-      shadow->made = shadow->made ? shadow->made : deed_;
+      allocation->allocated_by = allocation->allocated_by ? allocation->allocated_by : operation_;
     }
-    touch_memory(tensor, true);
+    record_memory(tensor, true);
   }
 }
 
@@ -298,13 +307,13 @@ void Step::host_waits() const {
   {
     const Lock lock(mutex);
     if (is_current()) {
-      host_joins(streams[stream_].clock);
+      join_host_clock(streams[stream_].clock);
     }
   }
-  make_late_for_host();
+  run_copies_for_host();
 }
 
-bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (!is_on()) {
     return false;
   }
@@ -312,132 +321,137 @@ bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const bool to_device = to.device().type() == kSim;
   const auto index = (from_device ? from : to).device().index();
   const bool peers = from_device && to_device && from.device() != to.device();
-  const auto receiver = c10::Stream(
+  const auto destination = c10::Stream(
       c10::Stream::UNSAFE, c10::Device(kSim, to_device ? to.device().index() : index),
       current_stream_id(to_device ? to.device().index() : index));
-  // 1. Between two devices the source's stream first waits for the receiver's ...
+  // 1. For a copy between devices, the source's stream waits for the destination's stream.
   if (peers) {
     const Lock lock(mutex);
-    const auto clock = issue_to(receiver).clock;
-    join(issue_to(place_of(index, current_stream_id(index))).clock, clock);
+    const auto clock = sync_with_host(destination).clock;
+    join(sync_with_host(index_of_stream(index, current_stream_id(index))).clock, clock);
   }
   Step step("aten::copy_", index);
   step.reads(from);
   step.writes(to);
-  // 2. ... and afterwards the receiver's for the source's.
+  // 2. After the copy, the destination's stream waits for the source's stream.
   if (peers) {
     const Lock lock(mutex);
     if (step.is_current()) {
       const auto clock = streams[step.stream_].clock;
-      join(issue_to(receiver).clock, clock);
+      join(sync_with_host(destination).clock, clock);
     }
   }
-  // 3. The host goes on at once if asked to. CUDA may wait for ordinary memory of the host all the
-  //    same, but no program can count on it.
+  // 3. The host waits unless non_blocking is set. CUDA may also wait for a non_blocking copy with
+  //    pageable memory, but a program must not rely on it.
   if (!non_blocking && !(from_device && to_device)) {
     step.host_waits();
     return false;
   }
-  return late::is_on() && late::hold(from, to, step.stream_, step.time_, std::move(step.known_));
+  return deferred_copies::is_enabled() &&
+      deferred_copies::defer(from, to, step.stream_, step.time_, std::move(step.clock_));
 }
 
-void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes) {
-  shadow.device = device;
-  shadow.nbytes = nbytes;
-  shadow.home = device < 0 ? 0 : current_stream_id(device);
+void init_allocation(AllocationState& allocation, c10::DeviceIndex device, size_t nbytes) {
+  allocation.device = device;
+  allocation.nbytes = nbytes;
+  allocation.stream = device < 0 ? 0 : current_stream_id(device);
 }
 
-void name_maker(const c10::Storage& storage, const char* op) {
-  auto* shadow = is_on() ? shadow_of(storage) : nullptr;
-  if (shadow != nullptr) {
-    shadow->made = deed(op, shadow->device, shadow->home);
-    // The memory may be any that its stream has used before: who uses it elsewhere is to wait for
-    // what that stream was given until now.
+void record_allocation(const c10::Storage& storage, const char* op) {
+  auto* allocation = is_on() ? allocation_of(storage) : nullptr;
+  if (allocation != nullptr) {
+    allocation->allocated_by = make_operation(op, allocation->device, allocation->stream);
+    // The allocating stream may have used the memory before. Another stream must wait for the work
+    // that is enqueued on the allocating stream until now, so the allocation counts as a write.
     const Lock lock(mutex);
-    const auto place = place_of(shadow->device, shadow->home);
-    const auto time = issue_to(place).clock[place];
-    if (time > 0 && shadow->nbytes > 0) {
-      note(*shadow, {{0, shadow->nbytes, nullptr}, place, time, true, shadow->made});
+    const auto index = index_of_stream(allocation->device, allocation->stream);
+    const auto time = sync_with_host(index).clock[index];
+    if (time > 0 && allocation->nbytes > 0) {
+      add_access(
+          *allocation,
+          {{0, allocation->nbytes, nullptr}, index, time, true, allocation->allocated_by});
     }
   }
 }
 
-bool memory_freed(Shadow& shadow) {
-  if (!is_on() || shadow.device < 0 || shadow.accesses.empty()) {
+bool record_free(AllocationState& allocation) {
+  if (!is_on() || allocation.device < 0 || allocation.accesses.empty()) {
     return false;
   }
   std::vector<Access> unsafe;
   {
     const Lock lock(mutex);
-    if (shadow.era != era) {
+    if (allocation.generation != generation) {
       return false;
     }
-    const auto& home = issue_to(place_of(shadow.device, shadow.home)).clock;
+    const auto& clock =
+        sync_with_host(index_of_stream(allocation.device, allocation.stream)).clock;
     std::copy_if(
-        shadow.accesses.begin(), shadow.accesses.end(), std::back_inserter(unsafe),
-        [&](const Access& access) { return !is_safe_to_free(shadow, access, home); });
+        allocation.accesses.begin(), allocation.accesses.end(), std::back_inserter(unsafe),
+        [&](const Access& access) { return !is_safe_to_free(allocation, access, clock); });
   }
   if (unsafe.empty()) {
     return false;
   }
-  const auto end = deed("free", shadow.device, shadow.home);
+  const auto free = make_operation("free", allocation.device, allocation.stream);
   const Lock lock(mutex);
   for (const auto& access : unsafe) {
-    report(shadow, access, *end, true, true);
+    add_race(allocation, access, *free, true, true);
   }
   return true;
 }
 
-void memory_read(Shadow& shadow, const char* op) {
-  if (!is_on() || shadow.device < 0 || shadow.nbytes == 0) {
+void record_read(AllocationState& allocation, const char* op) {
+  if (!is_on() || allocation.device < 0 || allocation.nbytes == 0) {
     return;
   }
-  const auto id = current_stream_id(shadow.device);
-  auto reader = deed(op, shadow.device, id);
-  Clock known;
+  const auto id = current_stream_id(allocation.device);
+  auto reader = make_operation(op, allocation.device, id);
+  Clock clock;
   {
     const Lock lock(mutex);
-    const auto place = place_of(shadow.device, id);
-    const auto time = tick(place);
-    note(shadow, {{0, shadow.nbytes, nullptr}, place, time, false, std::move(reader)});
-    known = streams[place].clock;
+    const auto index = index_of_stream(allocation.device, id);
+    const auto time = tick(index);
+    add_access(
+        allocation, {{0, allocation.nbytes, nullptr}, index, time, false, std::move(reader)});
+    clock = streams[index].clock;
   }
-  late::make_known(known);
+  deferred_copies::run_ordered_before(clock);
 }
 
-void record_stream(Shadow& shadow, c10::Stream stream) {
+void record_stream(AllocationState& allocation, c10::Stream stream) {
   const Lock lock(mutex);
-  if (stream.device_index() == shadow.device && stream.id() != shadow.home) {
-    shadow.recorded.push_back(stream.id());
+  if (stream.device_index() == allocation.device && stream.id() != allocation.stream) {
+    allocation.recorded_streams.push_back(stream.id());
   }
 }
 
-Moment record_event(c10::Stream stream) {
+EventClock record_event(c10::Stream stream) {
   if (!is_on()) {
     return {};
   }
   const Lock lock(mutex);
-  return {era, issue_to(stream).clock};
+  return {generation, sync_with_host(stream).clock};
 }
 
-void wait_event(c10::Stream stream, const Moment& event) {
+void wait_event(c10::Stream stream, const EventClock& event) {
   const Lock lock(mutex);
-  if (is_on() && event.era == era) {
-    join(issue_to(stream).clock, event.clock);
+  if (is_on() && event.generation == generation) {
+    join(sync_with_host(stream).clock, event.clock);
   }
 }
 
-void host_waits_for(const Moment& event) {
+void host_waits_for(const EventClock& event) {
   if (!is_on()) {
     return;
   }
   {
     const Lock lock(mutex);
-    if (event.era == era) {
-      host_joins(event.clock);
+    if (event.generation == generation) {
+      join_host_clock(event.clock);
     }
   }
-  make_late_for_host();
+  run_copies_for_host();
 }
 
 void host_waits_for(c10::Stream stream) {
@@ -446,9 +460,9 @@ void host_waits_for(c10::Stream stream) {
   }
   {
     const Lock lock(mutex);
-    host_joins(issue_to(stream).clock);
+    join_host_clock(sync_with_host(stream).clock);
   }
-  make_late_for_host();
+  run_copies_for_host();
 }
 
 void host_waits_for(c10::DeviceIndex device) {
@@ -464,7 +478,7 @@ void host_waits_for(c10::DeviceIndex device) {
     }
     ++host_version;
   }
-  make_late_for_host();
+  run_copies_for_host();
 }
 
 }  // namespace sim::races

@@ -1,15 +1,15 @@
-// Happens-before over host, streams and events, for every byte of the devices' memory.
+// Happens-before analysis of streams, events and the host, for every byte of device memory.
 //
-// Each stream counts its steps, and knows of every other stream the last step that is ordered
-// before its own next one: a vector clock. The host has one, too, which all threads share: the
-// steps that some thread has waited for. Two accesses to one byte, one of them a write, race
-// where neither step is known to the stream of the other.
+// Each stream numbers its steps. For every other stream it keeps the last step that is ordered
+// before its own next step: a vector clock. All host threads share one clock with the steps that
+// some thread has waited for. Two accesses to one byte, one of them a write, race if neither step
+// is in the clock of the other access's stream.
 //
-// Nothing is followed while no block is open; then every function here returns at once.
+// Accesses are recorded only while a block is open. Otherwise every function returns at once.
 
 #pragma once
 
-#include "places.h"
+#include "source_location.h"
 
 #include <ATen/core/TensorBody.h>
 #include <ATen/core/function_schema.h>
@@ -26,62 +26,62 @@ namespace sim::races {
 using Time = uint32_t;
 using Clock = std::vector<Time>;
 
-// What a stream knew when an event was recorded on it, in the blocks open at that time.
-struct Moment {
-  uint64_t era = 0;
+// The clock of a stream when an event was recorded on it.
+struct EventClock {
+  uint64_t generation = 0;
   Clock clock;
 };
 
-// Who did what where: one step of one stream, or the end of a piece of memory.
-struct Deed {
-  const char* op;  // Of the operator's schema, or a literal: never freed
+// One step of a stream, or the free of an allocation.
+struct Operation {
+  const char* op;  // from the operator's schema, or a literal: never freed
   c10::DeviceIndex device;
   c10::StreamId stream;
   const std::string* thread;  // never freed
-  Place place;
+  SourceLocation location;
 };
 
-// The bytes of a tensor within its storage. Only one with gaps says where they are.
-struct Bytes {
+// The bytes of a tensor within its storage. `layout` is null for a contiguous range.
+struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
-  struct Gaps {
-    size_t item;
-    std::vector<size_t> sizes, strides;  // strides in bytes, falling
-    bool operator==(const Gaps&) const = default;
+  struct StridedLayout {
+    size_t item_size;
+    std::vector<size_t> sizes, strides;  // strides in bytes, in descending order
+    bool operator==(const StridedLayout&) const = default;
   };
-  std::shared_ptr<const Gaps> gaps;
+  std::shared_ptr<const StridedLayout> layout;
 };
 
-Bytes bytes_of(const at::Tensor& tensor);
-bool overlap(const Bytes& one, const Bytes& other);
-bool same(const Bytes& one, const Bytes& other);
+ByteRange bytes_of(const at::Tensor& tensor);
+bool overlap(const ByteRange& a, const ByteRange& b);
+bool is_equal(const ByteRange& a, const ByteRange& b);
 
 struct Access {
-  Bytes bytes;
-  uint32_t stream;  // its place in the table of streams
+  ByteRange bytes;
+  uint32_t stream;  // index in the table of streams
   Time time;
   bool is_write;
-  std::shared_ptr<const Deed> deed;
+  std::shared_ptr<const Operation> operation;
 };
 
-// What is known of one piece of memory, in which its allocator keeps it.
-struct Shadow {
+// The recorded accesses to one allocation. The allocator stores it beside the memory.
+struct AllocationState {
   c10::DeviceIndex device = -1;  // -1: pinned memory of the host
-  c10::StreamId home = 0;  // The stream that allocated it, and may get it again
+  c10::StreamId stream = 0;  // the allocating stream, which may get the memory again
   size_t nbytes = 0;
-  uint64_t era = 0;
-  std::shared_ptr<const Deed> made;
+  uint64_t generation = 0;
+  std::shared_ptr<const Operation> allocated_by;
   std::vector<Access> accesses;
-  std::vector<c10::StreamId> recorded;
+  std::vector<c10::StreamId> recorded_streams;
 };
 
 struct Race {
-  Deed first, second;
+  Operation first, second;
   bool first_writes, second_writes, is_free;
-  c10::DeviceIndex memory;
+  c10::DeviceIndex device;  // of the memory
   size_t nbytes;
-  std::shared_ptr<const Deed> made;
+  std::shared_ptr<const Operation> allocated_by;
 };
 
 extern std::atomic<bool> on;
@@ -89,9 +89,8 @@ inline bool is_on() noexcept {
   return on.load(std::memory_order_relaxed);
 }
 
-// Blocks nest; a race belongs to the innermost block that is open when it is found.
-// With a seed, late.h holds copies back in the block.
-void open(std::optional<uint64_t> late);
+// Blocks nest; a race is added to the innermost open block. With a seed, the block defers copies.
+void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
 
 // One operator on the current stream of one device.
@@ -99,45 +98,46 @@ class Step {
  public:
   Step(const char* op, c10::DeviceIndex device);
   void reads(const at::Tensor& tensor) {
-    touch(tensor, false);
+    record(tensor, false);
   }
   void writes(const at::Tensor& tensor) {
-    touch(tensor, true);
+    record(tensor, true);
   }
-  // Memory that no argument of the operator has.
-  void makes(const at::Tensor& tensor);
+  // Records a result. Ignores it if it shares memory with an argument.
+  void returns(const at::Tensor& tensor);
   void host_waits() const;
 
  private:
-  friend bool copies(const at::Tensor&, const at::Tensor&, bool);
-  void touch(const at::Tensor& tensor, bool is_write);
-  void touch_memory(const at::Tensor& tensor, bool is_write);
+  friend bool record_copy(const at::Tensor&, const at::Tensor&, bool);
+  void record(const at::Tensor& tensor, bool is_write);
+  void record_memory(const at::Tensor& tensor, bool is_write);
 
   bool is_current() const;
 
-  std::shared_ptr<const Deed> deed_;
-  uint64_t era_;
+  std::shared_ptr<const Operation> operation_;
+  uint64_t generation_;
   uint32_t stream_;
   Time time_;
-  // With late copies, what the stream knew then: another thread may give it work meanwhile.
-  Clock known_;
-  std::vector<const Shadow*> met_;
+  // The stream's clock at this step, set only if copies are deferred. The stream's own clock may
+  // change before the step ends, because other threads may enqueue work.
+  Clock clock_;
+  std::vector<const AllocationState*> accessed_;
 };
 
-// A copy, ordered as CUDA orders it. Tells whether it will be made later, by late.h.
-bool copies(const at::Tensor& from, const at::Tensor& to, bool non_blocking);
+// Records a copy with the ordering of CUDA. Returns whether deferred_copies.h runs it later.
+bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking);
 
-void memory_made(Shadow& shadow, c10::DeviceIndex device, size_t nbytes);
-// Notes who made the memory, for reports.
-void name_maker(const c10::Storage& storage, const char* op);
-// Tells whether somebody may still use it.
-bool memory_freed(Shadow& shadow);
-void memory_read(Shadow& shadow, const char* op);
-void record_stream(Shadow& shadow, c10::Stream stream);
+void init_allocation(AllocationState& allocation, c10::DeviceIndex device, size_t nbytes);
+// Records the operation that allocated the memory, for reports.
+void record_allocation(const c10::Storage& storage, const char* op);
+// Returns whether another stream may still use the memory.
+bool record_free(AllocationState& allocation);
+void record_read(AllocationState& allocation, const char* op);
+void record_stream(AllocationState& allocation, c10::Stream stream);
 
-Moment record_event(c10::Stream stream);
-void wait_event(c10::Stream stream, const Moment& event);
-void host_waits_for(const Moment& event);
+EventClock record_event(c10::Stream stream);
+void wait_event(c10::Stream stream, const EventClock& event);
+void host_waits_for(const EventClock& event);
 void host_waits_for(c10::Stream stream);
 void host_waits_for(c10::DeviceIndex device);
 

@@ -1,6 +1,6 @@
-// Operators that PyTorch asks of accelerators and never of the CPU: fused cells and dropout.
+// Operators that PyTorch calls on accelerators but not on the CPU: fused cells and dropout.
 //
-// Letters: `H` is the hidden size; gates are (batch, 4H) for the LSTM and (batch, 3H) for the GRU.
+// `H` is the hidden size. Gates have shape (batch, 4H) in the LSTM and (batch, 3H) in the GRU.
 
 #include "sim.h"
 
@@ -14,32 +14,32 @@ using at::Tensor;
 using std::optional;
 using std::tuple;
 
-Tensor with_bias(const Tensor& gates, const optional<Tensor>& bias) {
+Tensor add_bias(const Tensor& gates, const optional<Tensor>& bias) {
   return bias && bias->defined() ? gates + *bias : gates;
 }
 
-Tensor or_zeros(const optional<Tensor>& grad, const Tensor& like) {
+Tensor grad_or_zeros(const optional<Tensor>& grad, const Tensor& like) {
   return grad && grad->defined() ? *grad : at::zeros_like(like);
 }
 
-Tensor through_sigmoid(const Tensor& grad, const Tensor& output) {
+Tensor sigmoid_grad(const Tensor& grad, const Tensor& output) {
   return grad * output * (1 - output);
 }
 
-Tensor through_tanh(const Tensor& grad, const Tensor& output) {
+Tensor tanh_grad(const Tensor& grad, const Tensor& output) {
   return grad * (1 - output * output);
 }
 
-Tensor sum_of_batch(const Tensor& grad, bool has_bias) {
+Tensor bias_grad(const Tensor& grad, bool has_bias) {
   return has_bias ? grad.sum(0) : Tensor();
 }
 
-// The workspace keeps the activated gates, in the order of the gates: in, forget, cell, out.
+// The workspace stores the activated gates in the order input, forget, cell, output.
 tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx,
     const optional<Tensor>& input_bias, const optional<Tensor>& hidden_bias) {
   const auto gates =
-      (with_bias(input_gates, input_bias) + with_bias(hidden_gates, hidden_bias)).chunk(4, 1);
+      (add_bias(input_gates, input_bias) + add_bias(hidden_gates, hidden_bias)).chunk(4, 1);
   const auto in = gates[0].sigmoid();
   const auto forget = gates[1].sigmoid();
   const auto cell = gates[2].tanh();
@@ -53,44 +53,46 @@ tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     const Tensor& cy, const Tensor& workspace, bool has_bias) {
   const auto gates = workspace.chunk(4, 1);
   const auto &in = gates[0], &forget = gates[1], &cell = gates[2], &out = gates[3];
-  const auto hy = or_zeros(grad_hy, cx);
-  const auto squashed = cy.tanh();
-  const auto c = or_zeros(grad_cy, cx) + through_tanh(hy * out, squashed);
+  const auto grad_h = grad_or_zeros(grad_hy, cx);
+  const auto tanh_cy = cy.tanh();
+  const auto grad_c = grad_or_zeros(grad_cy, cx) + tanh_grad(grad_h * out, tanh_cy);
   const auto grad_gates = at::cat(
-      {through_sigmoid(c * cell, in), through_sigmoid(c * cx, forget), through_tanh(c * in, cell),
-       through_sigmoid(hy * squashed, out)},
+      {sigmoid_grad(grad_c * cell, in), sigmoid_grad(grad_c * cx, forget),
+       tanh_grad(grad_c * in, cell), sigmoid_grad(grad_h * tanh_cy, out)},
       1);
-  return {grad_gates, c * forget, sum_of_batch(grad_gates, has_bias)};
+  return {grad_gates, grad_c * forget, bias_grad(grad_gates, has_bias)};
 }
 
-// The workspace keeps reset, update and new gate, the old state, and the new gate's hidden part.
+// The workspace stores the reset, update and new gates, the previous hidden state, and the hidden
+// part of the new gate.
 tuple<Tensor, Tensor> gru_cell(
     const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
     const optional<Tensor>& input_bias, const optional<Tensor>& hidden_bias) {
-  const auto from_input = with_bias(input_gates, input_bias).chunk(3, 1);
-  const auto from_hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
+  const auto from_input = add_bias(input_gates, input_bias).chunk(3, 1);
+  const auto from_hidden = add_bias(hidden_gates, hidden_bias).chunk(3, 1);
   const auto reset = (from_input[0] + from_hidden[0]).sigmoid();
   const auto update = (from_input[1] + from_hidden[1]).sigmoid();
-  const auto fresh = (from_input[2] + reset * from_hidden[2]).tanh();
+  const auto new_gate = (from_input[2] + reset * from_hidden[2]).tanh();
   return {
-      fresh + update * (hx - fresh), at::cat({reset, update, fresh, hx, from_hidden[2]}, 1)};
+      new_gate + update * (hx - new_gate),
+      at::cat({reset, update, new_gate, hx, from_hidden[2]}, 1)};
 }
 
 tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
     const Tensor& grad, const Tensor& workspace, bool has_bias) {
-  const auto kept = workspace.chunk(5, 1);
-  const auto &reset = kept[0], &update = kept[1], &fresh = kept[2], &hx = kept[3];
-  const auto grad_update = through_sigmoid(grad * (hx - fresh), update);
-  const auto grad_fresh = through_tanh(grad * (1 - update), fresh);
-  const auto grad_reset = through_sigmoid(grad_fresh * kept[4], reset);
-  const auto to_input = at::cat({grad_reset, grad_update, grad_fresh}, 1);
-  const auto to_hidden = at::cat({grad_reset, grad_update, grad_fresh * reset}, 1);
+  const auto saved = workspace.chunk(5, 1);
+  const auto &reset = saved[0], &update = saved[1], &new_gate = saved[2], &hx = saved[3];
+  const auto grad_update = sigmoid_grad(grad * (hx - new_gate), update);
+  const auto grad_new = tanh_grad(grad * (1 - update), new_gate);
+  const auto grad_reset = sigmoid_grad(grad_new * saved[4], reset);
+  const auto to_input = at::cat({grad_reset, grad_update, grad_new}, 1);
+  const auto to_hidden = at::cat({grad_reset, grad_update, grad_new * reset}, 1);
   return {
-      to_input, to_hidden, grad * update, sum_of_batch(to_input, has_bias),
-      sum_of_batch(to_hidden, has_bias)};
+      to_input, to_hidden, grad * update, bias_grad(to_input, has_bias),
+      bias_grad(to_hidden, has_bias)};
 }
 
-// The CPU's own kernel would draw from the CPU's generator.
+// The CPU kernel would draw from the CPU generator.
 tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, optional<bool> train) {
   if (!train.value_or(true)) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};

@@ -1,7 +1,7 @@
-// What the parts of the simulated accelerator know of each other.
+// Functions that the source files of the simulated accelerator share.
 //
-// A `sim` device is an ordinal. Its memory is host memory that only operators of that ordinal
-// may touch; its streams are numbers, because every operator has finished when it returns.
+// A `sim` device is an ordinal. Its memory is host memory that only operators of that ordinal may
+// access. A stream is only a number, because every operator has finished when it returns.
 
 #pragma once
 
@@ -16,56 +16,56 @@
 namespace sim {
 
 namespace races {
-struct Shadow;
+struct AllocationState;
 }
 
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
-constexpr int kMostDevices = 64;
+constexpr int kMaxDevices = 64;
 
 // device.cpp: ordinals, forks, the guard and the hooks.
 void start(int device_count);
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
-// Makes a device current, whatever guards are open: a fault.
-void leave_device(c10::DeviceIndex index) noexcept;
+// Sets the current device so that open device guards do not restore it: a fault.
+void force_current_device(c10::DeviceIndex index) noexcept;
 bool in_bad_fork() noexcept;
-// Raises in a forked child whose parent used the devices, and for an ordinal that does not exist.
+// Raises in a forked child whose parent used the devices, and for an invalid ordinal.
 void check_usable(c10::DeviceIndex index);
-// The stream that is current on the device in this thread.
+// Returns the current stream of the device in this thread.
 c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept;
-// `sim` without a number means the current device.
+// Replaces `sim` without an index with the current device.
 c10::Device with_index(c10::Device device);
 void register_runtime();
 
-// memory.cpp: the allocator, its counters, and host memory that counts as pinned.
+// memory.cpp: the allocator, its statistics, and pinned host memory.
 c10::DeviceAllocator* allocator();
 at::HostAllocator* pinned_allocator();
 bool is_pinned(const void* data);
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
-// Makes memory that a CPU operator has just allocated memory of the device, without a copy.
-c10::DataPtr adopt(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
+// Turns memory that a CPU operator has allocated into device memory without a copy.
+c10::DataPtr adopt_host_memory(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
 void resize_storage(c10::StorageImpl* storage, size_t nbytes);
-// The same bytes for the host, which outlive the memory; null for what is neither a device's nor
-// pinned.
-c10::DataPtr shared_bytes(const c10::DataPtr& memory);
-// What races.h knows of memory of a device or of pinned memory; null for other memory.
-races::Shadow* shadow_of(const c10::DataPtr& memory);
-races::Shadow* shadow_of(const c10::Storage& storage);
+// Returns a host pointer to the same memory. The memory stays valid after the allocator gets it
+// back. Null for memory that is neither device memory nor pinned memory.
+c10::DataPtr share_memory(const c10::DataPtr& memory);
+// Returns the recorded accesses to device memory or pinned memory; null for other memory.
+races::AllocationState* allocation_of(const c10::DataPtr& memory);
+races::AllocationState* allocation_of(const c10::Storage& storage);
 
-// generator.cpp: one generator for each device, driven by a CPU generator of its own.
+// generator.cpp: one generator for each device. Each wraps a CPU generator.
 at::Generator make_generator(c10::DeviceIndex index);
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator host_generator(const at::Generator& generator);
 
-// host_views.cpp: a CPU tensor over the memory of a `sim` tensor, for use within one kernel.
+// host_views.cpp: returns a CPU tensor that shares the memory of a `sim` tensor, for one kernel.
 at::Tensor host_view(const at::Tensor& tensor);
-// One that keeps the bytes and lets the memory go back to its allocator, as a copy that is under
-// way does; undefined for memory that is neither a device's nor pinned.
-at::Tensor lasting_view(const at::Tensor& tensor);
+// Returns a CPU tensor that keeps the bytes valid for a deferred copy, but does not keep the
+// allocator from reusing the memory. Undefined for memory that is neither device nor pinned memory.
+at::Tensor memory_sharing_view(const at::Tensor& tensor);
 
-// fallback.cpp: the CPU's kernel for every operator that has none of its own.
+// fallback.cpp: runs the CPU kernel for every operator without a sim kernel.
 void register_fallbacks();
-// Runs it for a kernel of our own that only some of the calls need.
+// Runs the CPU kernel, for sim kernels that handle only some calls themselves.
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace sim

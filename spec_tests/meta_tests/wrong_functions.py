@@ -1,4 +1,4 @@
-"""What torch.nn.parallel offers, wrong in the same way wherever it is called from."""
+"""Wrong implementations of torch.nn.parallel's functions, to be both target and reference."""
 
 from typing import Any
 
@@ -7,50 +7,48 @@ from torch import nn
 
 from spec_tests.harness.environment.target import Target
 
-#: Where the wrong ones are.
-HERE = "spec_tests.meta_tests.both_wrong"
 parallel: Any = torch.nn.parallel  # partly without annotations
 
 
-def wrong(*names: str) -> Target:
-    """torch.nn.parallel with these functions, ``comm.scatter``, from here."""
-    return Target("torch.nn.parallel", {name: f"{HERE}:{name.split('.')[1]}" for name in names})
+def wrong_target(name: str) -> Target:
+    """Return torch.nn.parallel with one function, such as ``comm.scatter``, from this module."""
+    return Target("torch.nn.parallel", {name: f"{__name__}:{name.split('.')[1]}"})
 
 
 def scatter(*args: Any, **kwargs: Any) -> Any:
-    """The chunks in the wrong order."""
+    """Return the chunks in reverse order."""
     return tuple(parallel.comm.scatter(*args, **kwargs))[::-1]
 
 
 def gather(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """The outputs joined in the wrong order."""
+    """Concatenate the outputs in reverse order."""
     return parallel.gather(outputs[::-1], *args, **kwargs)
 
 
 def reduce_add(inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """The first input twice."""
+    """Add the first input twice."""
     return parallel.comm.reduce_add([*inputs, inputs[0]], *args, **kwargs)
 
 
 def replicate(*args: Any, **kwargs: Any) -> Any:
-    """Replicas in evaluation mode."""
+    """Return replicas in evaluation mode."""
     return [replica.eval() for replica in parallel.replicate(*args, **kwargs)]
 
 
 def parallel_apply(*args: Any, **kwargs: Any) -> Any:
-    """The results in the wrong order."""
+    """Return the results in reverse order."""
     return parallel.parallel_apply(*args, **kwargs)[::-1]
 
 
 def data_parallel(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """The negative of the outputs."""
+    """Return the negated output."""
     return torch.neg(parallel.data_parallel(module, *args, **kwargs))
 
 
 class Broadcast:
-    """Copies of the first tensor only."""
+    """A broadcast that copies the first tensor in place of every other."""
 
     @staticmethod
     def apply(devices: Any, *tensors: Any) -> Any:
-        """As many copies as there ought to be."""
+        """Return the right number of copies."""
         return parallel._functions.Broadcast.apply(devices, *[tensors[0]] * len(tensors))

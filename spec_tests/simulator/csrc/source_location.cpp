@@ -1,4 +1,4 @@
-#include "places.h"
+#include "source_location.h"
 
 #include <Python.h>
 #include <pthread.h>
@@ -13,21 +13,21 @@
 namespace sim {
 namespace {
 
-// Leaked: places outlive the frames that they come from. Nothing of Python runs under the mutex,
-// so nobody waits for it who keeps others from running Python.
+// Leaked: locations outlive their frames. The mutex is never held while Python code runs, so a
+// thread that holds the GIL can acquire it without a deadlock.
 auto& outside_torch_mutex = *new std::mutex;
 auto& outside_torch = *new std::unordered_map<PyCodeObject*, bool>;
 using Lock = std::lock_guard<std::mutex>;
 
-std::optional<bool> known_outside_torch(PyCodeObject* code) {
+std::optional<bool> find_outside_torch(PyCodeObject* code) {
   const Lock lock(outside_torch_mutex);
-  const auto known = outside_torch.find(code);
-  return known == outside_torch.end() ? std::nullopt : std::make_optional(known->second);
+  const auto entry = outside_torch.find(code);
+  return entry == outside_torch.end() ? std::nullopt : std::make_optional(entry->second);
 }
 
 bool is_outside_torch(PyCodeObject* code) {
-  if (const auto known = known_outside_torch(code)) {
-    return *known;
+  if (const auto cached = find_outside_torch(code)) {
+    return *cached;
   }
   const char* path = PyUnicode_AsUTF8(code->co_filename);
   const std::string file = path == nullptr ? "" : path;
@@ -37,19 +37,19 @@ bool is_outside_torch(PyCodeObject* code) {
     return outside_torch.emplace(code, outside).second;
   }();
   if (is_new) {
-    Py_INCREF(code);  // Its address must not become another's.
+    Py_INCREF(code);  // The key is its address, so it must stay alive.
   }
   return outside;
 }
 
-class Interpreter {
+class GilGuard {
  public:
-  Interpreter() : state_(PyGILState_Ensure()) {}
-  ~Interpreter() {
+  GilGuard() : state_(PyGILState_Ensure()) {}
+  ~GilGuard() {
     PyGILState_Release(state_);
   }
-  // Threads that never ran Python have no frames, and must not be given any.
-  static bool knows_this_thread() {
+  // Whether this thread has run Python. Other threads have no frames and must not get a state.
+  static bool is_python_thread() {
     return Py_IsInitialized() && PyGILState_GetThisThreadState() != nullptr;
   }
 
@@ -57,16 +57,16 @@ class Interpreter {
   PyGILState_STATE state_;
 };
 
-void find_frame(Place& place) {
-  const Interpreter lock;
+void find_frame(SourceLocation& location) {
+  const GilGuard gil;
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const bool found = is_outside_torch(code);
     Py_DECREF(code);
     if (found) {
-      place.code = code;
-      place.instruction = PyFrame_GetLasti(frame);
+      location.code = code;
+      location.instruction = PyFrame_GetLasti(frame);
       Py_DECREF(frame);
       return;
     }
@@ -76,7 +76,7 @@ void find_frame(Place& place) {
   }
 }
 
-// Asking a node for its name is slow, and every node of a class has the same.
+// Caches names by class: Node::name() is slow, and all nodes of a class have the same name.
 std::string name_of(const torch::autograd::Node& node) {
   static thread_local std::unordered_map<std::type_index, std::string> names;
   auto& name = names[std::type_index(typeid(node))];
@@ -93,11 +93,12 @@ std::string native_name() {
 }
 
 std::string python_name() {
-  const Interpreter lock;
+  const GilGuard gil;
   PyObject* threading = PyImport_ImportModule("threading");
   PyObject* active = PyObject_GetAttrString(threading, "_active");
   PyObject* ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-  PyObject* thread = PyObject_GetItem(active, ident);  // Not borrowed: others change the mapping.
+  // A new reference, because other threads change the mapping.
+  PyObject* thread = PyObject_GetItem(active, ident);
   std::string name;
   if (thread != nullptr) {
     PyObject* text = PyObject_GetAttrString(thread, "name");
@@ -114,8 +115,8 @@ std::string python_name() {
   return name;
 }
 
-// There are few names of threads, and many threads.
-const std::string* kept(std::string name) {
+// Returns a pointer that stays valid. Equal names share one string.
+const std::string* intern(std::string name) {
   static auto& mutex = *new std::mutex;
   static auto& names = *new std::unordered_set<std::string>;
   const Lock lock(mutex);
@@ -124,36 +125,36 @@ const std::string* kept(std::string name) {
 
 }  // namespace
 
-Place this_place() {
-  Place place;
-  if (Interpreter::knows_this_thread()) {
-    find_frame(place);
+SourceLocation current_location() {
+  SourceLocation location;
+  if (GilGuard::is_python_thread()) {
+    find_frame(location);
   }
-  if (place.code == nullptr) {
+  if (location.code == nullptr) {
     if (const auto node = torch::autograd::get_current_node()) {
-      place.node = name_of(*node);
+      location.node = name_of(*node);
     }
   }
-  return place;
+  return location;
 }
 
-const std::string& this_thread() {
+const std::string& current_thread_name() {
   static thread_local const std::string* name = nullptr;
   if (name == nullptr) {
-    name = kept(Interpreter::knows_this_thread() ? python_name() : native_name());
+    name = intern(GilGuard::is_python_thread() ? python_name() : native_name());
   }
   return *name;
 }
 
-std::string text_of(const Place& place) {
-  if (place.code == nullptr) {
-    return place.node.empty() ? "outside Python" : "backward of " + place.node;
+std::string to_string(const SourceLocation& location) {
+  if (location.code == nullptr) {
+    return location.node.empty() ? "outside Python" : "backward of " + location.node;
   }
-  const Interpreter lock;
-  auto* code = static_cast<PyCodeObject*>(place.code);
+  const GilGuard gil;
+  auto* code = static_cast<PyCodeObject*>(location.code);
   const char* path = PyUnicode_AsUTF8(code->co_filename);
   const char* function = PyUnicode_AsUTF8(code->co_name);
-  const int line = PyCode_Addr2Line(code, place.instruction);
+  const int line = PyCode_Addr2Line(code, location.instruction);
   return std::string(path) + ":" + std::to_string(line) + " in " + function;
 }
 

@@ -1,4 +1,4 @@
-"""Whole runs on devices that misbehave, and of targets that do: the suite names what is wrong."""
+"""Runs of the suite on faulty devices and on buggy targets: the output names the fault or bug."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("sim")
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = "spec_tests.meta_tests.faulty_parts"
+FUNCTIONS = "spec_tests.meta_tests.buggy_functions"
 
-#: What a target gets wrong: the name replaced, by what, the clause that fails, and its words.
+#: The replaced function, the buggy one, the clause that fails, and a part of the output.
 BUGS = {
     "zero-is-current": (
         "comm.broadcast",
@@ -19,32 +19,32 @@ BUGS = {
     ),
     "device-left": (
         "comm.gather",
-        "gather_and_stay",
+        "gather_without_restoring_device",
         "comm.devices.current-device-kept",
         "assert 2 == 0",
     ),
     "missing-primitives": (
         "comm.scatter",
-        "scatter_by_primitive",
+        "scatter_by_private_function",
         "comm.scatter.slices",
         "module 'torch._C' has no attribute '_scatter'",
     ),
-    "dirty-memory": ("comm.reduce_add", "reduce_add_to_fresh", "comm.reduce-add.sum", "nan"),
-    "dirty-memory, in backward": (
+    "dirty-memory": ("comm.reduce_add", "reduce_add_into_empty", "comm.reduce-add.sum", "nan"),
+    "dirty-memory-in-backward": (
         "functions.Scatter",
-        "ScatterToFresh",
+        "ScatterWithEmptyGradients",
         "functions.scatter.gradient-of-unused-chunks",
         "[2.0, nan, nan]",
     ),
     "no-memory": (
         "comm.scatter",
-        "scatter_to_where_there_is_memory",
+        "scatter_ignoring_no_memory",
         "comm.no-memory",
         "DID NOT RAISE",
     ),
-    "no-memory, in a replica": (
+    "no-memory-in-a-replica": (
         "parallel_apply.parallel_apply",
-        "parallel_apply_of_any_error",
+        "parallel_apply_raising_runtime_error",
         "parallel_apply.errors.no-memory",
         "RuntimeError: Caught OutOfMemoryError in replica 0 on device 0.",
     ),
@@ -55,7 +55,7 @@ BUGS = {
         "0.",
     ),
 }
-#: Bugs of streams that PyTorch has had, by the number of the public thread.
+#: Stream bugs of earlier PyTorch releases, by issue number.
 BUGS |= {
     "78824": (
         "parallel_apply.parallel_apply",
@@ -76,13 +76,13 @@ BUGS |= {
         "before the last reference goes, tensor.record_stream(the default stream of sim:0)",
     ),
 }
-#: The fault that must be on for the bug to show; the others' effects are the targets' own.
-SWITCH = {"missing-primitives": ["--fault=missing-primitives"]}
-#: What fresh memory holds without the detector is what it held before; the fault says what.
-SWITCH |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
+#: Options that a bug needs to show. The other bugs show on devices without faults.
+OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
+#: Without the race detector new memory keeps its former contents; the fault fills it with NaN.
+OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
 
-#: Faults that make the machine one on which nothing can be judged.
-MACHINES = {
+#: The output for faults that end the run before the first test.
+BROKEN_DEVICES = {
     "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
     "device-left": "changes the current device. No implementation can be judged here",
     "no-memory": "has no memory left (sim out of memory: sim:0 has none left)",
@@ -91,8 +91,8 @@ MACHINES = {
 
 
 @pytest.fixture
-def judge(fork_server):
-    """Run the tests of a clause; return the exit status and what is printed."""
+def run_clause(fork_server):
+    """Return a function that runs a clause's tests and returns exit status and output."""
 
     def run(clause, *options):
         chapter = f"spec_tests/{clause.partition('.')[0]}"
@@ -105,29 +105,29 @@ def judge(fork_server):
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_target_with_the_bug_fails_by_name(judge, name):
-    replaced, part, clause, words = BUGS[name]
-    mapped = f"--target-map={replaced}={PARTS}:{part}"
-    status, text = judge(clause, mapped, *SWITCH.get(name, []))
+def test_a_buggy_target_fails_the_clause(run_clause, name):
+    replaced, function, clause, message = BUGS[name]
+    mapped = f"--target-map={replaced}={FUNCTIONS}:{function}"
+    status, text = run_clause(clause, mapped, *OPTIONS.get(name, []))
     assert status == 1, text
     assert f"fail  {clause}" in text
-    assert words in text
+    assert message in text
 
 
-@pytest.mark.parametrize("name", SWITCH)
-def test_a_target_without_the_bug_passes_all_the_same(judge, name):
-    status, text = judge(BUGS[name][2], *SWITCH[name])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_right_target_passes_on_faulty_devices(run_clause, name):
+    status, text = run_clause(BUGS[name][2], *OPTIONS[name])
     assert status == 0, text
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_with_the_fault_ends_the_run_by_name(judge, name):
-    status, text = judge("comm.signatures", f"--fault={name}")
+@pytest.mark.parametrize("name", BROKEN_DEVICES)
+def test_a_broken_device_ends_the_run(run_clause, name):
+    status, text = run_clause("comm.signatures", f"--fault={name}")
     assert status == 3
-    assert MACHINES[name] in text
+    assert BROKEN_DEVICES[name] in text
 
 
-def test_the_bug_does_not_show_where_the_primitives_are(judge):
-    replaced, part, clause, _ = BUGS["missing-primitives"]
-    status, text = judge(clause, f"--target-map={replaced}={PARTS}:{part}")
+def test_scatter_by_private_function_passes_where_torch_has_it(run_clause):
+    replaced, function, clause, _ = BUGS["missing-primitives"]
+    status, text = run_clause(clause, f"--target-map={replaced}={FUNCTIONS}:{function}")
     assert status == 0, text

@@ -1,0 +1,89 @@
+"""Rules for impl's source: allowed imports and names, device types, and file lengths."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_tests.meta_tests.python_source import (
+    compared_with,
+    dotted_names,
+    imported_modules,
+    strings,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPL = sorted((ROOT / "impl").rglob("*.py"))
+#: Names of the reference and of its back ends. impl does not use them.
+FORBIDDEN = ("torch.nn.parallel", "torch.cuda.comm", "torch.cuda.nccl", "torch.nn.DataParallel")
+#: A public class that impl does not replace, and the only file that uses it.
+DDP, DDP_USER = "torch.nn.parallel.DistributedDataParallel", "distributed/gradients.py"
+PRIVATE = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_gather")
+PRIVATE = (*PRIVATE, "_scatter_out", "_gather_out", "_nccl_reduce")
+#: A program that imports impl while torch.nn.parallel cannot be imported.
+WITHOUT_REFERENCE = """
+import sys, torch
+hidden = [name for name in sys.modules if name.startswith("torch.nn.parallel")]
+sys.modules.update(dict.fromkeys(hidden))
+import impl
+assert impl.DataParallel and impl.comm
+"""
+#: Attributes of devices and tensors that depend on the device type.
+TYPE_ATTRIBUTES = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
+#: Values that a comparison of device types compares with.
+TYPE_VALUES = ("-1", "CPU", "torch.device('cpu')", "'cpu'", "'cuda'", "'mps'")
+
+
+def name_of(path):
+    return path.relative_to(ROOT / "impl").as_posix()
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_impl_does_not_use_the_reference(path):
+    used = [*imported_modules(path), *dotted_names(path)]
+    allowed = ("torch.nn.parallel", DDP) if name_of(path) == DDP_USER else ()
+    assert not [name for name in used if name.startswith(FORBIDDEN) and name not in allowed]
+    assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+
+
+def test_gradients_imports_only_distributed_data_parallel():
+    imported = [name for name in imported_modules(ROOT / "impl" / DDP_USER) if "parallel" in name]
+    assert imported == ["torch.nn.parallel", DDP]
+
+
+def test_importing_impl_does_not_import_impl_distributed():
+    script = "import sys, impl; assert 'impl.distributed' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_only_the_installation_has_names_of_the_reference_in_strings(path):
+    # A string could be passed to `import_module`. impl_tests/_compat/test_installation.py shows
+    # that the installation calls no object of the reference.
+    found = [text for text in strings(path) if text.startswith(FORBIDDEN)]
+    assert bool(found) == (name_of(path) == "_compat/installation.py")
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_impl_imports_only_torch_and_the_standard_library(path):
+    allowed = {"torch", *sys.stdlib_module_names}
+    names = imported_modules(path)
+    assert not [n for n in names if not n.startswith(".") and n.split(".")[0] not in allowed]
+
+
+def test_impl_can_be_imported_without_the_reference():
+    # torch itself imports torch.nn.parallel, so the program hides the modules after that.
+    subprocess.run([sys.executable, "-c", WITHOUT_REFERENCE], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_only_one_module_compares_device_types(path):
+    found = [name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES)]
+    found += [text for value in TYPE_VALUES for text in compared_with(path, value)]
+    assert bool(found) == (name_of(path) == "_device/device.py")
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_files_have_at_most_400_lines(path):
+    assert len(path.read_text().splitlines()) <= 400

@@ -1,0 +1,1 @@
+"""Tests of clauses that comm's functions and the autograd Functions have in common."""

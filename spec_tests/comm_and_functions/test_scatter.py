@@ -1,0 +1,86 @@
+"""comm.scatter and functions.Scatter: views of the input and refused calls."""
+
+import pytest
+
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
+from spec_tests.strategies.comm import dense
+
+SAME_DEVICE = (DeviceAt(0), DeviceAt(0))
+
+
+def _comm_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
+    arguments = {"tensor": tensor, "devices": devices, "chunk_sizes": chunk_sizes, "dim": dim}
+    return PublicCall("comm.scatter", arguments)
+
+
+def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
+    return ApplyCall("Scatter", (devices, chunk_sizes, dim), (tensor,))
+
+
+def _entry_points(comm, functions):
+    """Parametrize a test over both entry points, each with the id of its clause."""
+    cases = [
+        pytest.param(_comm_scatter, marks=clause(comm), id="comm"),
+        pytest.param(_function_scatter, marks=clause(functions), id="functions"),
+    ]
+    return pytest.mark.parametrize("scatter", cases)
+
+
+@_entry_points(
+    comm="comm.scatter.own-device-views", functions="functions.scatter.own-device-views"
+)
+def test_chunk_on_the_input_device_shares_memory_and_version(target, topology, scatter):
+    call = scatter(dense((4, 2)))
+    inputs = call.inputs(topology)
+    (tensor,) = [inputs["tensor"]] if "tensor" in inputs else inputs["tensors"]
+    first, second = call.run(target, inputs)
+    second.fill_(-1)
+    assert tensor[2:].tolist() == [[-1, -1]] * 2
+    assert first._version == second._version == tensor._version > 0
+
+
+@_entry_points(
+    comm="comm.scatter.views-refuse-in-place",
+    functions="functions.scatter.views-refuse-in-place",
+)
+def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology, scatter):
+    call = scatter(dense((4, 3), requires_grad=True))
+    chunk, _ = call.run(target, call.inputs(topology))
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        chunk.zero_()
+
+
+@_entry_points(
+    comm="comm.scatter.refuses-no-devices", functions="functions.scatter.refuses-like-comm"
+)
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+@pytest.mark.parametrize("chunk_sizes", [None, [], [4]], ids="sizes={}".format)
+@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
+def test_empty_device_list_is_refused(target, topology, scatter, slot, chunk_sizes, dim):
+    call = scatter(dense((4, 2), slot=slot), devices=[], chunk_sizes=chunk_sizes, dim=dim)
+    text = "Expected at least one device to scatter to"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@_entry_points(
+    comm="comm.scatter.refuses-scalars", functions="functions.scatter.refuses-like-comm"
+)
+@pytest.mark.parametrize(
+    ("chunk_sizes", "verb"), [(None, "chunk"), ([1, 0], "split")], ids=["even", "sizes"]
+)
+@pytest.mark.parametrize("dim", [0, -1], ids="dim={}".format)
+def test_scalar_is_refused(target, topology, scatter, chunk_sizes, verb, dim):
+    call = scatter(dense(()), chunk_sizes=chunk_sizes, dim=dim)
+    text = f"{verb} expects at least a 1-dimensional tensor"
+    refused(call, target, topology, RuntimeError, text)
+
+
+@_entry_points(
+    comm="comm.scatter.refuses-negative-ordinal", functions="functions.scatter.refuses-like-comm"
+)
+def test_negative_ordinal_is_refused_for_a_copied_chunk(target, topology, scatter):
+    call = scatter(dense((4, 2)), devices=[DeviceAt(0), -1])
+    text = "Expected non-negative device index, but got -1"
+    refused(call, target, topology, RuntimeError, text)

@@ -1,0 +1,159 @@
+"""Functions with bugs that real back ends have had; ``--target-map`` puts them into a target.
+
+Each function is torch.nn.parallel's own with one mistake. Faults of the simulator are named after
+the same kinds of mistakes.
+"""
+
+import functools
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+comm: Any = nn.parallel.comm  # without annotations
+
+
+def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None) -> Any:
+    """Broadcast, but use the current device in place of device 0."""
+    current = torch.accelerator.current_device_index()
+    if devices is not None:
+        devices = [device or current if isinstance(device, int) else device for device in devices]
+    return comm.broadcast(tensor, devices, out=out)
+
+
+def gather_without_restoring_device(*args: Any, **kwargs: Any) -> Tensor:
+    """Gather, but leave the destination as the current device."""
+    result: Tensor = comm.gather(*args, **kwargs)
+    if result.get_device() >= 0:
+        torch.accelerator.set_device_index(result.get_device())
+    return result
+
+
+def scatter_by_private_function(
+    tensor: Tensor,
+    devices: Any = None,
+    chunk_sizes: Any = None,
+    dim: int = 0,
+    streams: Any = None,
+    *,
+    out: Any = None,
+) -> Any:
+    """Scatter by ``torch._C._scatter``, which builds of PyTorch without CUDA lack."""
+    if out is not None:
+        return comm.scatter(tensor, dim=dim, streams=streams, out=out)
+    ordinals = [torch.device(device).index for device in devices]
+    return tuple(torch._C._scatter(tensor, ordinals, chunk_sizes, dim, streams))
+
+
+def reduce_add_into_empty(inputs: Any, destination: Any = None) -> Tensor:
+    """Add the inputs to uninitialized memory."""
+    expected: Tensor = comm.reduce_add(inputs, destination)
+    if len(inputs) == 1:
+        return expected
+    total = torch.empty_like(expected)
+    for tensor in inputs:
+        total += tensor.to(total.device)
+    return total
+
+
+class ScatterWithEmptyGradients(torch.autograd.Function):
+    """A scatter that uses uninitialized memory as the gradient of each unused chunk."""
+
+    @staticmethod
+    def forward(ctx: Any, devices: Any, sizes: Any, dim: int, tensor: Tensor) -> Any:
+        """Scatter the tensor."""
+        ctx.set_materialize_grads(False)
+        ctx.dim, ctx.device = dim, tensor.device
+        chunks = comm.scatter(tensor, devices, sizes, dim)
+        ctx.shapes = [chunk.shape for chunk in chunks]
+        return chunks
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        """Concatenate the gradients."""
+        chunks = [
+            torch.empty(shape, device=ctx.device) if grad is None else grad.to(ctx.device)
+            for grad, shape in zip(grads, ctx.shapes, strict=True)
+        ]
+        return None, None, None, torch.cat(chunks, ctx.dim)
+
+
+def gather_without_peers(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Gather zeros in place of tensors that are on another device than the first one."""
+    first = tensors[0].device
+    received = [each if each.device == first else torch.zeros_like(each) for each in tensors]
+    result: Tensor = comm.gather(received, *args, **kwargs)
+    return result
+
+
+def scatter_ignoring_no_memory(tensor: Tensor, devices: Any = None, **options: Any) -> Any:
+    """Scatter, but return chunks on the tensor's own device if a device is out of memory."""
+    try:
+        return comm.scatter(tensor, devices, **options)
+    except torch.OutOfMemoryError:
+        return tensor.chunk(len(devices), options.get("dim", 0))
+
+
+def parallel_apply_raising_runtime_error(modules: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    """Run the modules, but replace the class of an error by RuntimeError."""
+    try:
+        return list(nn.parallel.parallel_apply(modules, *args, **kwargs))
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}") from None
+
+
+def parallel_apply_on_default_streams(
+    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
+) -> list[Any]:
+    """Run the modules in threads that do not use the caller's streams (PyTorch 1.11, #78824)."""
+    results: list[Any] = [None] * len(modules)
+
+    def run(index: int) -> None:
+        torch.accelerator.set_device_index(torch.device(devices[index]).index)
+        args = inputs[index]
+        results[index] = modules[index](*(args if isinstance(args, tuple) else (args,)))
+
+    for index in range(len(modules)):
+        thread = threading.Thread(target=run, args=(index,))
+        thread.start()
+        thread.join()
+    return results
+
+
+class ScatterWithoutWait:
+    """A scatter on side streams that no other stream waits for (PyTorch 1.0, #16966)."""
+
+    @staticmethod
+    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Scatter a CPU tensor."""
+        chunks = _copy_on_side_streams(tensor.chunk(len(devices), dim), devices)
+        for chunk in chunks:
+            chunk.record_stream(torch.accelerator.current_stream(chunk.device))
+        return chunks
+
+
+class ScatterWithoutRecord:
+    """A scatter on side streams that does not call ``record_stream`` (#18465)."""
+
+    @staticmethod
+    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
+        """Scatter a CPU tensor."""
+        chunks = _copy_on_side_streams(tensor.chunk(len(devices), dim), devices)
+        for chunk in chunks:
+            current = torch.accelerator.current_stream(chunk.device)
+            current.wait_stream(_side_stream(chunk.device))
+        return chunks
+
+
+def _copy_on_side_streams(chunks: Any, devices: Any) -> tuple[Tensor, ...]:
+    copies = []
+    for chunk, device in zip(chunks, devices, strict=True):
+        with _side_stream(device):
+            copies.append(chunk.detach().to(device, non_blocking=True))
+    return tuple(copies)
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.Stream:
+    return torch.Stream(device)

@@ -1,0 +1,154 @@
+"""Accesses of two streams to views of one allocation."""
+
+import torch
+from torch import Tensor
+
+from .program import (
+    NUMBERS,
+    copy_to,
+    current_stream,
+    empty,
+    new_stream,
+    pinned_tensor,
+    race_program,
+)
+
+
+@race_program("model")
+def two_streams_write_disjoint_halves(correct: bool) -> Tensor:
+    first, second, result = new_stream(0), new_stream(0), empty(0)
+    for side in (first, second):
+        side.wait_stream(current_stream(0))
+    wrong = torch.tensor([1.0, 2.0, 9.0]).pin_memory()
+    extent = 2 if correct else 3
+    with first:
+        result[:extent].copy_(wrong[:extent], non_blocking=True)
+    with second:
+        result[2:].copy_(pinned_tensor()[2:], non_blocking=True)
+    return _after_streams(result, first, second)
+
+
+@race_program("model")
+def two_streams_write_different_columns(correct: bool) -> Tensor:
+    first, second, matrix = new_stream(0), new_stream(0), empty(0, 2, 2)
+    for side in (first, second):
+        side.wait_stream(current_stream(0))
+    with first:
+        wrong = torch.tensor([[1.0, 9.0], [3.0, 9.0]]).pin_memory()
+        columns = slice(0, 1 if correct else 2)
+        matrix[:, columns].copy_(wrong[:, columns], non_blocking=True)
+    with second:
+        matrix[:, 1].copy_(pinned_tensor()[1::2], non_blocking=True)
+    return _after_streams(matrix, first, second).flatten()
+
+
+@race_program("model", late_copies=False)
+def two_streams_read_same_bytes(correct: bool) -> Tensor:
+    data, first, second = copy_to(0), new_stream(0), new_stream(0)
+    for side in (first, second):
+        side.wait_stream(current_stream(0))
+    with first:
+        result = data * 1
+    with second:
+        data * 1 if correct else data.mul_(1)
+    data.record_stream(first)
+    data.record_stream(second)
+    first.synchronize()
+    return result
+
+
+@race_program("model")
+def view_shares_memory_of_base(correct: bool) -> Tensor:
+    base, data, side = empty(0, 8), copy_to(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with side:
+        tail = base[6 if correct else 5 :]
+        tail.copy_(torch.zeros(3).pin_memory()[: len(tail)], non_blocking=True)
+    base[2:6].copy_(data)
+    current_stream(0).wait_stream(side)
+    return base[2:6]
+
+
+@race_program("model")
+def write_waits_for_reader_on_other_stream(correct: bool) -> Tensor:
+    data, result, side = copy_to(0), empty(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with side:
+        result.copy_(data)
+    if correct:
+        current_stream(0).wait_stream(side)
+    data.fill_(NUMBERS[0])
+    current_stream(0).wait_stream(side)
+    return result
+
+
+@race_program("model")
+def second_writer_waits_for_first(correct: bool) -> Tensor:
+    result, side = empty(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with side:
+        result.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
+    if correct:
+        current_stream(0).wait_stream(side)
+    result.copy_(pinned_tensor(), non_blocking=True)
+    current_stream(0).wait_stream(side)
+    return result
+
+
+@race_program("model", late_copies=False)
+def two_streams_write_real_and_imaginary_parts(correct: bool) -> Tensor:
+    numbers = empty(0, 4, 2)
+    first, second, complex_numbers = new_stream(0), new_stream(0), torch.view_as_complex(numbers)
+    for side in (first, second):
+        side.wait_stream(current_stream(0))
+    with first:
+        complex_numbers.real.copy_(pinned_tensor(), non_blocking=True)
+    with second:
+        (complex_numbers.imag if correct else complex_numbers.real).copy_(
+            pinned_tensor(), non_blocking=True
+        )
+    return _after_streams(complex_numbers.real, first, second)
+
+
+@race_program("model", late_copies=False)
+def two_streams_write_interleaved_elements(correct: bool) -> Tensor:
+    first, second, numbers = new_stream(0), new_stream(0), empty(0, 8)
+    for side in (first, second):
+        side.wait_stream(current_stream(0))
+    with first:
+        numbers[::2].copy_(pinned_tensor(), non_blocking=True)
+    with second:
+        tail = numbers[1::2] if correct else numbers[::3]
+        tail.copy_(torch.zeros(4).pin_memory()[: len(tail)], non_blocking=True)
+    return _after_streams(numbers[::2], first, second)
+
+
+@race_program("model")
+def foreach_operator_waits_for_readers_of_all_tensors(correct: bool) -> Tensor:
+    tensors, result, side = [copy_to(0), copy_to(0)], empty(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with side:
+        result.copy_(tensors[1])
+    tensors[1].record_stream(side)
+    if correct:
+        current_stream(0).wait_stream(side)
+    torch._foreach_zero_(tensors)
+    return _after_streams(result, side)
+
+
+@race_program("model")
+def out_argument_waits_for_its_writer(correct: bool) -> Tensor:
+    data, result, side = copy_to(0), empty(0), new_stream(0)
+    side.wait_stream(current_stream(0))
+    with side:
+        result.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
+    if correct:
+        current_stream(0).wait_stream(side)
+    torch.add(data, 0, out=result)
+    return _after_streams(result, side)
+
+
+def _after_streams(result: Tensor, *streams: torch.Stream) -> Tensor:
+    for side in streams:
+        current_stream(0).wait_stream(side)
+    return result

@@ -1,0 +1,259 @@
+"""Every test of a C++ clause fails on a front end that violates the clause.
+
+The clauses describe PyTorch's C++ front end, not a target, so no mutant of impl can violate them.
+Each wrong front end differs from the real one in one function, whose first argument is the real
+front end.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from spec_tests.cpp_front_end import loader
+from spec_tests.cpp_front_end import test_data_parallel as data_parallel
+from spec_tests.cpp_front_end import test_parallel_apply as parallel_apply
+from spec_tests.cpp_front_end import test_replicate as replicate
+from spec_tests.cpp_front_end.threads import use_threads
+from spec_tests.harness.conformance import clauses
+
+
+def replicate_with_module_first(real, module, devices):
+    return [module, *real.replicate(module, devices[1:])]
+
+
+def replicate_on_reversed_devices(real, module, devices):
+    return real.replicate(module, devices[::-1])
+
+
+def replicate_one_by_one(real, module, devices):
+    return [real.replicate(module, [device])[0] for device in devices]
+
+
+def replicate_with_zero_gradients(real, module, devices):
+    for parameter in module.parameters().values():
+        parameter.grad = torch.zeros_like(parameter)
+    return real.replicate(module, devices)
+
+
+def replicate_without_copies(real, module, devices):
+    return [module] * max(len(devices), 1)
+
+
+def apply_one_by_one(real, modules, inputs, devices):
+    pairs = zip(modules, inputs, strict=True)
+    return [real.parallel_apply([module], [each], devices)[0] for module, each in pairs]
+
+
+def apply_and_wrap_errors(real, modules, inputs, devices):
+    try:
+        return real.parallel_apply(modules, inputs, devices)
+    except ValueError as error:
+        raise ValueError(f"Caught in a replica: {error}") from None
+
+
+def apply_without_moving_outputs(real, modules, inputs, devices):
+    return [module(each) for module, each in zip(modules, inputs, strict=True)]
+
+
+def apply_with_first_device_current(real, modules, inputs, devices):
+    with torch.accelerator.device_index(devices[0].index):
+        return real.parallel_apply(modules, inputs, devices)
+
+
+def apply_to_shortest_sequence(real, modules, inputs, devices):
+    count = min(map(len, (modules, inputs, devices or modules)))
+    return real.parallel_apply(modules[:count], inputs[:count], devices and devices[:count])
+
+
+def apply_refusing_no_modules(real, modules, inputs, devices):
+    if not modules:
+        raise IndexError("no modules")
+
+
+def run_a_replica(real, module, batch, devices, output_device, dim):
+    replicas = real.replicate(module, devices[:1])
+    return replicas[0](batch.to(devices[0]))
+
+
+def run_the_module(real, module, batch, devices, output_device, dim):
+    return module(batch)
+
+
+def gather_on_last_device(real, module, batch, devices, output_device, dim):
+    return real.data_parallel(module, batch, devices, devices[-1], dim)
+
+
+def replicate_on_all_devices(real, module, batch, devices, output_device, dim):
+    real.replicate(module, devices)
+    return real.data_parallel(module, batch, devices, output_device, dim)
+
+
+def average_outputs(real, module, batch, devices, output_device, dim):
+    return real.data_parallel(module, batch, devices, output_device, dim).mean()
+
+
+def detach_input(real, module, batch, devices, output_device, dim):
+    return real.data_parallel(module, batch.detach(), devices, output_device, dim)
+
+
+@dataclass(frozen=True)
+class WrongFrontEnd:
+    """A front end that violates a clause.
+
+    Args:
+        test: The test of the clause.
+        function: The wrong function.
+        parameters: The parameters of the test.
+        error: The class of the error by which the test fails.
+    """
+
+    test: Callable[..., None]
+    function: Callable[..., Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    error: type[BaseException] = AssertionError
+
+    @property
+    def clause(self):
+        return next(mark.args[0] for mark in self.test.pytestmark if mark.name == "clause")
+
+    @property
+    def replaced(self):
+        """Return the name of the replaced function; the third parameter tells it."""
+        third = list(inspect.signature(self.function).parameters)[2]
+        names = {"devices": "replicate", "inputs": "parallel_apply", "batch": "data_parallel"}
+        return names[third]
+
+
+LINEAR = {"kind": "linear"}
+WRONG_FRONT_ENDS = [
+    WrongFrontEnd(
+        replicate.test_every_replica_has_memory_of_its_own, replicate_with_module_first, LINEAR
+    ),
+    WrongFrontEnd(
+        replicate.test_every_replica_is_on_its_device_with_equal_tensors,
+        replicate_on_reversed_devices,
+        LINEAR,
+    ),
+    WrongFrontEnd(
+        replicate.test_no_replica_updates_the_buffers_of_the_module, replicate_with_module_first
+    ),
+    WrongFrontEnd(
+        replicate.test_the_copies_of_one_tensor_share_a_node_and_no_two_tensors_do,
+        replicate_one_by_one,
+        LINEAR,
+    ),
+    WrongFrontEnd(
+        replicate.test_gradients_of_gradients_are_refused,
+        replicate_without_copies,
+        {"count": 1},
+        error=pytest.fail.Exception,
+    ),
+    WrongFrontEnd(
+        replicate.test_a_parameter_that_no_replica_used_has_no_gradient,
+        replicate_with_zero_gradients,
+    ),
+    WrongFrontEnd(
+        replicate.test_a_parameter_that_one_replica_used_ends_backward,
+        replicate_one_by_one,
+        error=pytest.fail.Exception,
+    ),
+    WrongFrontEnd(
+        replicate.test_a_tied_weight_has_two_memories_in_a_replica, replicate_without_copies
+    ),
+    WrongFrontEnd(replicate.test_no_devices_give_no_replicas, replicate_without_copies),
+    WrongFrontEnd(
+        parallel_apply.test_the_error_raised_is_the_earliest, apply_one_by_one, {"early": 2}
+    ),
+    WrongFrontEnd(parallel_apply.test_an_error_waits_for_the_others, apply_one_by_one),
+    WrongFrontEnd(parallel_apply.test_the_error_is_not_rewrapped, apply_and_wrap_errors),
+    WrongFrontEnd(
+        parallel_apply.test_outputs_are_moved_to_the_given_devices, apply_without_moving_outputs
+    ),
+    WrongFrontEnd(
+        parallel_apply.test_without_devices_outputs_are_moved_to_their_inputs,
+        apply_without_moving_outputs,
+    ),
+    WrongFrontEnd(
+        parallel_apply.test_the_given_device_is_not_made_current, apply_with_first_device_current
+    ),
+    WrongFrontEnd(
+        parallel_apply.test_other_numbers_of_inputs_or_devices_are_refused,
+        apply_to_shortest_sequence,
+        error=pytest.fail.Exception,
+    ),
+    WrongFrontEnd(
+        parallel_apply.test_no_modules_give_no_outputs, apply_refusing_no_modules, error=IndexError
+    ),
+    WrongFrontEnd(
+        data_parallel.test_on_one_device_the_callers_module_is_moved_there, run_a_replica
+    ),
+    WrongFrontEnd(data_parallel.test_on_one_device_buffers_are_updated, run_a_replica),
+    WrongFrontEnd(data_parallel.test_on_two_devices_buffers_are_not_updated, run_the_module),
+    WrongFrontEnd(
+        data_parallel.test_outputs_end_on_the_output_device,
+        gather_on_last_device,
+        {"count": 2, "slot": None},
+    ),
+    WrongFrontEnd(
+        data_parallel.test_the_output_device_is_the_first_by_default,
+        gather_on_last_device,
+        {"count": 2},
+    ),
+    WrongFrontEnd(
+        data_parallel.test_devices_beyond_the_number_of_chunks_get_no_replica,
+        replicate_on_all_devices,
+        error=RuntimeError,
+    ),
+    WrongFrontEnd(data_parallel.test_scalars_become_a_vector, average_outputs),
+    WrongFrontEnd(
+        data_parallel.test_scalars_that_require_a_gradient_are_refused,
+        detach_input,
+        error=pytest.fail.Exception,
+    ),
+    WrongFrontEnd(
+        data_parallel.test_without_cuda_the_devices_must_be_given,
+        run_the_module,
+        error=pytest.fail.Exception,
+    ),
+    WrongFrontEnd(data_parallel.test_what_scatter_refuses_is_refused, run_the_module),
+    WrongFrontEnd(
+        data_parallel.test_outputs_on_the_cpu_are_not_gathered,
+        run_a_replica,
+        error=pytest.fail.Exception,
+    ),
+]
+
+
+class PatchedFrontEnd:
+    """The real front end with one wrong function."""
+
+    def __init__(self, real, wrong):
+        self._real = real
+        setattr(self, wrong.replaced, lambda *args: wrong.function(real, *args))
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+@pytest.mark.parametrize("wrong", WRONG_FRONT_ENDS, ids=lambda wrong: wrong.test.__name__)
+def test_a_wrong_front_end_fails_the_test(topology, wrong):
+    topology.require(distinct=2)
+    fixtures = {
+        "front_end": PatchedFrontEnd(loader.load_for(topology), wrong),
+        "topology": topology,
+    }
+    fixtures |= {"four_threads": None, **wrong.parameters}
+    arguments = {name: fixtures[name] for name in inspect.signature(wrong.test).parameters}
+    with use_threads(4), pytest.raises(wrong.error):
+        wrong.test(**arguments)
+
+
+def test_every_cpp_clause_has_a_wrong_front_end():
+    names = {name for name in clauses.load() if name.startswith("cpp.")}
+    # Its wrong implementation is the reference, on which cpp_front_end/test_buckets.py runs it.
+    names.remove("cpp.replicate.early-reduction")
+    assert {wrong.clause for wrong in WRONG_FRONT_ENDS} == names

@@ -1,0 +1,53 @@
+"""Rules that no linter checks: which packages a file may import, and sizes."""
+
+import pytest
+
+from spec_tests.meta_tests.import_order import (
+    LEVEL,
+    ROOT,
+    misplaced_imports,
+    package_of,
+    python_files,
+)
+from spec_tests.meta_tests.python_source import function_lengths, imported_modules
+
+#: Implementations, and folders of the repository outside the suite.
+FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
+SUITE = python_files("spec_tests")
+ALL_FILES = python_files("impl", "impl_tests", "spec_tests", "bench", "reports")
+FILES_WITHOUT_TESTS = [path for path in ALL_FILES if not path.name.startswith(("test_", "bench_"))]
+
+
+def path_id(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SUITE, ids=path_id)
+def test_suite_imports_no_implementation(path):
+    assert not {name.split(".")[0] for name in imported_modules(path)} & set(FORBIDDEN)
+
+
+@pytest.mark.parametrize("path", SUITE, ids=path_id)
+def test_packages_import_packages_of_earlier_levels_only(path):
+    assert not misplaced_imports(path)
+
+
+@pytest.mark.parametrize("path", SUITE, ids=path_id)
+def test_imports_from_other_packages_are_absolute(path):
+    # misplaced_imports reads absolute imports only.
+    assert not [name for name in imported_modules(path) if name.startswith("..")]
+
+
+def test_every_package_has_a_level():
+    assert {package_of(path) for path in SUITE} - {"__init__", "harness"} == set(LEVEL)
+
+
+@pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)
+def test_files_have_few_lines(path):
+    limit = 150 if path.name == "conftest.py" else 400 if "impl" in path.parts else 250
+    assert len(path.read_text().splitlines()) <= limit
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=path_id)
+def test_functions_have_at_most_50_lines(path):
+    assert not [name for name, lines in function_lengths(path) if lines > 50]
