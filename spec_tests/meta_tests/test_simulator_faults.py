@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 NAMED = {
     "zero-is-current": "with sim:1 current, a tensor for sim:0 is on sim:1",
-    "device-left": "leaves another device current",
+    "device-left": "changes the current device",
     "no-memory": "sim:2 has none left",
 }
 
