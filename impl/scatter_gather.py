@@ -184,7 +184,7 @@ def _scatter_together(
     leaves = InputLeaves()
     nodes = [leaves.flatten(value, dim, name) for value, name in roots]
     count, pieces = _split_leaves(leaves, targets, weights)
-    return [node.unflatten(count, pieces) for node in nodes]
+    return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
 def _split_leaves(
