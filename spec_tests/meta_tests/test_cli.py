@@ -148,7 +148,7 @@ def test_a_file_that_is_not_json_is_refused_in_one_line(tmp_path, capsys, monkey
     Path("page.html").write_text("<html>")
     assert main(["report", "page.html"]) == 4
     assert capsys.readouterr().err.splitlines() == [
-        "page.html, line 1 is no JSON: Expecting value: line 1 column 1 (char 0)"
+        "page.html, line 1 is not JSON: Expecting value: line 1 column 1 (char 0)"
     ]
     assert not Path("site").exists()
 

@@ -13,9 +13,8 @@ _HEAD = """\
 # The matrix
 
 Each row is the newest published run of an implementation, release of PyTorch and machine. The
-numbers are numbers of clauses, statements of [the specification](../spec_tests/SPECIFICATION.md).
-All rows are runs of one version of the suite. A version is the number of clauses and a hash of
-their ids.
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). All rows are runs of
+one version of the suite, which is the number of clauses and a hash of their ids.
 
 `python -m reports build` generates this page and a web site. The site shows the smallest failing
 call of each difference and the command that repeats it.
