@@ -116,7 +116,7 @@ def _refuse(problem: str, found: set[str]) -> None:
 
 
 def _is_conformance(path: Path) -> bool:
-    """Whether the tests of a file check a target; meta tests do not."""
+    """Return whether the tests of a file check a target; meta tests do not."""
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 

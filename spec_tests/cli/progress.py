@@ -24,7 +24,7 @@ class VerdictCounter:
         self._errors: list[str] = []
 
     def lacks_only(self) -> bool:
-        """Whether the run has no other errors than missing names of the target."""
+        """Return whether the run has no other errors than missing names of the target."""
         return not self._errors and "fail" not in self._found.values()
 
     @pytest.hookimpl(trylast=True)

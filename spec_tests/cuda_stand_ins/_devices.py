@@ -35,7 +35,7 @@ def accelerator() -> str:
 
 
 def is_on_accelerator(tensor: Tensor) -> bool:
-    """Whether ``tensor`` is on the accelerator."""
+    """Return whether ``tensor`` is on the accelerator."""
     return tensor.device.type == accelerator()
 
 

@@ -30,7 +30,7 @@ def scatter(
             device; an ordinal is negative.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    wanted = as_streams(streams)
+    stream_list = as_streams(streams)
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
@@ -39,7 +39,7 @@ def scatter(
             ordinal = c_int16(ordinal).value
             # Streams and ordinals are checked only for chunks that move.
             if chunk.get_device() != ordinal:
-                current.use(stream_at(wanted, index, ordinal))
+                current.use(stream_at(stream_list, index, ordinal))
                 chunks[index] = _copy(chunk, ordinal)
     return chunks
 
@@ -60,7 +60,7 @@ def scatter_out(
             primitive); a stream is of another device, after earlier outputs are written.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    wanted = as_streams(streams)
+    stream_list = as_streams(streams)
     if not outs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor)
@@ -71,7 +71,7 @@ def scatter_out(
 
     with StickyStream() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
-            current.use(stream_at(wanted, index, outs[index].get_device()))
+            current.use(stream_at(stream_list, index, outs[index].get_device()))
             outs[index].copy_(chunk, non_blocking=True)
     return list(outs)
 

@@ -88,7 +88,7 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
-    """Draw lists with dense and sparse tensors, some of them sparse on some devices only."""
+    """Draw a list of tensors for each device. A position may be sparse on some devices only."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
     # For each position, the rows with a sparse tensor.
     sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])

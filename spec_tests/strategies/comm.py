@@ -187,9 +187,9 @@ def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -
     return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
 
 
-def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **rest: object) -> TensorSpec:
-    """Return a float32 matrix; ``rest`` sets other fields of the `TensorSpec`."""
-    return TensorSpec(shape, slot=slot, **rest)  # type: ignore[arg-type]  # checked by the class
+def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **fields: object) -> TensorSpec:
+    """Return a float32 matrix; ``fields`` sets other fields of the `TensorSpec`."""
+    return TensorSpec(shape, slot=slot, **fields)  # type: ignore[arg-type]  # checked by the class
 
 
 SPARSE = SparseSpec()

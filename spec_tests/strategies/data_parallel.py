@@ -105,7 +105,7 @@ def network_calls(
     """Draw a network and its input. Shrinks to one linear layer, one row and the fewest devices.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         kinds: The kinds of layers. If one is not in `ROW_WISE`, it changes buffers, and no device
             is repeated.
         min_devices: The least number of devices.
@@ -166,7 +166,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     """Draw nested arguments of equal extent along ``dim``. Shrinks to one vector.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         factors: One of these numbers is the keyword argument ``factor``; then each device gets a
             chunk.
     """

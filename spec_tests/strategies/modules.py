@@ -154,7 +154,7 @@ def module_specs(
     """Draw networks of up to ``max_parts`` layers a level. Shrinks to one linear layer.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
         dtypes: The dtypes of the input and of most parameters.
         max_parts: The greatest number of layers a level.

@@ -54,7 +54,7 @@ def _moved(packed: PackedSequence, device: torch.device) -> list[Tensor | None]:
 
 
 def is_valid(packed: PackedSequence) -> bool:
-    """Whether rows, batch sizes and indices are consistent."""
+    """Return whether rows, batch sizes and indices are consistent."""
     sizes, count = packed.batch_sizes, int(packed.batch_sizes[0])
     descending = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
     orders = [indices for indices in packed[2:] if indices is not None]

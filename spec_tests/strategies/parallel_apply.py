@@ -88,7 +88,7 @@ def passthrough_calls(
     """Draw calls of `Passthrough` modules. Shrinks to one module and one tensor.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         inputs: The input of one module.
         keywords: The keyword arguments of one module; None for a call without ``kwargs_tup``.
     """

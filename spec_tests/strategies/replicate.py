@@ -92,7 +92,7 @@ def replicate_calls(
     """Draw ``replicate`` of networks of layers of ``kinds``. Shrinks to one linear layer.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
         detach: The values of ``detach``.
         called: Whether to call some replicas, too. The gradient of a parameter is then a sum whose

@@ -151,18 +151,18 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
 
 def inputs_without_kwargs() -> st.SearchStrategy[PublicCall]:
     """Draw ``scatter_kwargs`` of positional arguments only. Shrinks to one tensor."""
-    return _one_sided("inputs", {"kwargs": {}})
+    return _scatter_kwargs("inputs", {"kwargs": {}})
 
 
 def kwargs_without_inputs() -> st.SearchStrategy[PublicCall]:
     """Draw ``scatter_kwargs`` of keyword arguments only. Shrinks to one tensor."""
-    return _one_sided("kwargs", {"inputs": ()})
+    return _scatter_kwargs("kwargs", {"inputs": ()})
 
 
 @st.composite
-def _one_sided(draw: st.DrawFn, side: str, rest: dict[str, object]) -> PublicCall:
+def _scatter_kwargs(draw: st.DrawFn, name: str, others: dict[str, object]) -> PublicCall:
     leaf = tensors(draw(st.sampled_from(EXTENTS)), 0)
     value = draw(nested(leaf | others(), SPLIT))
-    argument = (value,) if side == "inputs" else {"x": value}
-    arguments = {**rest, side: argument, "target_gpus": draw(device_lists())}
+    argument = (value,) if name == "inputs" else {"x": value}
+    arguments = {**others, name: argument, "target_gpus": draw(device_lists())}
     return PublicCall("scatter_gather.scatter_kwargs", arguments)

@@ -1,4 +1,4 @@
-"""Modules some of whose parameters no replica uses, or not every replica."""
+"""Modules with parameters that no replica uses, or only some replicas."""
 
 from dataclasses import dataclass
 

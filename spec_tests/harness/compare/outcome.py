@@ -95,17 +95,17 @@ def _texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
 
 
 def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
-    wanted = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
+    leaves = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
     outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
-    if not wanted or not outputs:
+    if not leaves or not outputs:
         return None
     # The cotangents of the outputs differ, so that swapped outputs are detected.
     cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
-        found = torch.autograd.grad(outputs, list(wanted.values()), cotangents, allow_unused=True)
+        found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)
     except RuntimeError as error:
         return failure(error)
-    return snapshot(dict(zip(wanted, found, strict=True)), {}, strides=False)
+    return snapshot(dict(zip(leaves, found, strict=True)), {}, strides=False)
 
 
 def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:

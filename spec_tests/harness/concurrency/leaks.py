@@ -13,7 +13,7 @@ _INTERVAL = 0.01
 
 
 def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether ``condition`` becomes true within two seconds, as threads free objects late."""
+    """Return whether ``condition`` becomes true within two seconds: threads free objects late."""
     end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -44,10 +44,10 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def all_freed(references: Sequence[weakref.ref[object]]) -> bool:
-    """Whether all objects of ``references`` are freed within two seconds."""
+    """Return whether all objects of ``references`` are freed within two seconds."""
     return becomes(lambda: all(reference() is None for reference in references))
 
 
 def has_no_more_threads_than(count: int) -> bool:
-    """Whether at most ``count`` threads are alive within two seconds."""
+    """Return whether at most ``count`` threads are alive within two seconds."""
     return becomes(lambda: threading.active_count() <= count)

@@ -79,7 +79,7 @@ class Clause:
         return self.id.split(".", 1)[0]
 
     def is_below(self, name: str) -> bool:
-        """Whether ``name`` is the id of this clause or its beginning, up to a dot."""
+        """Return whether ``name`` is the id of this clause or its beginning, up to a dot."""
         return f"{self.id}.".startswith(f"{name}.")
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 
 def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the declared clauses, with entries, whose tests ran without a missing name."""
+    """Return declared clauses whose tests ran without a missing name, and their entries."""
     ran: dict[str, set[str]] = {}
     for test in tests:
         if test.get("clause") in lacks:

@@ -65,7 +65,7 @@ class Divergence:
             raise pytest.UsageError(f"divergence {self.id} has no failures")
 
     def explains(self, error: BaseException) -> bool:
-        """Whether ``error`` is one of the expected failures."""
+        """Return whether ``error`` is one of the expected failures."""
         expected = [failure.partition(": ") for failure in self.failures]
         name = type(error).__name__
         return any(name == kind and text in str(error) for kind, _, text in expected)

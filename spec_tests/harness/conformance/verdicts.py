@@ -103,7 +103,7 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def is_error(test: Mapping[str, str]) -> bool:
-    """Whether a test fails the run: it fails, or uses a missing name that is not declared."""
+    """Return whether a test fails the run: by failing, or by an undeclared missing name."""
     return test["verdict"] in ERRORS and DECLARED not in test
 
 

@@ -15,12 +15,12 @@ __all__ = ["check_lock", "has_lock", "is_free_threaded", "name"]
 
 
 def is_free_threaded() -> bool:
-    """Whether this Python can run without the GIL."""
+    """Return whether this Python can run without the GIL."""
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def has_lock() -> bool:
-    """Whether the GIL is enabled now."""
+    """Return whether the GIL is enabled now."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 

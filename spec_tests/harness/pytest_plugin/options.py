@@ -22,7 +22,7 @@ def target_of(config: pytest.Config) -> str:
 
 
 def has_reference(config: pytest.Config) -> bool:
-    """Whether the target is compared with torch.nn.parallel."""
+    """Return whether the target is compared with torch.nn.parallel."""
     return bool(config.getoption("--reference") != NO_REFERENCE)
 
 

@@ -31,10 +31,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _are_failures(config: pytest.Config) -> bool:
-    wanted = config.getoption("races")
+    option = config.getoption("races")
     if _is_simulated():
-        return wanted is not False
-    if wanted:
+        return option is not False
+    if option:
         raise pytest.UsageError("--races: only the simulated accelerator detects races")
     return False
 

@@ -34,7 +34,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item], dropped: list[pyte
 
 
 def needs_reference(item: pytest.Item) -> bool:
-    """Whether a test uses the fixture ``reference`` and so only compares with torch.nn.parallel.
+    """Return whether a test only compares with torch.nn.parallel, by the fixture ``reference``.
 
     The fixture ``answers`` includes the oracle.
     """
