@@ -73,7 +73,9 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     selected = clause_filter.selected(config)
     if selected:
         selection.deselect(
-            config, items, [each for each in items if not selected & set(clauses.of(each))]
+            config,
+            items,
+            [each for each in items if not selected & set(clauses.clauses_of_test(each))],
         )
     if config.getoption("--resume"):
         done = {test["test"] for test in read(selection.resumed_file(config))}
@@ -83,7 +85,7 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Return a line with the clauses that are only compared with torch.nn.parallel."""
     conformance = [item for item in items if _is_conformance(item.path)]
-    named = {name for item in conformance for name in clauses.of(item)}
+    named = {name for item in conformance for name in clauses.clauses_of_test(item)}
     return (
         reference_only_text(sorted(named - selection.judged_without_reference(conformance)))
         if named
@@ -121,7 +123,7 @@ def _is_conformance(path: Path) -> bool:
 
 
 def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]:
-    names = clauses.of(item)
+    names = clauses.clauses_of_test(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
     unknown = [name for name in names if name not in known]

@@ -6,7 +6,7 @@ import pytest
 
 from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
-from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc
 
 WHERE = "in replica 2 on device 3"
 
@@ -87,7 +87,7 @@ RAISING = [
 @pytest.mark.parametrize("raising", RAISING)
 def test_no_frame_of_the_replica_keeps_its_variables(raising):
     witnesses = []
-    with no_garbage_collection():
+    with disable_gc():
         failure = capture(raising, witnesses)
         assert witnesses
         assert all(witness() is None for witness in witnesses)
@@ -95,7 +95,7 @@ def test_no_frame_of_the_replica_keeps_its_variables(raising):
 
 
 def test_failure_keeps_no_argument_alive():
-    with no_garbage_collection():
+    with disable_gc():
         argument = Witness()
         witness = weakref.ref(argument)
         failure = capture(lambda _: fail_with(ValueError("bad")), argument)
@@ -112,7 +112,7 @@ def test_handled_exception_is_freed_without_garbage_collection(kind):
         except kind as error:
             return weakref.ref(error)
 
-    with no_garbage_collection():
+    with disable_gc():
         assert handle()() is None
 
 
@@ -124,7 +124,7 @@ def test_referenced_exception_is_freed_with_its_owner():
         except BadError:
             return weakref.ref(held)
 
-    with no_garbage_collection():
+    with disable_gc():
         assert handle()() is None
 
 

@@ -34,10 +34,12 @@ def main() -> int:
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
-    was_off = not interpreter.has_lock()
+    was_off = not interpreter.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     devices = [torch.device(options.accelerator, index) for index in options.device_ids]
-    print(f"{package}; python {interpreter.name()}; torch {torch.__version__}; seed {seed}")
+    print(
+        f"{package}; python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}"
+    )
     begin = told = time.monotonic()
     found = Found()
     for found in run_rounds(Shared(package, devices), options.minutes * 60, options.threads, seed):
@@ -45,7 +47,7 @@ def _run(package: str, options: argparse.Namespace) -> int:
             told = time.monotonic()
             print(f"{told - begin:6.0f} s  {found.jobs.total()} jobs  {found.looks[-1]}")
             sys.stdout.flush()
-    if was_off and interpreter.has_lock():
+    if was_off and interpreter.is_gil_enabled():
         found.wrong.append("the lock is on")
     _tell(found, time.monotonic() - begin)
     return int(bool(found.wrong))

@@ -46,10 +46,10 @@ def _findings() -> Iterator[Finding]:
     lacks = missing_modules()
     yield "modules", not lacks, f"{', '.join(lacks)}; {EXTRA}" if lacks else "all installed"
     if "torch" not in lacks:
-        yield from _of_torch()
+        yield from _torch_findings()
 
 
-def _of_torch() -> Iterator[Finding]:
+def _torch_findings() -> Iterator[Finding]:
     try:
         import torch
     except (ImportError, OSError) as error:  # a library of torch is missing
@@ -67,10 +67,10 @@ def _of_torch() -> Iterator[Finding]:
         else "no accelerator; runs use the simulator"
     )
     yield "devices", True, text
-    yield from _of_simulator(needed=found is None or found.type == "sim")
+    yield from _simulator_findings(needed=found is None or found.type == "sim")
 
 
-def _of_simulator(*, needed: bool) -> Iterator[Finding]:
+def _simulator_findings(*, needed: bool) -> Iterator[Finding]:
     from spec_tests.simulator import build
 
     library = build.SIMULATOR.library

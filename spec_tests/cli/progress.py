@@ -47,9 +47,9 @@ class VerdictCounter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the verdict."""
-        verdict = verdicts.of_report(report)
+        verdict = verdicts.verdict_of(report)
         for name in verdicts.clauses_of(report) if verdict else ():
-            self._found[name] = verdicts.worse(self._found.get(name), verdict or "")
+            self._found[name] = verdicts.worse_verdict(self._found.get(name), verdict or "")
 
 
 class Progress(VerdictCounter):
@@ -83,7 +83,7 @@ class Progress(VerdictCounter):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the verdict, and print progress."""
         super().pytest_runtest_logreport(report)
-        if verdicts.of_report(report) == "fail":
+        if verdicts.verdict_of(report) == "fail":
             self._failures.append(report)
         self._tests += report.when == "call"
         self._show(counted=report.when == "call")
@@ -120,13 +120,13 @@ class Progress(VerdictCounter):
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._says[name]}",
-            *(f"  | {_short(line)}" for line in lines[:MAX_LINES]),
+            *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
             f"  repeat: {self._repeat} --clause={name}",
             "",
         ]
 
 
-def _short(line: str) -> str:
+def _shorten(line: str) -> str:
     return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]} …"
 
 

@@ -47,13 +47,13 @@ def _arguments(options: argparse.Namespace) -> list[str]:
         str(SUITE),
         *settings,
         *output,
-        *_passed_on(options),
+        *_forwarded_options(options),
         *_clauses(options),
         *options.pytest,
     ]
 
 
-def _passed_on(options: argparse.Namespace) -> list[str]:
+def _forwarded_options(options: argparse.Namespace) -> list[str]:
     values = {
         "--target": options.target,
         "--reference": options.reference,
@@ -73,6 +73,8 @@ def _clauses(options: argparse.Namespace) -> list[str]:
 def _command(options: argparse.Namespace) -> str:
     """Return the command that repeats the run, without ``--clause``."""
     repeated = [
-        each for each in _passed_on(options) if not each.startswith(("--target=", "--verdicts"))
+        each
+        for each in _forwarded_options(options)
+        if not each.startswith(("--target=", "--verdicts"))
     ]
     return shlex.join(["parallel-conformance", "run", options.target, *repeated])

@@ -11,7 +11,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import overlaps, spans, versions_after_each_write
+from spec_tests.oracle.tensors import address_ranges, count_version_bumps, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES
 from spec_tests.strategies.coalesced import broadcast_coalesced_calls as coalesced_calls
@@ -83,17 +83,21 @@ def test_copies_of_parameters_are_plain_tensors(target, topology, buffer_size):
 @given(call=coalesced_calls(sparse=False))
 def test_each_copy_has_its_own_version_counter(target, topology, call):
     copies = [copy for row in _copies(call, target, topology) for copy in row]
-    assert versions_after_each_write(copies).tolist() == np.tri(len(copies)).tolist()
+    assert count_version_bumps(copies).tolist() == np.tri(len(copies)).tolist()
 
 
 @clause("comm.broadcast-coalesced.no-overlap")
 @given(call=coalesced_calls(sparse=False))
 def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    copies = spans(call.run(target, inputs)[1:])
+    copies = address_ranges(call.run(target, inputs)[1:])
     # Inputs may be strided views: their spans can overlap although they share no element.
-    shared = [pair for span in spans(inputs["tensors"]) for pair in overlaps([span, *copies])]
-    assert overlaps(copies) == shared == []
+    shared = [
+        pair
+        for span in address_ranges(inputs["tensors"])
+        for pair in find_overlaps([span, *copies])
+    ]
+    assert find_overlaps(copies) == shared == []
 
 
 @clause("comm.broadcast-coalesced.row-major")

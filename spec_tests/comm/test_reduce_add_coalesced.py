@@ -10,14 +10,14 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import dense as as_array
 from spec_tests.oracle.tensors import (
+    address_ranges,
+    count_version_bumps,
     dense_sum,
+    find_overlaps,
     order_sensitive_addends,
-    overlaps,
-    spans,
-    versions_after_each_write,
 )
+from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.comm import dense
@@ -97,16 +97,18 @@ def test_sums_require_no_grad(target, topology):
 @given(call=reduce_add_coalesced_calls())
 def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
-    assert versions_after_each_write(sums).tolist() == np.tri(len(sums)).tolist()
+    assert count_version_bumps(sums).tolist() == np.tri(len(sums)).tolist()
 
 
 @clause("comm.reduce-add-coalesced.no-overlap")
 @given(call=reduce_add_coalesced_calls())
 def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    sums = spans(call.run(target, inputs))
-    shared = [pair for span in spans(inputs["inputs"]) for pair in overlaps([span, *sums])]
-    assert overlaps(sums) == shared == []
+    sums = address_ranges(call.run(target, inputs))
+    shared = [
+        pair for span in address_ranges(inputs["inputs"]) for pair in find_overlaps([span, *sums])
+    ]
+    assert find_overlaps(sums) == shared == []
 
 
 @clause("comm.reduce-add-coalesced.row-major")

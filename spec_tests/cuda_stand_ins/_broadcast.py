@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._devices import device, is_on_accelerator, kind, primitive, shape
+from ._devices import accelerator_name, device, format_sizes, is_on_accelerator, primitive
 
 
 @primitive
@@ -57,12 +57,12 @@ def _copy_to_all(tensor: Tensor, outs: Sequence[Tensor]) -> None:
 def _check_out(tensor: Tensor, index: int, out: Tensor) -> None:
     if not is_on_accelerator(out):
         raise RuntimeError(
-            f"Expected all output tensors to be {kind()} tensors, "
+            f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
     if out.shape != tensor.shape:
         raise RuntimeError(
             "Expected all output tensors to have same shape as the source tensor "
-            f"{shape(tensor.shape)}, but output tensor at index {index} has shape "
-            f"{shape(out.shape)}"
+            f"{format_sizes(tensor.shape)}, but output tensor at index {index} has shape "
+            f"{format_sizes(out.shape)}"
         )

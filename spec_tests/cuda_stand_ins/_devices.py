@@ -39,7 +39,7 @@ def is_on_accelerator(tensor: Tensor) -> bool:
     return tensor.device.type == accelerator()
 
 
-def kind() -> str:
+def accelerator_name() -> str:
     """Return the accelerator's type for messages: ``CUDA`` for ``cuda``."""
     return accelerator().upper()
 
@@ -70,6 +70,6 @@ def wrap_dim(dim: int, tensor: Tensor) -> int:
     return dim % count
 
 
-def shape(sizes: Iterable[int]) -> str:
+def format_sizes(sizes: Iterable[int]) -> str:
     """Format sizes as C++ does: ``[2, 3]``."""
     return str(list(sizes))

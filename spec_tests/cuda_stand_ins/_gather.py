@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ._devices import accelerator, device, is_on_accelerator, kind, primitive, shape, wrap_dim
+from ._devices import (
+    accelerator,
+    accelerator_name,
+    device,
+    format_sizes,
+    is_on_accelerator,
+    primitive,
+    wrap_dim,
+)
 
 
 @primitive
@@ -53,7 +61,8 @@ def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     sizes = _joined_sizes(tensors, dim, "has device '{}'")
     if list(out.shape) != sizes:
         raise RuntimeError(
-            f"Expected out tensor to have shape {shape(sizes)}, but got {shape(out.shape)}"
+            f"Expected out tensor to have shape {format_sizes(sizes)}, "
+            f"but got {format_sizes(out.shape)}"
         )
     return _fill(out, tensors, dim)
 
@@ -81,7 +90,7 @@ def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_text: str) -> list
 def _check_device(index: int, tensor: Tensor, device_text: str) -> None:
     if not is_on_accelerator(tensor):
         raise RuntimeError(
-            f"Expected all input tensors to be {kind()} tensors, "
+            f"Expected all input tensors to be {accelerator_name()} tensors, "
             f"but tensor at index {index} {device_text.format(tensor.device)}"
         )
 
@@ -96,8 +105,8 @@ def _check_shape(index: int, tensor: Tensor, first: list[int], dim: int) -> None
     expected = [*first[:dim], tensor.size(dim), *first[dim + 1 :]]
     if list(tensor.shape) != expected:
         raise RuntimeError(
-            f"Input tensor at index {index} has invalid shape {shape(tensor.shape)}, "
-            f"but expected {shape(expected)}"
+            f"Input tensor at index {index} has invalid shape {format_sizes(tensor.shape)}, "
+            f"but expected {format_sizes(expected)}"
         )
 
 

@@ -6,7 +6,14 @@ from ctypes import c_int8, c_int16
 import torch
 from torch import Tensor
 
-from ._devices import device, is_on_accelerator, kind, primitive, shape, wrap_dim
+from ._devices import (
+    accelerator_name,
+    device,
+    format_sizes,
+    is_on_accelerator,
+    primitive,
+    wrap_dim,
+)
 from ._streams import StickyStream, as_streams, stream_at
 
 
@@ -98,14 +105,14 @@ def _copy(chunk: Tensor, ordinal: int) -> Tensor:
 def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
     if not is_on_accelerator(out):
         raise RuntimeError(
-            f"Expected all output tensors to be {kind()} tensors, "
+            f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
     if _without(out.shape, dim) != _without(tensor.shape, dim):
         raise RuntimeError(
-            f"Output tensor at index {index} has incorrect shape: {shape(out.shape)}. "
+            f"Output tensor at index {index} has incorrect shape: {format_sizes(out.shape)}. "
             f"Expected same shape except for scatter dim {dim} as the source tensor: "
-            f"{shape(tensor.shape)}"
+            f"{format_sizes(tensor.shape)}"
         )
     if out.dim() == 0:
         raise RuntimeError(

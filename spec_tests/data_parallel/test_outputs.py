@@ -53,7 +53,7 @@ def test_networks_have_the_gradients_of_the_reference(target, answers, topology,
 @clause("data_parallel.transparent")
 @given(call=network_calls(grads=(True,)))
 def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, topology, call):
-    found, expected = wrapped_module.wrapped_and_plain(call, target, topology)
+    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
@@ -95,7 +95,7 @@ def test_every_replica_gets_the_same_object(target, topology, devices):
 
 
 @clause("data_parallel.script-modules")
-@example_count.divided_by(4)
+@example_count.divide_examples(4)
 @given(call=script_calls())
 def test_script_modules_have_the_outputs_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks, gradient_penalty
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
@@ -57,9 +57,9 @@ def forward_and_backward(target, topology):
 @clause("data_parallel.leftovers")
 def test_a_call_keeps_nothing_alive(target, topology):
     """PyTorch 0.3 (#4865): scatter and gather recursed through closures; cycles kept the batch."""
-    with no_garbage_collection():
+    with disable_gc():
         references = forward_and_backward(target, topology)
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("data_parallel.no-arguments")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 
 
 @clause("data_parallel.nested-tensors")
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=st.booleans())
 @example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), functional=False)
 @example(spec=Masked(4), slots=(0, 1), functional=True)

@@ -25,7 +25,7 @@ networks = st.sampled_from(
         ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
     ]
 )
-FEW = example_count.divided_by(8)
+FEW = example_count.divide_examples(8)
 
 #: Replicas' parameters are not leaves. PyTorch hides the warning by default, but not where
 #: warnings are errors.
@@ -44,9 +44,9 @@ def test_replicate_leaves_a_compiled_module_unchanged(
     target, topology, how, backend, network, slots, detach
 ):
     module = Compiled(network, how, backend).build(topology, slots[0])
-    before = laws.identities(module)
+    before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(laws.identities(module), before, network)
+    checks.same(laws.attribute_ids(module), before, network)
 
 
 @OUTPUTS
@@ -79,9 +79,9 @@ def test_gradients_of_replicas_are_summed_in_the_compiled_module(
 @given(slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
     module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
-    before = laws.identities(module)
+    before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(laws.identities(module), before, slots)
+    checks.same(laws.attribute_ids(module), before, slots)
 
 
 @OUTPUTS

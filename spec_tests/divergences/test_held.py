@@ -21,7 +21,7 @@ from spec_tests.divergences.held import (
 )
 from spec_tests.divergences.held_changes import CHANGES
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
@@ -260,7 +260,7 @@ def test_copies_of_the_wrapper_hold_no_replicas(target, topology, duplicate):
 def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
     created = []
     module, x = wrapped(target, topology, created)
-    with no_garbage_collection():
+    with disable_gc():
         try:
             with torch.no_grad(), module.hold(), module.hold():
                 module(x)
@@ -270,7 +270,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
         except KeyError:
             pass
         assert alive == [True] * 3
-        assert all_freed(created[0][1])
+        assert wait_until_freed(created[0][1])
 
 
 @FREED
@@ -296,7 +296,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
 
 @FREED
 def test_the_wrapper_can_be_freed_after_the_block(target, topology):
-    with no_garbage_collection():
+    with disable_gc():
         module, x = wrapped(target, topology)
         with torch.no_grad(), module.hold():
             module(x)

@@ -66,7 +66,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
 
 
 @GRADIENTS
-@example_count.divided_by(5)
+@example_count.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     device = topology.device(0)
@@ -113,7 +113,7 @@ class WithState(nn.Module):
 
 
 @BATCH_DIM
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):

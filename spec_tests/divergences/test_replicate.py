@@ -12,7 +12,7 @@ from spec_tests.divergences.methods import StoringMethods, owners, with_stored_f
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import copies, modules_with_paths, state
+from spec_tests.oracle.replica_laws import modules_with_paths, named_tensors, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
@@ -121,12 +121,12 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
-        before = snapshot(state(module), {})
-        copied = copies(copy.deepcopy(replica), module)
+        before = snapshot(named_tensors(module), {})
+        copied = replica_tensors(copy.deepcopy(replica), module)
         checks.same({each.is_leaf for each in copied.values()}, {True}, spec)
         for tensor in copied.values():
             tensor.data.add_(1)
-        checks.same(snapshot(state(module), {}), before, spec)
+        checks.same(snapshot(named_tensors(module), {}), before, spec)
 
 
 @DEEPCOPY

@@ -83,7 +83,7 @@ def test_reference_cannot_join_the_gradients(reference, topology, spec, error, s
 
 
 @TRAINING
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=FOUR, slots=(0, 1))
 @example(spec=FOUR_MASKED, slots=(0, 1))

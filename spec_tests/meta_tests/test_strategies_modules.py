@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 
-from spec_tests.oracle.replica_laws import modules_with_paths, sharing, state
+from spec_tests.oracle.replica_laws import first_names, modules_with_paths, named_tensors
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
@@ -13,13 +13,13 @@ from spec_tests.strategies.modules import (
     module_specs,
     row_wise_specs,
 )
-from spec_tests.strategies.packed_sequences import packed_specs, sequences
+from spec_tests.strategies.packed_sequences import packed_specs, unpack
 
 
 @given(spec=module_specs())
 def test_equal_specs_build_equal_modules(topology, spec):
     first, second = spec.build(topology), spec.build(topology)
-    pairs = zip(state(first).items(), state(second).items(), strict=True)
+    pairs = zip(named_tensors(first).items(), named_tensors(second).items(), strict=True)
     assert all(a == b and torch.equal(x, y) and x is not y for (a, x), (b, y) in pairs)
 
 
@@ -42,7 +42,7 @@ def test_shared_layers_are_one_object(topology):
     module = ModuleSpec((Layer("linear"), ResidualBlock((SharedLayer(0),)), SharedLayer(2))).build(
         topology
     )
-    shared = sharing(dict(modules_with_paths(module)))
+    shared = first_names(dict(modules_with_paths(module)))
     assert shared["module.1.inner.0"] == "module.0"
     assert shared["module.2"] == "module.1"
 
@@ -67,5 +67,5 @@ def test_only_parameters_of_frozen_layers_require_no_gradient(topology):
 @given(spec=packed_specs())
 def test_packed_sequences_have_the_lengths_of_the_spec(topology, spec):
     packed = spec.build(topology)
-    assert [len(sequence) for sequence in sequences(packed)] == list(spec.lengths)
+    assert [len(sequence) for sequence in unpack(packed)] == list(spec.lengths)
     assert (packed.sorted_indices is None) == spec.is_sorted

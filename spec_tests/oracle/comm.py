@@ -27,17 +27,17 @@ def scatter(
 ) -> tuple[Tensor, ...]:
     """Return a chunk of ``tensor`` for each device, or copy the chunks into ``out``."""
     if out is not None:
-        chunks = slices(tensor, [each.shape[dim] for each in out], dim)
+        chunks = split(tensor, [each.shape[dim] for each in out], dim)
         return tuple(each.copy_(chunk) for each, chunk in zip(out, chunks, strict=True))
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
     # Surplus devices are not checked.
-    pairs = zip(slices(tensor, chunk_sizes, dim), devices, strict=False)
+    pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
 
-def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+def split(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     """Return consecutive slices of ``sizes`` along ``dim``."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [tensor.narrow(dim, *span) for span in zip(starts, sizes, strict=True)]
@@ -53,10 +53,10 @@ def broadcast(
     if out is not None:
         return [each.copy_(tensor) for each in out]
     places = map(as_device, devices or [])
-    return [tensor if device == tensor.device else copied(tensor, device) for device in places]
+    return [tensor if device == tensor.device else copy_to(tensor, device) for device in places]
 
 
-def copied(tensor: Tensor, device: torch.device) -> Tensor:
+def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a copy on ``device``, row-major if ``tensor`` is dense."""
     if tensor.layout is not torch.strided:
         return tensor.to(device, copy=True)
@@ -70,7 +70,7 @@ def broadcast_coalesced(
     others = [as_device(device) for device in devices[1:]]
     return [
         list(tensors),
-        *[[copied(each.detach(), device) for each in tensors] for device in others],
+        *[[copy_to(each.detach(), device) for each in tensors] for device in others],
     ]
 
 
@@ -106,18 +106,18 @@ def gather(
 ) -> Tensor:
     """Join the chunks on the destination in the dtype of the first one, or in ``out``."""
     if out is not None:
-        return out.copy_(joined(tensors, dim, out.device, out.dtype))
-    return joined(tensors, dim, destination_of(destination), tensors[0].dtype)
+        return out.copy_(concatenate(tensors, dim, out.device, out.dtype))
+    return concatenate(tensors, dim, destination_device(destination), tensors[0].dtype)
 
 
-def destination_of(destination: DeviceLike) -> torch.device:
+def destination_device(destination: DeviceLike) -> torch.device:
     """Return the device of the result; -1 is deprecated."""
     if destination == -1:
         warnings.warn(CPU_ORDINAL_WARNING, FutureWarning, stacklevel=2)
     return as_device(destination)
 
 
-def joined(
+def concatenate(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
     """Concatenate the chunks; the result is channels-last if all chunks are."""

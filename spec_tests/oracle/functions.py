@@ -35,11 +35,11 @@ class Gather:
     @staticmethod
     def apply(target: comm.DeviceLike, dim: int, *tensors: Tensor) -> Tensor:
         """Return the joined chunks; 0-dim chunks make a vector."""
-        device = comm.destination_of(target)
+        device = comm.destination_device(target)
         if all(each.dim() == 0 for each in tensors) and dim == 0:
             warnings.warn(SCALARS_WARNING, stacklevel=2)
             tensors = tuple(each.unsqueeze(0) for each in tensors)
-        return comm.joined(tensors, dim, device, tensors[0].dtype)
+        return comm.concatenate(tensors, dim, device, tensors[0].dtype)
 
 
 class Broadcast:
@@ -50,7 +50,7 @@ class Broadcast:
         """Return views on the first device, then the copies on each other device."""
         views = [each.view_as(each) for each in tensors]
         places = [as_device(device) for device in devices[1:]]
-        return (*views, *[comm.copied(each, device) for device in places for each in tensors])
+        return (*views, *[comm.copy_to(each, device) for device in places for each in tensors])
 
 
 class ReduceAddCoalesced:

@@ -10,7 +10,7 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 
 
-def facts(tensors: Sequence[Tensor]) -> Any:
+def gradient_snapshot(tensors: Sequence[Tensor]) -> Any:
     """Return the properties by which gradients are compared: values, dtype, shape, device."""
     return snapshot(list(tensors), {}, strides=False)
 

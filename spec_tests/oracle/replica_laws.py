@@ -34,7 +34,7 @@ def gradients(call: ReplicateCall, target: Target, topology: Topology) -> tuple[
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
     replicas = target.replicate.replicate(module, inputs["devices"])
-    leaves = [leaf for leaf in state(module).values() if leaf.requires_grad]
+    leaves = [leaf for leaf in named_tensors(module).values() if leaf.requires_grad]
     of_replicas = [r(x) for r, x in zip(replicas, rows, strict=True)]
     return _sum(of_replicas, leaves), _sum([module(rows[0]) for _ in rows], leaves)
 
@@ -51,7 +51,7 @@ def _values(found: Sequence[Tensor]) -> Any:
     return snapshot([each.detach().cpu() for each in found], {}, strides=False)
 
 
-def state(module: nn.Module) -> dict[str, Tensor]:
+def named_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name; a shared tensor has several names."""
     named = module.named_parameters, module.named_buffers
     return {name: found for each in named for name, found in each(remove_duplicate=False)}
@@ -65,18 +65,18 @@ def modules_with_paths(module: nn.Module, path: str = "module") -> Iterator[tupl
             yield from modules_with_paths(child, f"{path}.{name}")
 
 
-def sharing(found: Mapping[str, object]) -> dict[str, str]:
+def first_names(found: Mapping[str, object]) -> dict[str, str]:
     """Return for each name the first name of the same object."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(value), name) for name, value in found.items()}
 
 
-def copies(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
+def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     """Return the replica's copies of the source's parameters and buffers by name."""
-    return {name: _reach(replica, name) for name in state(source)}
+    return {name: _get_nested_attribute(replica, name) for name in named_tensors(source)}
 
 
-def _reach(module: nn.Module, name: str) -> Tensor:
+def _get_nested_attribute(module: nn.Module, name: str) -> Tensor:
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part)
@@ -85,7 +85,7 @@ def _reach(module: nn.Module, name: str) -> Tensor:
     return value
 
 
-def identities(module: nn.Module) -> dict[str, int]:
+def attribute_ids(module: nn.Module) -> dict[str, int]:
     """Return the id of every attribute of every module, and of every member of a dictionary."""
     found: dict[str, int] = {}
     for path, each in modules_with_paths(module):

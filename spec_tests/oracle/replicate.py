@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.oracle._devices import as_device
-from spec_tests.oracle.comm import DeviceLike, broadcast_coalesced, copied
+from spec_tests.oracle.comm import DeviceLike, broadcast_coalesced, copy_to
 from spec_tests.oracle.functions import Broadcast
 
 _Made = TypeVar("_Made")
@@ -58,9 +58,9 @@ class _Replicator:
         if id(module) in self._made:
             return self._made[id(module)]  # type: ignore[no-any-return]  # a module
         if isinstance(module, torch.jit.ScriptModule):
-            return self._once(module, lambda: ScriptReplica(module, self))
+            return self._cached(module, lambda: ScriptReplica(module, self))
         hook: Callable[[], Any] = module._replicate_for_data_parallel
-        replica = self._once(module, hook)
+        replica = self._cached(module, hook)
         replica._former_parameters = {}
         for name, child in module._modules.items():
             replica._modules[name] = None if child is None else self.replicate(child)
@@ -90,22 +90,22 @@ class _Replicator:
     def _parameter(self, parameter: Tensor) -> Tensor:
         if self.detach and self.first:
             return parameter
-        return self._once(parameter, lambda: self._copied(parameter))
+        return self._cached(parameter, lambda: self._copied(parameter))
 
     def _buffer(self, buffer: Tensor) -> Tensor:
         if buffer.requires_grad and not self.detach:
-            return self._once(buffer, lambda: self._copied(buffer))
+            return self._cached(buffer, lambda: self._copied(buffer))
         if self.first:
             return buffer
-        return self._once(buffer, lambda: copied(buffer.detach(), self.device))
+        return self._cached(buffer, lambda: copy_to(buffer.detach(), self.device))
 
     def _copied(self, tensor: Tensor) -> Tensor:
         if not self.first:
-            return copied(tensor.detach() if self.detach else tensor, self.device)
+            return copy_to(tensor.detach() if self.detach else tensor, self.device)
         # A view of a parameter requires a gradient even outside grad mode, so detach there.
         return tensor.view_as(tensor) if torch.is_grad_enabled() else tensor.detach()
 
-    def _once(self, source: object, make: Callable[[], _Made]) -> _Made:
+    def _cached(self, source: object, make: Callable[[], _Made]) -> _Made:
         if id(source) not in self._made:
             self._made[id(source)] = make()
         found: _Made = self._made[id(source)]

@@ -12,7 +12,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
-def wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
+def run_wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
     """Return output and gradients of the wrapped module, and of the module alone."""
     inputs = call.inputs(topology)
     module, (x,) = inputs["module"], inputs["args"]

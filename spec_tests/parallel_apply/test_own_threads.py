@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
@@ -173,14 +173,14 @@ def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner
 @given(count=SEVERAL, fails=st.booleans())
 def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, waits, count, fails):
     local, references = threading.local(), []
-    with no_garbage_collection():
+    with disable_gc():
         modules = [
             ThreadLocalBuffer(local, references, barrier(count, waits), fails=fails)
         ] * count
         with suppress(ValueError):
             run(target, topology, modules)
         assert len(references) == count
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("parallel_apply.state.thread-hooks")

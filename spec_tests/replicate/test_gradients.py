@@ -22,7 +22,7 @@ SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
-FEW = example_count.divided_by(5)
+FEW = example_count.divide_examples(5)
 
 
 @clause("replicate.outputs")
@@ -61,7 +61,7 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
         ]
         return torch.cat([each.to(rows.device) for each in found])
 
-    leaves = [leaf for leaf in laws.state(module).values() if leaf.requires_grad]
+    leaves = [leaf for leaf in laws.named_tensors(module).values() if leaf.requires_grad]
     leaves = list({id(leaf): leaf for leaf in leaves}.values())
     assert torch.autograd.gradcheck(outputs, leaves)
     assert torch.autograd.gradgradcheck(outputs, leaves)

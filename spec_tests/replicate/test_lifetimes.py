@@ -20,7 +20,7 @@ from spec_tests.strategies.replicate import slot_lists
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
 PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
-FEW = example_count.divided_by(2)
+FEW = example_count.divide_examples(2)
 
 
 def _saved(module):

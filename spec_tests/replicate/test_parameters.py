@@ -9,13 +9,13 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle.replica_laws import copies, former_parameters
+from spec_tests.oracle.replica_laws import former_parameters, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
-FEW = example_count.divided_by(4)
+FEW = example_count.divide_examples(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 
@@ -113,7 +113,9 @@ def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, 
     topology.require(distinct=2)
     module = spec.append(Layer("linear"), Layer("counter")).build(topology)
     _, replica = target.replicate.replicate(module, topology.take(2), detach)
-    written, *others = {id(copy): copy for copy in copies(replica, module).values()}.values()
+    written, *others = {
+        id(copy): copy for copy in replica_tensors(replica, module).values()
+    }.values()
     before = [copy._version for copy in others]
     with torch.no_grad():
         written.add_(1)

@@ -10,7 +10,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
 from spec_tests.strategies.jit_modules import PartlyBuiltScript, script_calls
 
-FEW = example_count.divided_by(3)
+FEW = example_count.divide_examples(3)
 REFUSED = "Cannot replicate network where python modules are children of ScriptModule"
 
 

@@ -23,7 +23,7 @@ from spec_tests.strategies.gather import (
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: A third of the examples, for tests of which each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(3)
+FEWER_EXAMPLES = example_count.divide_examples(3)
 
 
 @clause("scatter_gather.gather.tensor")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "SharedEvidence", "commands", "grouped", "of_clause"]
+__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "grouped"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SharedEvidence:
     runs: Sequence[Run]
 
 
-def of_clause(run: Run, clause: str) -> Evidence | None:
+def evidence_of(run: Run, clause: str) -> Evidence | None:
     """Return the evidence for a clause; None if the run has no verdict for it."""
     verdict = run.verdicts.get(clause)
     if verdict is None:
@@ -54,7 +54,7 @@ def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
     """Return the evidence for a clause, worst verdict first, and the runs with equal evidence."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
-        evidence = of_clause(run, clause)
+        evidence = evidence_of(run, clause)
         if evidence is not None:
             found.setdefault(evidence, []).append(run)
     ordered = sorted(found.items(), key=lambda pair: VERDICTS.index(pair[0].verdict))

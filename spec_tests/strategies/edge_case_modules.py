@@ -36,25 +36,25 @@ class Attention(nn.Module):
         return result
 
 
-def _hooked() -> nn.Module:
+def _linear_with_hooks() -> nn.Module:
     layer = square_layer()
     layer.register_forward_hook(add_bias)
     layer.register_forward_pre_hook(subtract_weight)
     return layer
 
 
-def _pruned() -> nn.Module:
+def _pruned_linear() -> nn.Module:
     layer: nn.Module = prune.l1_unstructured(square_layer(), "weight", amount=3)  # type: ignore[no-untyped-call]
     return layer
 
 
-def _materialised() -> nn.Module:
+def _lazy_linear() -> nn.Module:
     layer = nn.LazyLinear(WIDTH)
     layer(torch.zeros(1, WIDTH))
     return layer
 
 
-def _observed() -> nn.Module:
+def _observers() -> nn.Module:
     quantization = torch.ao.quantization
     observer = quantization.MovingAverageMinMaxObserver()
     return nn.Sequential(square_layer(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
@@ -84,10 +84,10 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
     "transformer": _transformer,
     "graph": _traced_graph,
-    "observers": _observed,
-    "hooks": _hooked,
-    "pruned": _pruned,
-    "materialised": _materialised,
+    "observers": _observers,
+    "hooks": _linear_with_hooks,
+    "pruned": _pruned_linear,
+    "materialised": _lazy_linear,
     "embedding": lambda: RowEmbedding(sparse=False),
     "sparse_embedding": lambda: RowEmbedding(sparse=True),
     "assorted": BuffersOfAllDtypes,

@@ -167,12 +167,14 @@ _PRINT: dict[str, Callable[[BaseException], str]] = {
 }
 
 
-def builtins(kinds: Sequence[type[BaseException]] = TEXTUAL) -> st.SearchStrategy[ExceptionSpec]:
+def builtin_exceptions(
+    kinds: Sequence[type[BaseException]] = TEXTUAL,
+) -> st.SearchStrategy[ExceptionSpec]:
     """Draw exceptions of existing classes. Shrinks to the first of ``kinds``."""
     return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
 
 
-def generated(
+def generated_exceptions(
     *,
     bases: Sequence[type[BaseException]] = (Exception, ValueError, OSError, StopIteration),
     constructors: Sequence[str] = CONSTRUCTORS,
@@ -191,8 +193,8 @@ def generated(
 
 
 #: Exceptions of existing and of generated classes.
-ANY_EXCEPTIONS = builtins([*TEXTUAL, ExceptionGroup, UnicodeDecodeError]) | generated(
-    prints=PRINTS
-)
+ANY_EXCEPTIONS = builtin_exceptions(
+    [*TEXTUAL, ExceptionGroup, UnicodeDecodeError]
+) | generated_exceptions(prints=PRINTS)
 #: Exceptions that ``except Exception`` does not catch.
-BASE_EXCEPTIONS = builtins([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+BASE_EXCEPTIONS = builtin_exceptions([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare.outcome import Failure, failure, normalised
+from spec_tests.harness.compare.outcome import Failure, failure_of, normalise
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
@@ -141,8 +141,8 @@ def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> 
 
 def error_data(error: BaseException) -> ErrorData:
     """Return the data of an exception."""
-    args = tuple(normalised(str(each)) for each in error.args)
-    return ErrorData(failure(error), args, getattr(error, "errno", None))
+    args = tuple(normalise(str(each)) for each in error.args)
+    return ErrorData(failure_of(error), args, getattr(error, "errno", None))
 
 
 @st.composite

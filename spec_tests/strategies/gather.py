@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import EMPTY, Container, NewObject
-from spec_tests.strategies.scatter_gather import DIMS, SPLIT, dtypes_along, nested, outer_extents
+from spec_tests.strategies.scatter_gather import (
+    DIMS,
+    SPLIT,
+    dtypes_along,
+    nested_values,
+    outer_extents,
+)
 from spec_tests.strategies.tensors import FLOATS, LAYOUTS, TensorSpec
 
 #: The kinds of containers whose members gather joins.
@@ -75,7 +81,7 @@ def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCal
     """Draw ``gather`` of nested containers of ``kinds``. Shrinks to one replica."""
     dim = draw(st.sampled_from(DIMS))
     others = st.sampled_from([None, *map(NewObject, EMPTY)])
-    return _gather(draw, draw(nested(split_tensors(dim) | others, kinds)), dim)
+    return _gather(draw, draw(nested_values(split_tensors(dim) | others, kinds)), dim)
 
 
 @st.composite
@@ -102,7 +108,7 @@ def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     """Draw ``gather`` of tensors without dimensions. Shrinks to one replica."""
     dtypes = st.sampled_from(FLOATS)
     leaf = st.builds(SplitTensor, st.none(), st.none(), dtypes, requires_grad=st.booleans())
-    template = draw(nested(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
+    template = draw(nested_values(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
     return _gather(draw, template, draw(st.sampled_from(dims)))
 
 

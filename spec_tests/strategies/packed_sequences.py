@@ -41,7 +41,7 @@ class Packed:
         return PackedSequence(data, packed.batch_sizes, *_moved(packed, device))
 
 
-def sequences(packed: PackedSequence) -> list[Tensor]:
+def unpack(packed: PackedSequence) -> list[Tensor]:
     """Return the sequences in the original order, on the CPU."""
     cpu = torch.device("cpu")
     data = packed.data.detach().cpu()

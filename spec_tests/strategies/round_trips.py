@@ -62,6 +62,6 @@ def round_trips(draw: st.DrawFn) -> RoundTrip:
     extent = draw(st.sampled_from(scatter_gather.EXTENTS))
     leaf = scatter_gather.tensors(extent, dim, slots=(0,))
     others = st.sampled_from([None, *map(NewObject, EMPTY)])
-    inputs = draw(scatter_gather.nested(leaf | others, PRESERVED))
+    inputs = draw(scatter_gather.nested_values(leaf | others, PRESERVED))
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple))
     return RoundTrip(inputs, slots, dim)

@@ -66,12 +66,12 @@ def dtypes_along(dim: int) -> Sequence[torch.dtype]:
     return DTYPES if dim >= 0 else [dtype for dtype in DTYPES if not dtype.is_complex]
 
 
-def others() -> st.SearchStrategy[object]:
+def unsplit_leaves() -> st.SearchStrategy[object]:
     """Draw leaves that scatter passes to every device unchanged. Shrinks to None."""
     return st.sampled_from([*CONSTANTS, *map(NewObject, EMPTY), *map(NewObject, OPAQUE)])
 
 
-def nested(
+def nested_values(
     leaves: st.SearchStrategy[object], kinds: Sequence[str], *, max_leaves: int = 6
 ) -> st.SearchStrategy[object]:
     """Draw a leaf, or nested containers of ``kinds``. Shrinks to a leaf."""
@@ -95,7 +95,7 @@ def scatter_calls(
     """Draw ``scatter`` of nested containers of ``kinds``. Shrinks to few rows."""
     dim = draw(st.sampled_from(dims))
     leaf = tensors(draw(st.sampled_from(EXTENTS)), dim)
-    return _scatter(draw, nested(leaf | others(), kinds), dim)
+    return _scatter(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
 
 
 @st.composite
@@ -108,7 +108,7 @@ def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
 @st.composite
 def replicated_calls(draw: st.DrawFn) -> PublicCall:
     """Draw ``scatter`` of structures without tensors. Shrinks to None."""
-    return _scatter(draw, nested(others(), SPLIT), 0)
+    return _scatter(draw, nested_values(unsplit_leaves(), SPLIT), 0)
 
 
 def _scatter(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) -> PublicCall:
@@ -121,7 +121,7 @@ def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
     """Draw ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
     # A negative dim excludes complex tensors: their errors count one dimension too many (CO-2).
     leaf = tensors(draw(st.sampled_from(EXTENTS)), -1)
-    return _scatter(draw, nested(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
+    return _scatter(draw, nested_values(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
 
 
 @st.composite
@@ -135,7 +135,7 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     leaf = tensors(extent, dim)
     # For fewer chunks than devices, args and kwargs need a tensor each: SG-1.
     anchors = [draw(leaf)] if len(even_chunks(extent, len(devices))) < len(devices) else []
-    value = nested(leaf | others(), SPLIT, max_leaves=4)
+    value = nested_values(leaf | unsplit_leaves(), SPLIT, max_leaves=4)
     inputs = draw(st.lists(value, max_size=3).map(lambda found: (*found, *anchors)) | st.just(()))
     names = st.sampled_from(["x", "flag", "rest"])
     kwargs = draw(st.dictionaries(names, value, max_size=2))
@@ -160,9 +160,9 @@ def kwargs_without_inputs() -> st.SearchStrategy[PublicCall]:
 
 
 @st.composite
-def _scatter_kwargs(draw: st.DrawFn, name: str, others: dict[str, object]) -> PublicCall:
+def _scatter_kwargs(draw: st.DrawFn, name: str, other: dict[str, object]) -> PublicCall:
     leaf = tensors(draw(st.sampled_from(EXTENTS)), 0)
-    value = draw(nested(leaf | others(), SPLIT))
+    value = draw(nested_values(leaf | unsplit_leaves(), SPLIT))
     argument = (value,) if name == "inputs" else {"x": value}
-    arguments = {**others, name: argument, "target_gpus": draw(device_lists())}
+    arguments = {**other, name: argument, "target_gpus": draw(device_lists())}
     return PublicCall("scatter_gather.scatter_kwargs", arguments)

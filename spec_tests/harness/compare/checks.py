@@ -44,7 +44,7 @@ def agree(
     actual = observe(call, target, topology, gradients=gradients, strides=strides)
     for answer in [answers] if isinstance(answers, Target) else answers:
         expected = observe(call, answer, topology, gradients=gradients, strides=strides)
-        found = _first_difference(actual, expected, tolerance)
+        found = _find_difference(actual, expected, tolerance)
         if found is not None:
             raise AssertionError(_message(call, topology, answer, found))
 
@@ -68,7 +68,7 @@ def _message(call: Call, topology: Topology, answer: Target, found: str) -> str:
     )
 
 
-def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
+def _find_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
     for field in fields(Outcome):
         pair = getattr(actual, field.name), getattr(expected, field.name)
         found = difference(*pair, path=field.name, tolerance=tolerance)
@@ -80,13 +80,13 @@ def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> s
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
     """Describe the first difference of two snapshots; return None if they are equal."""
     if type(actual) is not type(expected):
-        return f"{path} is {_described(actual)}, expected {_described(expected)}"
+        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
     if isinstance(expected, TensorSnapshot):
         return _tensor_difference(actual, expected, path, tolerance)
     if isinstance(expected, Structure):
         return _structure_difference(actual, expected, path, tolerance)
     if actual != expected:
-        return f"{path} is {_described(actual)}, expected {_described(expected)}"
+        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
     return None
 
 
@@ -123,14 +123,14 @@ def _structure_difference(
     return None
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     match value:
         case Failure(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
             return f"a tensor {dict(facts)} {values.tolist()}"
         case Structure(kind, members):
-            inside = ", ".join(f"{key!r}: {_described(member)}" for key, member in members.items())
+            inside = ", ".join(f"{key!r}: {_describe(member)}" for key, member in members.items())
             return f"{kind} of {{{inside}}}"
         case Leaf(kind, text, identity):
             return f"{kind} {text or identity}"

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 
 from spec_tests.harness.compare.outcome import Call
-from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import leaves, tensors
@@ -21,13 +21,13 @@ def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     Raises:
         Exception: the call raised it.
     """
-    with no_garbage_collection():
+    with disable_gc():
         return _alive(_references_of_call(call, target, topology))
 
 
 def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments that are alive after a call that raises."""
-    with no_garbage_collection():
+    with disable_gc():
         return _alive(_references_of_error(call, target, topology))
 
 

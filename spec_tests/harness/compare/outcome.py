@@ -60,7 +60,7 @@ def observe(
             value = call.run(target, inputs)
             result = snapshot(value, inputs, strides=strides)
         except Exception as error:
-            value, result = None, failure(error)
+            value, result = None, failure_of(error)
         found = _gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
     return Outcome(result, _texts(caught), after, found)
@@ -75,13 +75,13 @@ def _seed() -> None:
         getattr(device_module, "manual_seed_all", device_module.manual_seed)(0)
 
 
-def failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Return the exception as data."""
     kind = type(error)
-    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalised(str(error)))
+    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalise(str(error)))
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return ``text`` without traceback frames, C++ backtraces and addresses."""
     text = text.split("\nException raised from", 1)[0]
     # Frames are indented; the text of the exception is not.
@@ -104,7 +104,7 @@ def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
     try:
         found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)
     except RuntimeError as error:
-        return failure(error)
+        return failure_of(error)
     return snapshot(dict(zip(leaves, found, strict=True)), {}, strides=False)
 
 

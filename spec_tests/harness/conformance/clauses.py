@@ -92,7 +92,7 @@ def clause(name: str) -> Callable[[_Test], _Test]:
     return pytest.mark.clause(name)
 
 
-def of(item: pytest.Item) -> list[str]:
+def clauses_of_test(item: pytest.Item) -> list[str]:
     """Return the ids of the clauses that a test checks."""
     return [name for marker in item.iter_markers("clause") for name in marker.args]
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from spec_tests.harness.environment.target import NotOffered, lacking
+from spec_tests.harness.environment.target import NotOffered, missing_name
 
 __all__ = ["describe", "fail_not_offered"]
 
@@ -35,7 +35,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
-    missing = lacking(error)
+    missing = missing_name(error)
     if missing is not None:
         return [("not-offered", missing)]
     drawn = _drawn(item, call.excinfo)

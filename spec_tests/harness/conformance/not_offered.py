@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.environment.target import lacking
+from spec_tests.harness.environment.target import missing_name
 
 __all__ = ["PROPERTY", "judge", "mark", "stale"]
 
@@ -26,7 +26,7 @@ def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
         lacks: The entry that declares each clause.
     """
     for item in items:
-        entries = [lacks[name] for name in clauses.of(item) if name in lacks]
+        entries = [lacks[name] for name in clauses.clauses_of_test(item) if name in lacks]
         if entries:
             item.stash[_ENTRY] = entries[0]
 
@@ -37,7 +37,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     Returns:
         Whether the test was skipped.
     """
-    missing = None if call.excinfo is None else lacking(call.excinfo.value)
+    missing = None if call.excinfo is None else missing_name(call.excinfo.value)
     if missing is None or _ENTRY not in item.stash:
         return False
     report.outcome = "skipped"

@@ -51,12 +51,12 @@ def divergences() -> str:
 
 def _by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
     found: dict[str, list[register.Divergence]] = {}
-    for each in sorted(records, key=lambda record: _sorted_by(record.id)):
+    for each in sorted(records, key=lambda record: _sort_key(record.id)):
         found.setdefault(each.id, []).append(each)
     return found
 
 
-def _sorted_by(name: str) -> tuple[str, int]:
+def _sort_key(name: str) -> tuple[str, int]:
     part, _, number = name.partition("-")
     return part, int(number)
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.environment.target import lacking
+from spec_tests.harness.environment.target import missing_name
 
 FOLDER = Path(__file__).parents[2] / "registers"
 #: The records of a test.
@@ -188,7 +188,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if any(record.explains(call.excinfo.value) for record in records):
         return
     report.outcome = "failed"
-    if lacking(call.excinfo.value) is None:  # else its verdict is not-offered
+    if missing_name(call.excinfo.value) is None:  # else its verdict is not-offered
         expected = [failure for record in records for failure in record.failures]
         text = f"{report.wasxfail}, but the records expect {expected}"
         report.longrepr = f"{report.longrepr}\n\n{text}"

@@ -40,7 +40,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _LONGEST = 1500
 
 
-def of_report(report: pytest.TestReport) -> str | None:
+def verdict_of(report: pytest.TestReport) -> str | None:
     """Return the verdict of a test; None if this phase of the test decides nothing."""
     if hasattr(report, "wasxfail"):
         return "known" if report.skipped else "fail"
@@ -71,7 +71,7 @@ def reason_of(report: pytest.TestReport) -> str:
     return "\n".join(marked or lines[-5:])[:_LONGEST]
 
 
-def shown_by(report: pytest.TestReport) -> dict[str, str]:
+def failure_details(report: pytest.TestReport) -> dict[str, str]:
     """Return difference, failure and smallest call of a failed test; see `failure_report`."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
@@ -98,7 +98,7 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
         if name is not None:  # tests of the suite itself have no clause
-            found[name] = worse(found.get(name), verdict)
+            found[name] = worse_verdict(found.get(name), verdict)
     return dict(sorted(found.items()))
 
 
@@ -132,7 +132,7 @@ def reference_only_text(names: list[str]) -> str:
     return f"{count} tested only by comparison with torch.nn.parallel{ids}"
 
 
-def worse(first: str | None, second: str) -> str:
+def worse_verdict(first: str | None, second: str) -> str:
     """Return the verdict that comes first in `VERDICTS`."""
     return min(first or second, second, key=VERDICTS.index)
 

@@ -8,7 +8,7 @@ import pytest
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["inject", "without_memory"]
+__all__ = ["fail_allocations", "inject"]
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
@@ -32,7 +32,7 @@ def inject(config: pytest.Config, topology: Topology) -> None:
 
 
 @contextmanager
-def without_memory(topology: Topology, slot: int) -> Iterator[None]:
+def fail_allocations(topology: Topology, slot: int) -> Iterator[None]:
     """Make allocations on the device of ``slot`` fail inside the block."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator can inject faults")

@@ -11,7 +11,7 @@ import sysconfig
 
 import pytest
 
-__all__ = ["check_lock", "has_lock", "is_free_threaded", "name"]
+__all__ = ["check_gil", "is_free_threaded", "is_gil_enabled", "python_version"]
 
 
 def is_free_threaded() -> bool:
@@ -19,19 +19,19 @@ def is_free_threaded() -> bool:
     return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-def has_lock() -> bool:
+def is_gil_enabled() -> bool:
     """Return whether the GIL is enabled now."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def name() -> str:
+def python_version() -> str:
     """Return the version, and for a free-threaded Python the state of the GIL."""
     if not is_free_threaded():
         return platform.python_version()
-    return f"{platform.python_version()} free-threaded, GIL {'on' if has_lock() else 'off'}"
+    return f"{platform.python_version()} free-threaded, GIL {'on' if is_gil_enabled() else 'off'}"
 
 
-def check_lock(*, was_off: bool) -> None:
+def check_gil(*, was_off: bool) -> None:
     """Fail the test if the GIL ``was_off`` at the start of the run and is enabled now."""
-    if was_off and has_lock():
+    if was_off and is_gil_enabled():
         pytest.fail("an import has enabled the GIL of this free-threaded Python")

@@ -38,7 +38,7 @@ class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # t
 _LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
 
 
-def lacking(error: BaseException) -> str | None:
+def missing_name(error: BaseException) -> str | None:
     """Return the text of `NotOffered` if a test failed because of a missing name, else None."""
     if isinstance(error, NotOffered):
         return str(error)

@@ -21,7 +21,7 @@ from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 _TOPOLOGY = pytest.StashKey[Topology]()
-_WAS_OFF = not interpreter.has_lock()
+_WAS_OFF = not interpreter.is_gil_enabled()
 
 # Report one failure of a test: for several, Hypothesis raises an exception group.
 _COMMON = settings(
@@ -80,14 +80,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"torch: {torch.__version__}",
-        f"python: {interpreter.name()}",
+        f"python: {interpreter.python_version()}",
     ]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Fail the test during which the GIL of a free-threaded Python was enabled."""
-    interpreter.check_lock(was_off=_WAS_OFF)
+    interpreter.check_gil(was_off=_WAS_OFF)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -35,7 +35,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "version": _version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
-        "python": interpreter.name(),
+        "python": interpreter.python_version(),
         "accelerator": topology.accelerator,
         "devices": [str(device) for device in topology.devices],
         "system": platform.system(),

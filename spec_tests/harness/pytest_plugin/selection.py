@@ -11,7 +11,12 @@ __all__ = ["deselect", "judged_without_reference", "needs_reference", "resumed_f
 
 def judged_without_reference(items: list[pytest.Item]) -> set[str]:
     """Return the clauses with a test that does not need torch.nn.parallel."""
-    return {name for item in items if not needs_reference(item) for name in clauses.of(item)}
+    return {
+        name
+        for item in items
+        if not needs_reference(item)
+        for name in clauses.clauses_of_test(item)
+    }
 
 
 def resumed_file(config: pytest.Config) -> Path:

@@ -44,7 +44,7 @@ class VerdictLog:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the verdict of a phase of a test."""
-        verdict = verdicts.of_report(report)
+        verdict = verdicts.verdict_of(report)
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
@@ -53,7 +53,7 @@ class VerdictLog:
         if entry := verdicts.declaration_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
-            found |= {"reason": verdicts.reason_of(report), **verdicts.shown_by(report)}
+            found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
             self._add({**named, **found})
 
@@ -80,7 +80,7 @@ class VerdictLog:
             return
         terminalreporter.section("clauses")
         for name, entry in self.stale.items():
-            terminalreporter.write_line(f"ERROR: {name}: {_offered(entry)}")
+            terminalreporter.write_line(f"ERROR: {name}: {_stale_text(entry)}")
         for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(
@@ -101,7 +101,7 @@ class VerdictLog:
             self.stale = not_offered.stale(self.lacks, self._tests)
         for name, entry in self.stale.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
-            self._add({**found, "reason": _offered(entry)})
+            self._add({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -121,5 +121,5 @@ def _was_interrupted(session: pytest.Session) -> bool:
     return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
 
 
-def _offered(entry: str) -> str:
+def _stale_text(entry: str) -> str:
     return f'the register declares "{entry}" as lacking, but the target offers it'
