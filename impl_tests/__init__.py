@@ -1,13 +1,14 @@
-"""What tests impl, and nobody else: its modules, and wrong versions of it.
+"""Tests of impl alone: of its modules, and of deliberately wrong versions of it.
 
-* ``test_MODULE.py``: the tests of a private or public module, or of a topic that has several
-  (``test_errors_lifetime``, ``test_workers_process``, ``test_buffer_sizes``, ``test_waiting``);
-  ``samples.py`` has what several of them are tried with.
-* ``test_house.py`` and ``test_ladder.py``: the rules about impl that no linter knows.
-* ``mutants/``: wrong versions of impl written by hand, with the clauses that must notice them.
-* ``mutation/``: small changes made by rule, and those that nobody can see, with the reason.
-* ``stress/``: all parts of impl in many threads; ``free_threaded.py`` runs all of this on a Python
-  without lock.
-* ``orderings.py``: impl without one of its waits and stream switches; ``forks.py`` runs wrong
-  versions in forked processes.
+* ``test_MODULE.py``: the tests of a public module or of a topic; ``_PACKAGE/`` and
+  ``distributed/``: those of a package. ``samples.py`` has helpers for several of them.
+* ``test_source_rules.py`` and ``test_import_order.py``: rules for impl's source that no linter
+  checks.
+* ``mutants/``: hand-written wrong versions of impl, with the clauses whose tests must fail.
+* ``mutation/``: small automatic changes of impl, and those without an effect, with the reason.
+* ``stress/``: all parts of impl in many threads. ``free_threaded.py`` runs all tests on a
+  free-threaded Python.
+* ``orderings.py``: impl without one of its waits or stream switches.
+* ``consumers/`` and ``models/``: training with packages that use DataParallel, and of models.
+* ``forks.py``: execution of jobs in forked processes.
 """

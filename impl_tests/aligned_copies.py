@@ -1,8 +1,8 @@
-"""Replicas of torch.nn.parallel whose weights begin where new tensors begin, as impl's do.
+"""Aligned copies in torch.nn.parallel, so that its results equal impl's bit for bit.
 
-torch.nn.parallel packs the copies of a module's tensors without gaps. A kernel may take another
-path for a weight that is not aligned, and round otherwise. Which kernels do depends on the
-processor, so results of both are compared bit for bit with aligned copies on either side.
+torch.nn.parallel packs the copies of a module's tensors without gaps, so their addresses differ in
+alignment from those of new tensors. A kernel may round differently for an unaligned weight, which
+depends on the processor. impl aligns its copies.
 """
 
 import torch
@@ -12,7 +12,7 @@ __all__ = ["align_copies"]
 
 
 def align_copies() -> None:
-    """Give each copy that torch.nn.parallel's replicas get memory of its own in this process."""
+    """Patch torch.nn.parallel in this process so that each of its copies has its own memory."""
     copy = torch._C._broadcast_coalesced
 
     def copy_aligned(

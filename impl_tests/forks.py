@@ -1,7 +1,7 @@
-"""Jobs done in processes forked from this one, several at a time.
+"""Execution of jobs in forked processes, several at a time.
 
-A fork has everything that this process has imported and collected, which saves most of the start;
-and a job that hangs or crashes takes nothing with it.
+A fork has all modules that this process has imported, so it starts fast. A job that hangs or
+crashes ends only its own process.
 """
 
 import itertools
@@ -20,10 +20,10 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-#: Seconds after which a process that prints nothing is taken to hang. A test has a limit of its
-#: own, which is less, but none for its teardown after that.
+#: Seconds without output after which a process counts as hung. The time limit of a test is
+#: shorter, but does not cover its teardown.
 _PATIENCE = 90
-#: Exit status of a process whose work raised an exception.
+#: Exit status of a process whose function raised an exception.
 _RAISED = 70
 _FORK = multiprocessing.get_context("fork")
 T = TypeVar("T")
@@ -31,12 +31,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """What to do in a process of its own.
+    """A function to call in its own process.
 
     Args:
-        subject: What the job is about.
-        work: Called there with an empty folder; its result must be plain
-            data, and an exception ends the run.
+        subject: The object that the job examines, for the caller's use.
+        work: The function. Its argument is an empty folder, and its result must be JSON data.
     """
 
     subject: T
@@ -44,14 +43,14 @@ class Job(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
-    """A job that has ended.
+class JobResult(Generic[T]):
+    """The result of a job that has ended.
 
     Args:
         job: The job.
-        result: What its work returned; None if the process hung or crashed.
-        log: What was printed meanwhile.
-        seconds: How long it took.
+        result: The return value of ``work``; None if the process hung or crashed.
+        log: The output of the process.
+        seconds: The duration.
     """
 
     job: Job[T]
@@ -60,13 +59,13 @@ class Done(Generic[T]):
     seconds: float
 
 
-def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[Done[T]]:
-    """Do ``jobs``, ``processes`` at a time; yield them as they end.
+def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
+    """Run ``jobs`` in up to ``processes`` processes; yield each result when its job ends.
 
-    A job is taken from ``jobs`` only when its process is about to start.
+    The next job is taken from ``jobs`` only when its process can start.
 
     Raises:
-        RuntimeError: The work of a job raised an exception.
+        RuntimeError: The function of a job raised an exception.
     """
     waiting = iter(jobs)
     running: dict[ForkProcess, _Running[T]] = {}
@@ -78,51 +77,51 @@ def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[Done[T]]:
             return
         connection.wait([process.sentinel for process in running], timeout=1)
         for process in [each for each, entry in running.items() if entry.has_ended()]:
-            yield running.pop(process).done()
+            yield running.pop(process).join()
 
 
 class _Running(Generic[T]):
-    """One process at work."""
+    """A running process with its folder."""
 
     def __init__(self, job: Job[T]) -> None:
         self._job = job
-        self._home = Path(tempfile.mkdtemp())
-        (self._home / "log").touch()
+        self._folder = Path(tempfile.mkdtemp())
+        (self._folder / "log").touch()
         self._start = time.monotonic()
         sys.stdout.flush()
-        self.process = _FORK.Process(target=_work, args=(job, self._home))
+        self.process = _FORK.Process(target=_work, args=(job, self._folder))
         self.process.start()
 
     def has_ended(self) -> bool:
-        printed = (self._home / "log").stat().st_mtime
+        printed = (self._folder / "log").stat().st_mtime
         if self.process.is_alive() and time.time() - printed > _PATIENCE:
             self.process.kill()
             self.process.join()
         return not self.process.is_alive()
 
-    def done(self) -> Done[T]:
+    def join(self) -> JobResult[T]:
         self.process.join()
-        path = self._home / "result"
+        path = self._folder / "result"
         result = json.loads(path.read_text()) if path.exists() else None
-        log = (self._home / "log").read_text(errors="replace")
-        shutil.rmtree(self._home)
+        log = (self._folder / "log").read_text(errors="replace")
+        shutil.rmtree(self._folder)
         if self.process.exitcode == _RAISED:
             raise RuntimeError(f"{self._job.subject}:\n{log}")
-        return Done(self._job, result, log, time.monotonic() - self._start)
+        return JobResult(self._job, result, log, time.monotonic() - self._start)
 
 
-def _work(job: Job[Any], home: Path) -> None:
-    with (home / "log").open("w") as log:
+def _work(job: Job[Any], folder: Path) -> None:
+    with (folder / "log").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     status = _RAISED
     try:
-        result = job.work(home)
-        (home / "part").write_text(json.dumps(result))
-        (home / "part").rename(home / "result")
+        result = job.work(folder)
+        (folder / "part").write_text(json.dumps(result))
+        (folder / "part").rename(folder / "result")
         status = 0
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
-    # Without the usual end of a process, in which a thread of a wrong impl may hang.
+    # Skips the interpreter's shutdown, in which a thread of a mutated impl may hang.
     os._exit(status)

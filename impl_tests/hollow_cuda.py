@@ -1,10 +1,10 @@
-"""torchvision's wheel beside a CPU build of PyTorch.
+"""Stub CUDA libraries, with which torchvision's wheel works beside a CPU build of PyTorch.
 
-The package index has torchvision's CUDA build only. Its operators have CPU kernels, but the
-library that holds them is linked with three of CUDA's, which a CPU build of PyTorch lacks; without
-it ``import torchvision`` fails, and with that the import of transformers, timm and fastai. Hollow
-libraries in their places have the names that it looks for. All functions return 0 and none is
-called: there is no CUDA device to call them for.
+The package index has only the CUDA build of torchvision. Its operators have CPU kernels, but its
+library is linked with three CUDA libraries, which a CPU build of PyTorch lacks. Then ``import
+torchvision`` fails, and with it the import of transformers, timm and fastai. The stub libraries
+define the symbols that torchvision needs. All functions return 0. None is called, because there is
+no CUDA device.
 """
 
 import ctypes
@@ -15,17 +15,17 @@ from pathlib import Path
 
 import torch
 
-#: How C++ spells names of c10::cuda and at::cuda.
-_OF_CUDA = ("4cuda", "3c104cuda", "2at4cuda")
+#: Parts of the mangled names of c10::cuda and at::cuda.
+_CUDA_NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
 
 
 def load() -> None:
-    """Load the hollow libraries into this process, before its first import of torchvision.
+    """Load the stub libraries into this process, before its first import of torchvision.
 
-    Nothing is done where PyTorch is a CUDA build or there is no torchvision.
+    With a CUDA build of PyTorch, or without torchvision, load nothing.
 
     Raises:
-        CalledProcessError: There is no C compiler, or no ``nm``.
+        FileNotFoundError: There is no C compiler, or no ``nm``.
     """
     found = importlib.util.find_spec("torchvision")
     if torch.version.cuda is not None or found is None or found.origin is None:
@@ -39,18 +39,22 @@ def load() -> None:
 
 
 def _libraries(extension: Path) -> dict[str, set[str]]:
-    """CUDA's libraries that ``extension`` is linked with, and the names it needs of each.
+    """Return the CUDA libraries that ``extension`` is linked with, and the symbols it needs.
 
-    Names of PyTorch carry no version, so which of its two libraries has them cannot be told.
+    PyTorch's symbols have no version, so all of them are listed for one of its two libraries.
     """
     found: dict[str, set[str]] = {name: set() for name in _needed(extension)}
-    of_pytorch = next(name for name in found if name.startswith("libtorch_cuda"))
+    pytorch_library = next(name for name in found if name.startswith("libtorch_cuda"))
     for line in _read("nm", "-D", "--undefined-only", extension).splitlines():
         name, _, version = line.split()[-1].partition("@")
         if version in found:
             found[version].add(name)
-        elif not version and name.startswith("_ZN") and any(part in name for part in _OF_CUDA):
-            found[of_pytorch].add(name)
+        elif (
+            not version
+            and name.startswith("_ZN")
+            and any(part in name for part in _CUDA_NAMESPACES)
+        ):
+            found[pytorch_library].add(name)
     return found
 
 

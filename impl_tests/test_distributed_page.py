@@ -14,7 +14,7 @@ import impl
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "impl" / "distributed" / "README.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-#: Seconds; two processes import torch and compute next to nothing.
+#: Seconds until a program counts as hung.
 TIME_LIMIT = 200
 
 
@@ -47,14 +47,14 @@ def compute_loss_in_one_process(devices):
     return loss.item()
 
 
-def test_the_program_prints_the_loss_of_one_process(tmp_path):
+def test_program_prints_the_loss_of_one_process(tmp_path):
     done = run_torchrun(PROGRAM, tmp_path, 2)
     assert done.returncode == 0, done.stderr
     printed = float(re.fullmatch(r"loss ([\d.]+)\n", done.stdout).group(1))
     assert printed == pytest.approx(compute_loss_in_one_process(2), abs=2e-6)
 
 
-def test_a_killed_rank_ends_the_program(tmp_path):
+def test_killed_rank_ends_the_program(tmp_path):
     line = "    optimizer.zero_grad()\n"
     killed = "    if dist.get_rank() == 1: import os; os.kill(os.getpid(), 9)\n"
     assert line in PROGRAM

@@ -52,8 +52,12 @@ def test_gradients_imports_only_distributed_data_parallel():
     assert imported == ["torch.nn.parallel", DDP]
 
 
-def test_importing_impl_does_not_import_impl_distributed():
-    script = "import sys, impl; assert 'impl.distributed' not in sys.modules"
+def test_importing_impl_starts_no_thread_and_loads_no_optional_module():
+    script = """
+import sys, threading, impl
+assert not {"impl.distributed", "torch._dynamo"} & sys.modules.keys()
+assert threading.active_count() == 1
+"""
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 

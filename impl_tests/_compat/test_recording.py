@@ -1,8 +1,4 @@
-"""impl._compat.recording: what torch.compile and torch.jit.trace record of a call."""
-
-import subprocess
-import sys
-from collections import namedtuple
+"""impl._compat.recording: arguments and calls that torch.compile and torch.jit.trace record."""
 
 import pytest
 import torch
@@ -12,20 +8,19 @@ import impl
 from impl._compat import torch_private
 from impl._compat.recording import is_movable, move_tensors
 from impl._pytree.markers import Whole
+from impl_tests.samples import Pair
 
-Pair = namedtuple("Pair", ("left", "right"))
 
-
-def test_arguments_are_moved_as_scatter_moves_them(topology):
+def test_moved_arguments_equal_scattered_ones(topology):
     device = topology.device(0)
-    here, there = torch.ones(4, 2, device=device), torch.ones(4, 2)
-    args = (here, [there, None], {"key": (there, 2.0)}, "text", torch.tensor(3.0))
+    on_device, on_cpu = torch.ones(4, 2, device=device), torch.ones(4, 2)
+    args = (on_device, [on_cpu, None], {"key": (on_cpu, 2.0)}, "text", torch.tensor(3.0))
     assert is_movable(args, 0)
     (expected,) = impl.scatter(args, [device])
     assert repr(move_tensors(args, device)) == repr(expected)
 
 
-def test_containers_are_built_anew(topology):
+def test_moved_containers_are_new(topology):
     args = ([torch.ones(2)], {"key": 1})
     found = move_tensors(args, torch.device("cpu"))
     assert found[0] is not args[0]
@@ -38,18 +33,18 @@ def test_containers_are_built_anew(topology):
     [Pair(1, 2), Whole(1), torch.Size([1]), [[Whole(1)]], {"key": Pair(1, 2)}],
     ids=repr,
 )
-def test_nothing_else_is_moved(value):
+def test_other_containers_and_markers_are_not_movable(value):
     assert not is_movable(value, 0)
 
 
 @pytest.mark.parametrize("dim", [1, -2])
-def test_a_tensor_without_the_dimension_is_not_moved(dim):
+def test_tensor_without_the_dimension_is_not_movable(dim):
     assert not is_movable([torch.ones(2)], dim)
     assert is_movable([torch.ones(2, 2), torch.tensor(1)], dim)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
-def test_a_trace_of_scatter_is_refused(topology):
+def test_tracing_scatter_raises(topology):
     class Scattered(nn.Module):
         def forward(self, x):
             return impl.scatter(x, topology.take(2))
@@ -58,22 +53,14 @@ def test_a_trace_of_scatter_is_refused(topology):
         torch.jit.trace(Scattered(), torch.ones(4))
 
 
-def test_a_wrapper_of_one_device_is_exported(topology):
+def test_wrapper_of_one_device_can_be_exported(topology):
     wrapper = impl.DataParallel(nn.Linear(2, 1), topology.take(1))
     x = torch.rand(3, 2, device=topology.device(0))
     exported = torch.export.export(wrapper, (x,))
     torch.testing.assert_close(exported.module()(x), wrapper(x))
 
 
-def test_importing_impl_imports_no_compiler():
-    script = "import sys, impl; print('torch._dynamo' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
-
-
-def test_without_pytorchs_names_nothing_is_excluded(monkeypatch):
+def test_function_works_if_it_cannot_be_excluded_from_compilation(monkeypatch):
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
 
     @torch_private.exclude_from_compilation

@@ -13,7 +13,6 @@ from impl import DataParallel
 from impl import _legacy_names as legacy_names
 from impl._device import device as device_module
 from impl._device import placement
-from impl._replica import check_source
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
@@ -22,7 +21,7 @@ SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
 @pytest.fixture
 def sized(monkeypatch, topology):
-    """A function that sets the properties of the accelerator's devices and returns ordinals."""
+    """Yield a function that sets the properties of all devices and returns their ordinals."""
 
     def set_properties(*properties):
         module = torch.get_device_module(topology.accelerator)
@@ -32,23 +31,11 @@ def sized(monkeypatch, topology):
     return set_properties
 
 
-def warned(device_ids):
+def balance_warnings(device_ids):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         legacy_names._check_balance(device_ids)
     return [str(warning.message) for warning in caught]
-
-
-def test_default_is_all_devices(topology):
-    placed = placement.choose_devices(None, None)
-    assert placed.device_ids == list(range(torch.accelerator.device_count()))
-    assert (placed.output_device, placed.source) == (0, torch.device(topology.accelerator, 0))
-
-
-def test_devices_become_ordinals_in_the_given_order(topology):
-    last, first = topology.devices[-1], topology.devices[0]
-    placed = placement.choose_devices([last, str(first)], last.index)
-    assert placed == ([last.index, first.index], last.index, last)
 
 
 @pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
@@ -63,11 +50,6 @@ def test_cpu_beside_other_devices_raises(topology):
     assert str(caught.value) == "Expected a non cpu device, but got: cpu"
 
 
-def test_empty_list_of_devices_raises(topology):
-    with pytest.raises(IndexError):
-        placement.choose_devices([], None)
-
-
 @pytest.mark.parametrize("kind", [None, "mps"])
 def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
     monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
@@ -76,44 +58,18 @@ def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
     assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
 
 
-def test_buffer_on_another_device_raises():
-    module = nn.BatchNorm1d(2)
-    module.running_mean = torch.zeros(2, device="meta")
-    check_source(nn.BatchNorm1d(2), CPU)
-    with pytest.raises(RuntimeError) as caught:
-        check_source(module, CPU)
-    assert str(caught.value) == (
-        "module must have its parameters and buffers on device cpu (device_ids[0]) "
-        "but found one of them on device: meta"
-    )
-
-
-@pytest.mark.parametrize(
-    "small", [{"total_memory": 74}, {"multi_processor_count": 74}], ids="{0}".format
-)
-def test_much_smaller_gpu_warns_once(sized, small):
-    other = SimpleNamespace(**{**vars(LARGE), **small})
-    (text,) = warned(sized(LARGE, other, LARGE))
-    assert "exclude GPU 1 which\n    has less than 75% of the memory or cores of GPU 0" in text
-
-
-def test_gpu_with_less_memory_and_fewer_cores_warns_once(sized):
-    assert len(warned(sized(SMALL, LARGE))) == 1
-
-
-def test_slightly_smaller_gpu_does_not_warn(sized):
-    assert warned(sized(LARGE, SimpleNamespace(total_memory=75, multi_processor_count=75))) == []
-
-
 def test_gpus_without_reported_memory_do_not_warn(sized):
     # Drivers of virtual GPUs report 0; torch.nn.parallel divides by it.
-    assert warned(sized(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)) == []
+    assert (
+        balance_warnings(sized(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2))
+        == []
+    )
 
 
 def test_device_without_index_is_the_current_one(sized, topology):
     sized(SMALL, LARGE)
     with torch.accelerator.device_index(topology.device(1).index):
-        (text,) = warned([0, topology.accelerator])
+        (text,) = balance_warnings([0, topology.accelerator])
     assert "exclude GPU 0 which" in text
     assert "of GPU 1." in text
 

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from impl._device import saved_streams
-from impl._device.saved_streams import wait_for_grad
 from impl.functions import Scatter
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
 
 
 class RecordStreams(torch.autograd.Function):
-    """The identity, which records the current streams of all devices in backward."""
+    """A function that copies its input and records the current streams in backward."""
 
     @staticmethod
     def forward(ctx, tensor, topology, records):
@@ -61,41 +60,6 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     assert records == [expected]
 
 
-class FakeStream:
-    """A stream that records the devices of itself and of the stream that it waits for."""
-
-    def __init__(self, device, waits):
-        self.device, self.waits = device, waits
-
-    def wait_stream(self, other):
-        self.waits.append((self.device, other.device))
-
-
-@pytest.fixture
-def waits(monkeypatch):
-    """The pairs of devices with a waiting and an awaited stream."""
-    found = []
-    monkeypatch.setattr(saved_streams, "current_stream", lambda device: FakeStream(device, found))
-    return found
-
-
-def test_node_waits_for_a_grad_on_another_device(topology, waits):
-    topology.require(distinct=2)
-    first, second = list(dict.fromkeys(topology.devices))[:2]
-    grad = torch.ones(1, device=second)
-    with torch.accelerator.device_index(first.index):
-        assert wait_for_grad(grad) is grad
-    assert waits == [(first, second)]
-
-
-@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-def test_node_does_not_wait_for_a_grad_on_its_device_or_the_cpu(topology, waits, slot):
-    grad = torch.ones(1, device=topology.device(slot))
-    with torch.accelerator.device_index(topology.device(0).index):
-        assert wait_for_grad(grad) is grad
-    assert waits == []
-
-
 @pytest.mark.parametrize(
     ("device", "kind", "expected"),
     [
@@ -117,7 +81,3 @@ def test_stream_of_each_accelerator_device_is_saved_once(topology):
     device = topology.device(0)
     saved_streams.save_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
     assert ctx.streams == [torch.accelerator.current_stream(device)]
-
-
-def test_wrapped_backward_keeps_its_name():
-    assert Scatter.backward.__name__ == "backward"

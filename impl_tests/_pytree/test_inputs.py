@@ -1,4 +1,4 @@
-"""impl._pytree.inputs: what is to be split, what copied, and what stays as it is."""
+"""impl._pytree.inputs: leaves that are split or copied, and values that are kept."""
 
 import dataclasses
 from typing import Any
@@ -21,7 +21,7 @@ class Record:
 
 
 @dataclasses.dataclass
-class Empty:
+class Falsy:
     content: Any
 
     def __len__(self):
@@ -33,13 +33,13 @@ def leaves():
     return InputLeaves()
 
 
-def test_markers_come_off_wherever_they_stand():
+def test_markers_are_removed_at_every_level():
     x, y, packed = torch.ones(2), torch.ones(1, 2), pack_sequence([torch.ones(2)])
     [first], named = remove_markers(([Whole(x)], {"y": SplitAlong(y, 1), "p": packed}))
     assert (first is x, named["y"] is y, named["p"].data is packed.data) == (True, True, True)
 
 
-def test_what_has_no_marker_is_handed_on_as_it_is():
+def test_value_without_markers_is_returned_itself():
     inputs = {"x": [torch.ones(2), "text"]}
     assert remove_markers(inputs) is inputs
 
@@ -59,11 +59,11 @@ def test_markers_are_counted(leaves):
     ],
     ids=["split and copied", "marked tensor", "marked value", "split"],
 )
-def test_a_dataclass_is_taken_apart_if_anything_in_it_matters(leaves, first, second):
+def test_dataclass_with_tensors_or_markers_is_flattened(leaves, first, second):
     assert isinstance(leaves.flatten(Record(first, second), 0, "x"), FieldsBranch)
 
 
-def test_a_dataclass_of_other_values_stays_itself(leaves):
+def test_dataclass_of_other_values_is_a_constant(leaves):
     leaves.flatten(torch.ones(2), 0, "x")
     value = Record("text", [1])
     node = leaves.flatten(value, 0, "x")
@@ -79,42 +79,36 @@ class Layer(nn.Module):
         super().__init__()
 
 
-def test_a_module_stays_itself_though_it_is_a_dataclass(leaves):
+def test_module_that_is_a_dataclass_is_a_constant(leaves):
     layer = Layer(torch.ones(2))
     node = leaves.flatten([layer], 0, "x").children[0]
     assert isinstance(node, Constant)
     assert node.value is layer
 
 
-def test_a_dataclass_is_taken_apart_wherever_it_stands(leaves):
+def test_repeated_dataclass_is_flattened_each_time(leaves):
     record = Record(torch.ones(2))
     nodes = leaves.flatten([record, record], 0, "x").children
     assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
 
 
 @pytest.mark.parametrize("empty", [[], (), {}], ids=repr)
-def test_a_container_of_nothing_stays_itself(leaves, empty):
+def test_empty_container_is_a_constant(leaves, empty):
     node = leaves.flatten(empty, 0, "x")
     assert isinstance(node, Constant)
     assert node.value is empty
 
 
-def test_a_dataclass_that_is_false_is_taken_apart(leaves):
-    assert isinstance(leaves.flatten(Empty(torch.ones(2)), 0, "x"), FieldsBranch)
+def test_dataclass_that_is_falsy_is_flattened(leaves):
+    assert isinstance(leaves.flatten(Falsy(torch.ones(2)), 0, "x"), FieldsBranch)
 
 
-def test_a_packed_sequence_is_split_by_sequence(leaves):
-    packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
-    split = leaves.flatten(packed, 1, "x")
-    assert (split.dim, split.extent) == (0, 2)
-
-
-def test_a_whole_packed_sequence_is_copied(leaves):
+def test_packed_sequence_marked_whole_is_copied(leaves):
     leaves.flatten(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
     assert (len(leaves.copied), leaves.splits) == (1, [])
 
 
-def test_a_tuple_with_other_members_than_fields_is_refused(leaves):
+def test_named_tuple_with_more_members_than_fields_raises(leaves):
     with pytest.raises(ValueError, match="longer"):
         leaves.flatten(Misnamed([1, 2]), 0, "x")
 

@@ -1,4 +1,4 @@
-"""impl._pytree.markers: values that are what they are made of, and nothing else."""
+"""impl._pytree.markers: equality and immutability of markers."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_a_marker_equals_itself_only(make):
+def test_marker_equals_only_itself(make):
     marker = make()
     assert marker == marker
     assert marker != make()
@@ -20,11 +20,11 @@ def test_a_marker_equals_itself_only(make):
 
 
 @BOTH
-def test_a_marker_cannot_be_changed(make):
+def test_marker_is_frozen(make):
     with pytest.raises(dataclasses.FrozenInstanceError):
         make().value = None
 
 
 @BOTH
-def test_a_marker_holds_nothing_else(make):
+def test_marker_has_no_dictionary(make):
     assert not hasattr(make(), "__dict__")

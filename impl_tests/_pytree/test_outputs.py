@@ -1,4 +1,4 @@
-"""impl._pytree.containers and outputs: containers, and outputs that do not fit."""
+"""impl._pytree.outputs: kinds of containers, and outputs that cannot be joined."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -26,26 +26,22 @@ class Point:
     left: int
 
 
-class Hiding(dict):
-    """A dictionary that shows none of its items."""
+class HiddenItems(dict):
+    """A dictionary with an empty ``items()``."""
 
     def items(self):
         return ()
 
 
 class Subscripted:
-    """Answers every subscript, so that it never ends as a sequence."""
+    """An object whose ``__getitem__`` accepts every key, without a length."""
 
     def __getitem__(self, key):
         return key
 
 
-class Members:
-    """Has members by index alone, as sequences of Python 1 had.
-
-    Args:
-        members: What it has.
-    """
+class IndexedSequence:
+    """A sequence with ``__getitem__`` and ``__len__`` only."""
 
     def __init__(self, members):
         self.members = list(members)
@@ -57,18 +53,18 @@ class Members:
         return len(self.members)
 
 
-class MuteError(Exception):
-    """Cannot be printed."""
+class UnprintableError(Exception):
+    """An exception whose ``__str__`` raises SystemExit."""
 
     def __str__(self):
-        raise SystemExit("mute")
+        raise SystemExit("unprintable")
 
 
 class Uniterable(list):
-    """Iterating over it fails with an error that cannot be printed."""
+    """A list whose iteration raises an error that cannot be printed."""
 
     def __iter__(self):
-        raise MuteError
+        raise UnprintableError
 
 
 class Fields(tuple):
@@ -80,48 +76,48 @@ class AsDict(tuple):
 
 
 class Sized:
-    """Has a length, but no members."""
+    """An object with a length, but without ``__getitem__``."""
 
     def __len__(self):
         return 2
 
 
-def joined(*values):
+def gathered(*values):
     return OutputLeaves().flatten(values, "output").unflatten(1, {})[0]
 
 
 @pytest.mark.parametrize("make", [Subscripted, Sized])
-def test_what_is_half_a_sequence_is_one_value(make):
+def test_incomplete_sequences_are_listed(make):
     values = [make(), make()]
-    assert joined(*values) == values
+    assert gathered(*values) == values
 
 
 @pytest.mark.parametrize(
     "value",
     [SimpleNamespace(_fields=(), _asdict=dict), SimpleNamespace(), (), Fields(), AsDict()],
-    ids=["no tuple", "nothing", "tuple", "_fields", "_asdict"],
+    ids=["no tuple", "no fields", "tuple", "only _fields", "only _asdict"],
 )
 def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
     assert not is_named_tuple(value)
 
 
-def test_an_instance_of_a_dataclass_is_told_from_the_class():
+def test_dataclass_itself_is_no_instance():
     assert is_dataclass_instance(Point(1))
     assert not is_dataclass_instance(Point)
 
 
-def test_members_by_index_alone_are_joined():
-    found = joined(Members([1, "a"]), Members([2, "b"]))
-    assert type(found) is Members
+def test_indexed_sequences_are_joined():
+    found = gathered(IndexedSequence([1, "a"]), IndexedSequence([2, "b"]))
+    assert type(found) is IndexedSequence
     assert found.members == [[1, 2], ["a", "b"]]
 
 
-def test_arrays_are_values_and_stand_beside_each_other():
+def test_numpy_arrays_are_listed():
     values = [np.ones(2), np.zeros(3)]
-    assert joined(*values) == values
+    assert gathered(*values) == values
 
 
-def test_sets_of_tensors_are_joined_in_their_order():
+def test_sets_of_tensors_are_joined_in_iteration_order():
     outputs = OutputLeaves()
     outputs.flatten([{torch.ones(1)}, {torch.zeros(1)}], "output")
     assert [each.tensors for each in outputs.gathered] == [(torch.ones(1), torch.zeros(1))]
@@ -138,19 +134,19 @@ def test_sets_of_tensors_are_joined_in_their_order():
     ],
     ids=["longer", "shorter", "misnamed", "tuples", "lists"],
 )
-def test_sequences_of_other_lengths_are_refused(values):
+def test_sequences_of_different_lengths_raise(values):
     with pytest.raises(ValueError, match="argument 2"):
-        joined(*values)
+        gathered(*values)
 
 
-def test_a_mapping_that_hides_items_is_refused():
+def test_mapping_with_hidden_items_raises():
     leaves = InputLeaves()
-    root = leaves.flatten(Hiding(a=torch.ones(1)), 0, "x")
+    root = leaves.flatten(HiddenItems(a=torch.ones(1)), 0, "x")
     with pytest.raises(ValueError, match="argument 2"):
         root.unflatten(1, {leaf: [leaf.value] for leaf in leaves.splits})
 
 
-def test_leaves_with_different_numbers_of_pieces_are_refused():
+def test_different_numbers_of_pieces_raise():
     leaves = InputLeaves()
     root = leaves.flatten([torch.ones(1), torch.ones(1)], 0, "x")
     pieces = {leaf: [leaf.value] * count for count, leaf in enumerate(leaves.splits, 1)}
@@ -158,14 +154,8 @@ def test_leaves_with_different_numbers_of_pieces_are_refused():
         root.unflatten(1, pieces)
 
 
-def test_a_tensor_of_a_subclass_is_joined():
-    outputs = OutputLeaves()
-    outputs.flatten([torch.nn.Parameter(torch.ones(1)) for _ in range(2)], "output")
-    assert len(outputs.gathered) == 1
-
-
-class Scarce:
-    """An iterable for which no memory is left: when it is iterated over, or built of parts."""
+class OutOfMemory:
+    """An iterable that raises an out-of-memory error when it is iterated or built."""
 
     error: BaseException = MemoryError()
 
@@ -182,14 +172,16 @@ class Scarce:
 
 @pytest.mark.parametrize("parts", [[], [torch.ones(1)]], ids=["iterated", "built"])
 @pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
-def test_an_iterable_without_memory_is_not_listed(monkeypatch, error, parts):
-    monkeypatch.setattr(Scarce, "error", error)
-    values = [Scarce(parts, is_first=True) for _ in range(2)]
+def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
+    monkeypatch.setattr(OutOfMemory, "error", error)
+    values = [OutOfMemory(parts, is_first=True) for _ in range(2)]
     with pytest.raises(type(error), match=r"^m$"):
         gather(values, "cpu")
 
 
-def test_a_warning_names_an_error_that_cannot_be_printed():
+def test_warning_names_an_unprintable_error():
     outputs = [Uniterable(), Uniterable()]
-    with pytest.warns(UserWarning, match=r"Uniterable .*MuteError: <exception str\(\) failed>"):
+    with pytest.warns(
+        UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"
+    ):
         assert gather(outputs, "cpu") == outputs

@@ -6,7 +6,7 @@ from torch import nn
 
 import impl
 from impl._replica import cache as replica_cache
-from impl._replica.cache import ReplicaCache, _addresses, _find_buffers, _ModuleSnapshot, _Replicas
+from impl._replica.cache import ReplicaCache, _ModuleSnapshot, _Replicas
 
 CPUS = [torch.device("cpu")] * 2
 
@@ -34,16 +34,17 @@ def members(module, kind):
 
 
 def rename(module, kind):
-    members(module[0], kind)[f"{kind}_d"] = members(module[0], kind).pop(f"{kind}_b")
+    first = members(module[0], kind)
+    first[f"{kind}_d"] = first.pop(f"{kind}_b")
     return f"'0.{kind}_b', '0.{kind}_d'"
 
 
 def move(module, kind):
     moved = f"{kind}_b"
-    here, there = members(module[0], kind), members(module[1], kind)
-    last = {moved: here.pop(moved), **there}
-    there.clear()
-    there.update(last)
+    source, target = members(module[0], kind), members(module[1], kind)
+    after = {moved: source.pop(moved), **target}
+    target.clear()
+    target.update(after)
     return f"'0.{moved}'"
 
 
@@ -71,14 +72,14 @@ def test_new_buffer_value_is_no_change():
     snapshot.check(module)
 
 
-@pytest.mark.parametrize("then", [True, False], ids="then={}".format)
-def test_change_of_mode_raises_with_the_modules_name(then):
-    module = two_modules().train(then)
+@pytest.mark.parametrize("mode", [True, False], ids="mode={}".format)
+def test_change_of_mode_raises_with_the_modules_name(mode):
+    module = two_modules().train(mode)
     snapshot = _ModuleSnapshot(module)
-    module[1].train(not then)
+    module[1].train(not mode)
     with pytest.raises(RuntimeError) as caught:
         snapshot.check(module)
-    call = "eval()" if then else "train()"
+    call = "eval()" if mode else "train()"
     assert str(caught.value).startswith(f"Module '1' has been switched to {call} since")
 
 
@@ -126,7 +127,7 @@ def test_changed_buffer_is_copied_once(monkeypatch):
 
 @pytest.fixture(params=["no_grad", "inference_mode"])
 def grad_mode(request):
-    """Yield in each mode that cached replicas may be used in."""
+    """Run the test in each mode that allows cached replicas."""
     with getattr(torch, request.param)():
         yield request.param
 
@@ -147,84 +148,71 @@ def test_updated_buffers_are_no_inference_tensors(monkeypatch, requires_grad):
 
 def test_buffer_on_another_device_raises(topology, monkeypatch):
     topology.require(distinct=2)
-    one, other = dict.fromkeys(topology.devices[:2])
-    module = WithMembers("a").to(one)
-    built = BuiltReplicas(monkeypatch, module, [one, other])
-    module.buffer_a = module.buffer_a.to(other)
+    first, second = dict.fromkeys(topology.devices[:2])
+    module = WithMembers("a").to(first)
+    built = BuiltReplicas(monkeypatch, module, [first, second])
+    module.buffer_a = module.buffer_a.to(second)
     with torch.no_grad(), pytest.raises(RuntimeError) as caught:
         built.replicas.update_buffers()
     assert str(caught.value) == (
-        f"module must have its parameters and buffers on device {one} (device_ids[0]) but found "
-        f"one of them on device: {other}"
+        f"module must have its parameters and buffers on device {first} (device_ids[0]) but found "
+        f"one of them on device: {second}"
     )
     assert built.copied == []
 
 
 def test_buffer_of_a_module_missing_in_the_replica_is_ignored():
     module = nn.Sequential(WithMembers("a"))
-    bare = _Replicas([*module.named_modules()], [nn.Sequential()], CPUS[:1])
+    replicas = _Replicas([*module.named_modules()], [nn.Sequential()], CPUS[:1])
     module[0].buffer_a = torch.zeros(1)
     with torch.no_grad():
-        bare.update_buffers()
-    assert [*bare.all[0].buffers()] == []
+        replicas.update_buffers()
+    assert [*replicas.all[0].buffers()] == []
 
 
-class CustomSetattr(nn.Module):
-    """A module with a ``__setattr__`` of its own."""
+#: The names of the attributes that are assigned to instances of RecordingSetattr.
+ASSIGNED = []
+
+
+class RecordingSetattr(WithMembers):
+    """A module that records the names of assigned attributes."""
 
     def __setattr__(self, name, value):
+        ASSIGNED.append(name)
         super().__setattr__(name, value)
 
 
-def test_custom_setattr_sets_buffers_as_attributes():
-    plain, custom = nn.Identity(), CustomSetattr()
-    assert _find_buffers(plain, "") is plain._buffers
-    assert _find_buffers(nn.Sequential(plain), "0") is plain._buffers
-    assert _find_buffers(custom, "") is not custom._buffers
-    assert _find_buffers(nn.Sequential(), "0") is None
+def test_custom_setattr_receives_updated_buffers(monkeypatch):
+    module = RecordingSetattr("a")
+    built = BuiltReplicas(monkeypatch, module, CPUS)
+    module.buffer_a = torch.zeros(1)
+    ASSIGNED.clear()
+    with torch.no_grad():
+        built.replicas.update_buffers()
+    assert built.replicas.all[1].buffer_a.item() == 0
+    assert set(ASSIGNED) == {"buffer_a"}
 
 
-@pytest.mark.parametrize("dense", [0, 1])
-@pytest.mark.parametrize("absent", [0, 1])
-@pytest.mark.parametrize("sparse", [0, 1])
-def test_only_dense_tensors_have_addresses(dense, absent, sparse):
-    tensor = torch.ones(2)
-    listed = [tensor] * dense + [None] * absent + [tensor.to_sparse()] * sparse
-    assert _addresses(listed) == [tensor.data_ptr()] * dense + [None] * (absent + sparse)
+def test_sparse_and_missing_parameters_can_be_checked():
+    module = nn.Module()
+    module.register_parameter("missing", None)
+    module.sparse = nn.Parameter(torch.eye(2).to_sparse())
+    module.dense = nn.Parameter(torch.ones(1))
+    snapshot = _ModuleSnapshot(module)
+    snapshot.check(module)
+    module.dense.data = torch.ones(1)
+    with pytest.raises(RuntimeError, match="Parameter 'dense' has changed"):
+        snapshot.check(module)
 
 
-def test_stream_key_of_the_cpu_is_empty():
-    assert replica_cache._stream_key(CPUS) == ()
-
-
-def test_replicas_are_built_under_the_lock():
-    module, cache, locked = nn.Identity(), ReplicaCache(CPUS), []
+def test_replicas_on_the_cpu_are_built_once():
+    module, cache, builds = nn.Identity(), ReplicaCache(CPUS), []
 
     def build():
-        locked.append(cache._lock.locked())
+        builds.append(module)
         return [module] * 2
 
     with torch.no_grad():
         for _ in range(2):
             cache.replicas(module, CPUS, build)
-    assert locked == [True]
-    assert not cache._lock.locked()
-
-
-def test_blocks_are_counted_under_the_lock(monkeypatch):
-    locked = []
-
-    class RecordingCache(ReplicaCache):
-        @property
-        def blocks(self):
-            return self.count
-
-        @blocks.setter
-        def blocks(self, count):
-            self.count = count
-            locked.append(replica_cache._lock.locked())
-
-    monkeypatch.setattr(replica_cache, "ReplicaCache", RecordingCache)
-    with replica_cache.use_replica_cache(nn.Identity(), CPUS):
-        assert not replica_cache._lock.locked()
-    assert locked == [True] * 3  # Created, entered and left.
+    assert len(builds) == 1

@@ -1,4 +1,4 @@
-"""impl._replica.compiled: which replicas count as running compiled code."""
+"""impl._replica.compiled: replicas with compiled code, and context variables in backward."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from spec_tests.divergences.compile_backends import CountingBackend
 from spec_tests.divergences.compiled import COMPILATIONS
 
 
-def test_all_above_a_compiled_module_have_compiled_code_wherever_it_is_reached_first():
+def test_ancestors_of_a_compiled_module_have_compiled_code():
     shared = torch.compile(nn.Linear(1, 1), backend="eager")
     net = nn.Sequential(shared, nn.Sequential(nn.Sequential(shared), nn.Tanh()))
     for replica in impl.replicate(net, ["cpu", "cpu"]):
@@ -30,32 +30,33 @@ def test_module_in_many_places_is_visited_once():
     assert found
 
 
-class Own(nn.Linear):
-    """Makes its replicas itself."""
+class CustomReplication(nn.Linear):
+    """A module that overrides replication."""
 
     def _replicate_for_data_parallel(self):
         return super()._replicate_for_data_parallel()
 
 
-@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
-@pytest.mark.parametrize("kind", [nn.Linear, Own])
+@pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
+@pytest.mark.parametrize("kind", [nn.Linear, CustomReplication])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, how):
+def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, style):
     for name in ("compilation_in_place", "compilation_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = CountingBackend()
-    net = COMPILATIONS[how](kind(1, 1), backend)
-    one, other = impl.replicate(nn.Sequential(net) if depth else net, ["cpu", "cpu"], detach=True)
-    assert not has_compiled_code(one)
+    net = COMPILATIONS[style](kind(1, 1), backend)
+    net = nn.Sequential(net) if depth else net
+    first, second = impl.replicate(net, ["cpu", "cpu"], detach=True)
+    assert not has_compiled_code(first)
     with torch.no_grad():
-        for parameter, value in zip(former(other), (3, 1), strict=True):
+        for parameter, value in zip(weight_and_bias(second), (3, 1), strict=True):
             parameter.fill_(value)
-        assert other(torch.ones(1, 1)).item() == 4
+        assert second(torch.ones(1, 1)).item() == 4
     assert backend.devices == []
 
 
-def former(replica):
-    """A replica's parameters: the weight and the bias of the one module that has some."""
+def weight_and_bias(replica):
+    """Return the weight and the bias of the only Linear module in ``replica``."""
     found = [each._former_parameters for each in replica.modules()]
     return next(each for each in found if each).values()
 
@@ -65,23 +66,23 @@ class Scaled(nn.Module):
         return factor * x
 
 
-@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
-def test_compiled_replicas_take_keyword_arguments(how):
-    (replica,) = impl.replicate(COMPILATIONS[how](Scaled(), "eager"), ["cpu"])
+@pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
+def test_compiled_replicas_take_keyword_arguments(style):
+    (replica,) = impl.replicate(COMPILATIONS[style](Scaled(), "eager"), ["cpu"])
     assert replica(torch.ones(1), factor=3).item() == 3
 
 
-@pytest.mark.parametrize("how", ["torch.compile(m)", "m.compile()"])
-def test_module_with_compiled_children_is_compiled_as_one(how):
-    (part,) = impl.replicate(COMPILATIONS[how](Scaled(), "eager"), ["cpu"])
+@pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
+def test_module_with_compiled_children_is_compiled_as_one(style):
+    (part,) = impl.replicate(COMPILATIONS[style](Scaled(), "eager"), ["cpu"])
     backend = CountingBackend()
     larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
     assert larger(torch.ones(1)).item() == 5
     assert len(backend.devices) == 1
 
 
-class Doubled(torch.autograd.Function):
-    """Its node in backward is of the kind that compiled code leaves."""
+class Double(torch.autograd.Function):
+    """A function whose node has the class of nodes of compiled code."""
 
     @staticmethod
     def forward(ctx, x):
@@ -93,40 +94,40 @@ class Doubled(torch.autograd.Function):
 
 
 @pytest.fixture
-def parted(monkeypatch):
-    """A pass of backward that was given context variables of its own leaves an entry."""
-    noted = []
-    monkeypatch.setattr(compiled, "_use_own_context", noted.append)
-    return noted
+def own_contexts(monkeypatch):
+    """Return a list that grows with each node that uses its own context in backward."""
+    found = []
+    monkeypatch.setattr(compiled, "_use_own_context", found.append)
+    return found
 
 
-def test_each_compiled_node_behind_an_output_has_its_own_context_once(parted):
+def test_each_compiled_node_uses_its_own_context_once(own_contexts):
     x = torch.ones(1, requires_grad=True)
     first = next_sequence_nr()
-    shared = Doubled.apply(x)
-    out = [Doubled.apply(shared), Doubled.apply(shared), torch.ones(1)]
+    shared = Double.apply(x)
+    out = [Double.apply(shared), Double.apply(shared), torch.ones(1)]
     compiled._separate_backward_contexts(out, first)
     sum(out).backward()
-    assert len(parted) == 3
+    assert len(own_contexts) == 3
 
 
-def test_nodes_that_were_there_before_the_call_are_left_alone(parted):
-    before = Doubled.apply(torch.ones(1, requires_grad=True))
+def test_nodes_created_before_the_call_use_the_callers_context(own_contexts):
+    before = Double.apply(torch.ones(1, requires_grad=True))
     first = next_sequence_nr()
-    out = Doubled.apply(before.exp())
+    out = Double.apply(before.exp())
     compiled._separate_backward_contexts(out, first)
     out.backward()
-    assert len(parted) == 1
+    assert len(own_contexts) == 1
 
 
-def test_nodes_that_a_module_makes_where_its_caller_wants_none_have_their_contexts(parted):
+def test_nodes_created_under_enable_grad_use_their_own_contexts(own_contexts):
     x = torch.ones(1, requires_grad=True)
 
     def function(replica, args, kwargs):
         with torch.enable_grad():
-            return Doubled.apply(x)
+            return Double.apply(x)
 
     with torch.no_grad():
         out = compiled._CompiledCall(function, nn.Identity)()
     out.backward()
-    assert len(parted) == 1
+    assert len(own_contexts) == 1

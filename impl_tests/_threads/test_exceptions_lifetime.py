@@ -1,4 +1,4 @@
-"""impl._threads.exceptions: what an exception keeps alive on its way, and how long it lives."""
+"""impl._threads.exceptions: the lifetime of exceptions and of the objects in their frames."""
 
 import weakref
 
@@ -12,59 +12,60 @@ WHERE = "in replica 2 on device 3"
 
 
 class BadError(Exception):
-    """An exception that can be watched."""
+    """An exception class that supports weak references."""
 
 
 class StopError(BaseException):
-    """No Exception."""
+    """An exception class that does not derive from Exception."""
 
 
-class Witness:
-    """Something whose end can be watched."""
+class Value:
+    """An object that weak references can refer to."""
 
 
-def hold(witnesses, error):
-    witness = Witness()
-    witnesses.append(weakref.ref(witness))
+def raise_beside_value(references, error):
+    """Raise ``error`` in a frame with a local variable, and append a reference to its value."""
+    value = Value()
+    references.append(weakref.ref(value))
     fail_with(error)
 
 
-def chain(witnesses):
+def with_context_and_members(references):
     try:
-        hold(witnesses, KeyError("inner"))
+        raise_beside_value(references, KeyError("inner"))
     except KeyError as inner:
-        hold(witnesses, ExceptionGroup("outer", [inner, ValueError("member")]))
+        raise_beside_value(references, ExceptionGroup("outer", [inner, ValueError("member")]))
 
 
-def cause_alone(witnesses):
-    """Raise with a cause that was handled before, and so is no context."""
+def with_cause_only(references):
+    """Raise an exception with a cause that is not its context."""
     kept = []
     try:
-        hold(witnesses, KeyError("inner"))
+        raise_beside_value(references, KeyError("inner"))
     except KeyError as inner:
         kept.append(inner)
     raise ValueError("outer") from kept.pop()
 
 
-def context_alone(witnesses):
+def with_context_only(references):
     try:
-        hold(witnesses, KeyError("inner"))
+        raise_beside_value(references, KeyError("inner"))
     except KeyError:
-        hold(witnesses, ValueError("outer"))
+        raise_beside_value(references, ValueError("outer"))
 
 
-def member_alone(witnesses):
-    """Raise a group with a member that was handled before."""
+def with_member_only(references):
+    """Raise a group with a member that is not its context."""
     kept = []
     try:
-        hold(witnesses, KeyError("inner"))
+        raise_beside_value(references, KeyError("inner"))
     except KeyError as inner:
         kept.append(inner)
     raise ExceptionGroup("outer", [kept.pop()])
 
 
-@pytest.mark.parametrize("raising", [cause_alone, context_alone, member_alone])
-def test_whatever_an_exception_leads_to_loses_its_traceback(raising):
+@pytest.mark.parametrize("raising", [with_cause_only, with_context_only, with_member_only])
+def test_linked_exceptions_lose_their_tracebacks(raising):
     failure = capture(raising, [])
     with pytest.raises(Exception, match="outer") as caught:
         reraise(failure.pop(), WHERE)
@@ -76,31 +77,31 @@ def test_whatever_an_exception_leads_to_loses_its_traceback(raising):
 
 
 RAISING = [
-    lambda found: hold(found, ValueError("bad")),
-    chain,
-    cause_alone,
-    context_alone,
-    member_alone,
+    lambda found: raise_beside_value(found, ValueError("bad")),
+    with_context_and_members,
+    with_cause_only,
+    with_context_only,
+    with_member_only,
 ]
 
 
 @pytest.mark.parametrize("raising", RAISING)
-def test_no_frame_of_the_replica_keeps_its_variables(raising):
-    witnesses = []
+def test_frames_of_the_replica_release_their_variables(raising):
+    references = []
     with disable_gc():
-        failure = capture(raising, witnesses)
-        assert witnesses
-        assert all(witness() is None for witness in witnesses)
+        failure = capture(raising, references)
+        assert references
+        assert all(reference() is None for reference in references)
     assert isinstance(failure, CapturedError)
 
 
 def test_failure_keeps_no_argument_alive():
     with disable_gc():
-        argument = Witness()
-        witness = weakref.ref(argument)
+        argument = Value()
+        reference = weakref.ref(argument)
         failure = capture(lambda _: fail_with(ValueError("bad")), argument)
         del argument
-        assert witness() is None
+        assert reference() is None
     assert isinstance(failure, CapturedError)
 
 

@@ -1,4 +1,4 @@
-"""impl._threads.exceptions: an exception on its way to another process."""
+"""impl._threads.exceptions: exceptions that are raised again in another process."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from impl_tests.samples import fail_with
 WHERE = "on rank 2"
 
 
-class MuteError(Exception):
-    """Cannot be printed."""
+class UnprintableError(Exception):
+    """An exception whose ``__str__`` raises an error."""
 
     def __str__(self):
-        raise RuntimeError("mute")
+        raise RuntimeError("unprintable")
 
 
 def sent(error):
-    """An exception that was raised, and the text that tells of it."""
+    """Return ``error``, raised once, and its formatted text."""
     raised = capture(fail_with, error).pop()
     return raised, format_error(raised, WHERE)
 
@@ -37,17 +37,17 @@ def test_sent_error_is_raised_with_the_text():
     assert error.__traceback__ is None
 
 
-def test_a_class_that_cannot_be_printed_is_kept_and_notes_the_text():
-    error, text = sent(MuteError("bad"))
-    with pytest.raises(MuteError) as caught:
+def test_class_that_cannot_be_printed_is_kept_with_a_note():
+    error, text = sent(UnprintableError("bad"))
+    with pytest.raises(UnprintableError) as caught:
         raise_rebuilt(error, text)
     assert caught.value.__notes__ == [text]
-    assert text.startswith(f"Caught MuteError {WHERE}.")
+    assert text.startswith(f"Caught UnprintableError {WHERE}.")
 
 
 def test_unsent_error_is_a_runtime_error_with_the_text():
     with pytest.raises(RuntimeError) as caught:
-        raise_rebuilt(None, "what was raised")
+        raise_rebuilt(None, "the text")
     assert type(caught.value) is RuntimeError
-    assert str(caught.value) == "what was raised"
+    assert str(caught.value) == "the text"
     assert caught.value.__cause__ is None

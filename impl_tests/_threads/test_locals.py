@@ -14,7 +14,7 @@ from impl._threads import pool as thread_pool
 from impl._threads import state as thread_state
 from spec_tests.harness.environment.topology import not_run
 
-#: The module, not the function that the package names alike.
+#: The module. The package's attribute of the same name is the function.
 parallel_apply = importlib.import_module("impl.parallel_apply")
 #: Enough objects for a new one to reuse the address of a freed one.
 MANY = 200
@@ -33,15 +33,18 @@ def local():
 
 
 @pytest.fixture
-def isolating():
-    """An interpreter that can isolate locals. The fixture `counting` covers the others."""
+def isolation():
+    """Skip the test on interpreters that cannot isolate thread-local values."""
     if not thread_locals.can_isolate_locals():
         not_run("since CPython 3.13 thread-local values cannot be isolated")
 
 
 @pytest.fixture
 def counting(monkeypatch):
-    """An interpreter that can only count locals, as CPython 3.13, and a new worker pool."""
+    """An interpreter that can only count thread-local values, and a new worker pool.
+
+    CPython 3.13 behaves so; earlier versions are patched.
+    """
     kind = thread_locals._Entry
 
     def count():
@@ -57,8 +60,8 @@ def counting(monkeypatch):
 
 
 @pytest.fixture
-def blind(counting, monkeypatch):
-    """An interpreter that cannot even count locals."""
+def without_counting(counting, monkeypatch):
+    """An interpreter that can neither isolate nor count thread-local values."""
     monkeypatch.setattr(thread_locals, "_count", thread_locals._unknown_count)
 
 
@@ -83,7 +86,7 @@ def test_foreign_entries_are_not_taken_for_thread_locals():
     assert found == [thread_locals._Entry]
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("isolation")
 def test_clear_locals_releases_the_values_of_its_thread_only(local):
     found = []
 
@@ -109,7 +112,7 @@ def test_entries_of_freed_objects_are_removed(dead):
     assert all(each() for each in alive)
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("isolation")
 def test_block_hides_earlier_values_and_restores_them(local):
     before = local.value
     with thread_locals.isolate_locals():
@@ -117,7 +120,7 @@ def test_block_hides_earlier_values_and_restores_them(local):
     assert local.value is before
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("isolation")
 def test_values_set_in_a_block_are_released_at_its_end(local):
     with thread_locals.isolate_locals():
         local.value = Value()
@@ -143,7 +146,7 @@ def test_earlier_values_are_restored_if_clearing_is_interrupted(local, monkeypat
     assert local.value is before
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("isolation")
 def test_context_value_clears_the_values_of_the_block(local):
     with thread_locals.isolate_locals() as clear_locals:
         local.value = Value()
@@ -152,7 +155,7 @@ def test_context_value_clears_the_values_of_the_block(local):
     assert hasattr(local, "value")
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("isolation")
 def test_objects_freed_in_a_block_leave_no_entries():
     objects = [threading.local() for _ in range(MANY)]
     for each in objects:
@@ -198,7 +201,7 @@ def test_thread_without_a_dictionary_has_no_entries(monkeypatch):
     assert thread_locals._find_entry_type() is None
 
 
-@pytest.mark.usefixtures("blind")
+@pytest.mark.usefixtures("without_counting")
 def test_worker_ends_after_its_function_if_locals_cannot_be_counted():
     thread = thread_pool.start(threading.current_thread).wait()
     thread.join(20)
@@ -262,7 +265,7 @@ def test_caller_runs_no_module_if_locals_cannot_be_isolated():
     assert threading.get_ident() not in found
 
 
-@pytest.mark.parametrize("interpreter", ["counting", "blind"])
+@pytest.mark.parametrize("interpreter", ["counting", "without_counting"])
 def test_modules_find_no_values_if_locals_cannot_be_isolated(local, request, interpreter):
     request.getfixturevalue(interpreter)
 

@@ -2,7 +2,6 @@
 
 import contextvars
 import gc
-import sys
 import threading
 import weakref
 from contextlib import ExitStack
@@ -17,10 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._device import device as device_module
 from impl._threads import state as thread_state
-from impl.parallel_apply import parallel_apply
 from impl_tests.samples import FunctionMode
-from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.thread_state import thread_states, visible_state, visible_states
+from spec_tests.strategies.thread_state import thread_states, visible_states
 
 CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
@@ -44,16 +41,6 @@ def tracing():
     torch._C._autograd._saved_tensors_hooks_set_tracing(True)
     yield
     torch._C._autograd._saved_tensors_hooks_set_tracing(False)
-
-
-@pytest.fixture
-def isolating(monkeypatch):
-    """An interpreter that can isolate locals, without the per-thread hooks of coverage.
-
-    CPython 3.13 and later are patched to claim so.
-    """
-    monkeypatch.setattr(thread_state, "can_isolate_locals", lambda: True)
-    monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)
 
 
 def run_in(state, function, *args):
@@ -82,14 +69,6 @@ def change_state(device):
     torch.set_default_device("meta")
     VARIABLE.set("changed")
     torch.accelerator.set_stream(torch.Stream(device))
-
-
-@given(state=thread_states(), slot=st.integers(0, 3))
-def test_worker_inherits_the_callers_state(topology, state, slot):
-    device = topology.device(slot)
-    with state.entered(topology):
-        expected = visible_states([device])[0]
-        assert in_new_thread(run_in, state_for(device), visible_state, device) == expected
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
@@ -226,42 +205,6 @@ def test_thread_with_an_active_mode_is_not_pristine(enter):
     assert in_new_thread(check) == (True, False)
 
 
-class SettingDevice(nn.Module):
-    def forward(self):
-        torch.set_default_device("sim:1")
-
-
-@pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
-@pytest.mark.usefixtures("sim")
-def test_single_module_does_not_change_the_callers_default_device(own):
-    torch.set_default_device(own)
-    try:
-        before = torch.get_default_device()
-        parallel_apply([SettingDevice()], [()], devices=[0])
-        assert torch.get_default_device() == before
-    finally:
-        torch.set_default_device(None)
-
-
-def test_scope_without_an_accelerator_is_the_cpu(monkeypatch):
-    monkeypatch.setattr(thread_state, "accelerator_type", lambda: None)
-    assert thread_state._scope([torch.device("sim:0")]) == (("cpu",), range(0))
-
-
-@pytest.mark.parametrize("kind", ["cpu", "sim"])
-def test_scope_has_every_device_of_an_accelerator_in_use(topology, kind):
-    ordinals = range(torch.accelerator.device_count())
-    scope = thread_state._scope([torch.device(kind)])
-    assert scope == (("cpu", topology.accelerator), ordinals)
-
-
-def test_scope_of_the_cpu_excludes_an_unused_accelerator(monkeypatch):
-    monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
-    cpu, other = torch.device("cpu"), torch.device("sim", 0)
-    assert thread_state._scope([cpu, cpu]) == (("cpu",), range(0))
-    assert thread_state._scope([cpu, other]).ordinals
-
-
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
     monkeypatch.setattr(thread_state, "current_device", lambda: pytest.fail("read"))
@@ -279,73 +222,11 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     assert device_module.accelerator_in_use() is None
 
 
-def test_missing_accelerator_is_not_in_use(monkeypatch):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
-    assert device_module.accelerator_in_use() is None
-
-
-def test_default_device_of_the_worker_is_not_entered():
-    wanted = thread_state._read_flags(thread_state._scope([torch.device("cpu")]))
-    before = wanted._replace(default_device=torch.device("meta"))
-    with thread_state._enter_contexts(before, wanted):
-        assert torch.ones(1).device.type == "cpu"
-
-
 @pytest.mark.usefixtures("isolating", "tracing")
 def test_hooks_on_saved_tensors_are_not_transferable_during_tracing():
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         assert not thread_state.is_fully_transferable()
     assert thread_state.is_fully_transferable()
-
-
-def hook(*_):
-    return hook
-
-
-@pytest.mark.parametrize("kind", ["trace", "profile"])
-def test_hooks_of_one_thread_are_private(kind):
-    def install_and_check():
-        found = [thread_state._has_private_hooks()]
-        for each in (hook, None):
-            getattr(sys, f"set{kind}")(each)
-            found.append(thread_state._has_private_hooks())
-        return found
-
-    if threading.gettrace() or threading.getprofile():
-        not_run("all threads are traced, for coverage")
-    assert in_new_thread(install_and_check) == [False, True, False]
-
-
-def test_running_thread_installs_the_profile_hook():
-    before = threading.getprofile()
-    try:
-        threading.setprofile(hook)
-        thread_state.install_thread_hooks()
-        found = sys.getprofile()
-    finally:
-        threading.setprofile(before)
-        thread_state.install_thread_hooks()
-    assert found is hook
-    assert sys.getprofile() is before
-
-
-@pytest.mark.parametrize("kind", ["trace", "profile"])
-def test_worker_installs_and_removes_the_hooks_of_new_threads(kind):
-    getter, setter = getattr(sys, f"get{kind}"), getattr(threading, f"set{kind}")
-    before = getattr(threading, f"get{kind}")()
-
-    def install():
-        seen = []
-        for each in (hook, before):
-            setter(each)
-            thread_state.install_thread_hooks()
-            seen.append(getter())
-        return seen
-
-    try:
-        assert in_new_thread(install) == [hook, before]
-    finally:
-        setter(before)
 
 
 def test_baseline_flags_are_read_again_if_the_scope_changes(topology):

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds; one process imports torch and computes next to nothing.
+#: Seconds until a program counts as hung.
 TIME_LIMIT = 120
 BEGIN = """
 import sys, time
@@ -17,7 +17,7 @@ from impl.distributed.process_group import get_communicator
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 comm = get_communicator(None, torch.device("cpu"))
 """
-#: The main thread gets the sum, and exits, while the thread that set it is still running.
+#: The main thread receives the sum and exits while another thread still runs ``set_result``.
 EXITS_EARLY = """
 def set_result(self, result, original=Future.set_result):
     original(self, result)
@@ -28,7 +28,7 @@ def set_result(self, result, original=Future.set_result):
 Future.set_result = set_result
 print(comm.all_reduce_async(torch.ones(1)).wait().item(), flush=True)
 """
-#: PyTorch's back ends raise RuntimeError only.
+#: ``wait`` raises an OSError. PyTorch's back ends raise only RuntimeError.
 RAISES_OS_ERROR = """
 class Work:
     def wait(self, timeout):

@@ -9,6 +9,7 @@ from spec_tests.harness.environment.faults import fail_allocations
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
+#: Devices of a call; that of slot 2 has no free memory.
 DEVICES = [DeviceAt(0), DeviceAt(2), DeviceAt(1)]
 SMALL = dense()
 CALLS = {

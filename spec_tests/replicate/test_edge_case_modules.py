@@ -50,7 +50,7 @@ def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
     module = EdgeCaseModule("lstm").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(
-        [flat_weights_are_shared(each) for each in (module, *replicas)],
+        [flat_weights_are_shared(network) for network in (module, *replicas)],
         [[True] * 4] * (len(slots) + 1),
     )
 

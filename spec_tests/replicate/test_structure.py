@@ -55,7 +55,9 @@ def test_an_empty_device_list_gives_no_replicas(target, topology, spec, detach):
 def test_all_tensors_of_a_replica_are_on_its_device(target, topology, spec, slots, detach):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
-    found = [[copy.device for copy in replica_tensors(each, module).values()] for each in replicas]
+    found = [
+        [copy.device for copy in replica_tensors(replica, module).values()] for replica in replicas
+    ]
     checks.same(found, [[device] * len(named_tensors(module)) for device in devices], spec)
 
 
@@ -126,10 +128,12 @@ def test_every_module_keeps_its_mode(target, topology, modes):
 def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
     module = spec.build(topology)
     replicas = target.replicate.replicate(module, topology.take(2))
-    marks = {
-        getattr(each, "_is_replica", False) for r in replicas for _, each in modules_with_paths(r)
+    flags = {
+        getattr(each, "_is_replica", False)
+        for replica in replicas
+        for _, each in modules_with_paths(replica)
     }
-    checks.same(marks, {True}, spec)
+    checks.same(flags, {True}, spec)
     checks.same(
         any(hasattr(each, "_is_replica") for _, each in modules_with_paths(module)), False, spec
     )
@@ -141,7 +145,7 @@ def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     module.kept = {"list": [torch.ones(2)], "itself": object()}
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same({id(each.kept) for each in replicas}, {id(module.kept)}, slots)
+    checks.same({id(replica.kept) for replica in replicas}, {id(module.kept)}, slots)
 
 
 @clause("replicate.own-entries")
