@@ -31,7 +31,7 @@ def make(reports: Path | None, files: Sequence[Path], folder: Path) -> str:
     if not site.results.runs:
         raise checked.RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
     pages = write(site, folder)
-    return f"{pages} pages of {len(site.results.runs)} runs: {folder / 'index.html'}"
+    return f"wrote {pages} pages for {len(site.results.runs)} runs: {folder / 'index.html'}"
 
 
 def site_of(reports: Path | None, files: Sequence[Path] = ()) -> Site:
