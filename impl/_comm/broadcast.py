@@ -97,23 +97,23 @@ def _by_bucket(
 
 
 def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    own = _own_index(bucket, devices)
-    rows = copy_bucket(bucket, _without(devices, own))
-    return rows if own is None else [*rows[:own], list(bucket), *rows[own:]]
+    source = _index_of_source(bucket, devices)
+    rows = copy_bucket(bucket, _without(devices, source))
+    return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    own = _own_index(bucket, devices)
-    others = _without(devices, own)
+    source = _index_of_source(bucket, devices)
+    others = _without(devices, source)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _node_rows(bucket, others, with_views=own is not None)
+        rows = _node_rows(bucket, others, with_views=source is not None)
     else:
         # Not views: even under `no_grad`, a view of a leaf that requires grad requires grad.
-        rows = [[tensor.detach() for tensor in bucket]] if own is not None else []
+        rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
         rows += copy_bucket(bucket, others)
-    if own is not None:
+    if source is not None:
         # Move the row of the source's device from the front to its place in `devices`.
-        rows.insert(own, rows.pop(0))
+        rows.insert(source, rows.pop(0))
     return rows
 
 
@@ -209,13 +209,13 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     return total
 
 
-def _own_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _index_of_source(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 
 
-def _without(devices: Sequence[torch.device], own: int | None) -> list[torch.device]:
-    return [device for index, device in enumerate(devices) if index != own]
+def _without(devices: Sequence[torch.device], source: int | None) -> list[torch.device]:
+    return [device for index, device in enumerate(devices) if index != source]
 
 
 def _starts(flat: Sequence[object], bucket: Sequence[object]) -> range:

@@ -215,19 +215,15 @@ def _replicate_by_hook(module: nn.Module) -> Any:
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
     state.pop("_compiled_call_impl", None)
-    # As in `_write_state`, the replica has its own hook dictionaries.
+    # As in `_write_state`, a replica has its own hook dictionaries.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
-    _move_to_front(state, "_former_parameters")
-    return replica
-
-
-def _move_to_front(state: dict[str, Any], name: str) -> None:
-    if name in state:
+    if "_former_parameters" in state:  # It comes first, as in `_write_state`.
         others = state.copy()
         state.clear()
-        state.update({name: others.pop(name), **others})
+        state.update({"_former_parameters": others.pop("_former_parameters"), **others})
+    return replica
 
 
 def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:

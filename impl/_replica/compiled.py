@@ -51,13 +51,11 @@ class _Functions:
     def for_device(self, device: torch.device) -> Callable[..., Any]:
         """Return the function for ``device``, always the same one."""
         if device not in self._by_device:
-            self._by_device.setdefault(device, self.compilation(_copy_function(self._body)))
+            # PyTorch caches compiled code by the code object, so each device has its own.
+            code = self._body.__code__.replace()
+            body = FunctionType(code, self._body.__globals__, self._body.__name__)
+            self._by_device.setdefault(device, self.compilation(body))
         return self._by_device[device]
-
-
-def _copy_function(body: FunctionType) -> FunctionType:
-    # With its own code object, since PyTorch caches compiled code by the code object.
-    return FunctionType(body.__code__.replace(), body.__globals__, body.__name__)
 
 
 def _call_wrapped(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -156,7 +156,9 @@ class _Pool:
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Future:
-        worker = self._pop_idle() or self._new_worker()
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        worker = worker or self._new_worker()
         future = Future(function, worker)
         worker.submit(future)
         return future
@@ -187,10 +189,6 @@ class _Pool:
         """
         self._lock = threading.Lock()  # A thread of the parent may hold the old one.
         self._closed = True
-
-    def _pop_idle(self) -> _Worker | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def _new_worker(self) -> _Worker:
         _register_exit_handler()

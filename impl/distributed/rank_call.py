@@ -11,7 +11,7 @@ from .._threads import CapturedError, capture
 from .inputs import Fingerprint, ShardedInputs, check_same_inputs
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
-from .serialization import TensorMeta, pack
+from .serialization import pack
 
 
 class RankCall:
@@ -79,6 +79,5 @@ class RankCall:
         with use_device(self._own_device):
             self.output = self._module(*local_args, **local_kwargs)
         if self._comm.size > 1:
-            structure, self.tensors = pack(self.output)
-            metas = [TensorMeta.from_tensor(tensor) for tensor in self.tensors]
+            structure, metas, self.tensors = pack(self.output)
             self._result = Returned(structure, metas)
