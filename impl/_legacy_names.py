@@ -2,9 +2,9 @@
 
 _functions
     _get_stream                      mmcv, torch.distributed, and copies of DataParallel for other
-                                     containers, which copy from the CPU beside the computation
+                                     containers, which copy from the CPU during the computation
     _streams                         torch_npu, which stores its streams in it
-    Function                         nncore, beside Scatter
+    Function                         nncore, with Scatter
 comm
     _get_device_index                a test that replaces it
     _handle_complex                  code that reads complex tensors as real ones

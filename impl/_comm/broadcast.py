@@ -48,8 +48,8 @@ def attached_copies(
     Returns:
         ``k`` lists of ``n`` tensors. They require grad if their source does and grad mode is on.
         The first one on the device of its source shares the memory of the source; in-place
-        changes under ``no_grad`` change the source. All others are row-major copies with memory
-        of their own; the copies in one list may share one storage.
+        changes under ``no_grad`` change the source. All others are row-major copies in new memory;
+        the copies in one list may share one storage.
 
         Backward adds the gradients on the device of the source: that of the shared tensor first,
         then the others in the order of ``devices``. A tensor whose copies are not used gets no
@@ -76,8 +76,8 @@ def detached_copies(
 
     Returns:
         ``k`` lists of ``n`` tensors. The first one on the device of its source is the source
-        itself. All others are row-major copies that require no grad, with memory of their own;
-        the copies in one list may share one storage.
+        itself. All others are row-major copies in new memory that require no grad; the copies in
+        one list may share one storage.
     """
     return _by_bucket(_detached_rows, tensors, devices, plan_buckets(tensors, buffer_size))
 

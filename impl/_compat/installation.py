@@ -94,7 +94,7 @@ def install(*, rebind: bool = False) -> None:
         DataParallel, and are no instances of the new one. Objects in attributes, closures and
         default arguments are not replaced. Models that are pickled while this package is
         installed name it. Call this function first, before other threads run. Spawned processes
-        need a call of their own; forked ones do not.
+        need another call; forked ones do not.
     """
     _install(rebind=rebind, level=3)
 

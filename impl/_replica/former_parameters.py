@@ -12,7 +12,7 @@ from torch import Tensor
 class FormerParameters(OrderedDict[str, Tensor]):
     """Copies of a module's parameters by name, which make their replica deepcopyable.
 
-    A replica's tensors are not leaves, and torch refuses to deepcopy those. This mapping comes
+    A replica's tensors are not leaves, and torch cannot deepcopy these. This mapping comes
     before all other references to these tensors in the replica's ``__dict__``, and enters
     detached clones of them into the memo of a deepcopy. Shared tensors stay shared. Modules with
     their own ``__deepcopy__``, such as parametrized ones, can be deepcopied, too.

@@ -39,7 +39,7 @@ class Future:
         # The worker and the caller may both claim the task. The lock is acquired once and never
         # released; the thread that acquires it runs the function.
         self._claim_lock = threading.Lock()
-        # Held until there is an outcome. Any thread may release such a lock, not only its holder.
+        # Held until there is an outcome. Any thread may release a lock, not only its holder.
         self._done_lock = threading.Lock()
         self._done_lock.acquire()
         self.outcome: Any = None
