@@ -70,7 +70,7 @@ def test_surplus_devices_get_no_replica(front_end, topology):
 
 
 @clause("cpp.data_parallel.scalars")
-def test_scalar_outputs_become_a_vector(front_end, topology):
+def test_cpp_scalar_outputs_become_a_vector(front_end, topology):
     mean = front_end.Model("mean")
     inputs = torch.arange(4.0, device=topology.device(0))
     assert front_end.data_parallel(mean, inputs, topology.take(2), None, 0).tolist() == [0.5, 2.5]

@@ -85,7 +85,7 @@ def test_cpp_reduces_the_last_layer_before_backward_ends(front_end, topology):
 
 @clause("cpp.replicate.no-double-backward")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_double_backward_is_refused(front_end, topology, count):
+def test_cpp_double_backward_is_refused(front_end, topology, count):
     module, replicas = replicate(front_end, topology, "linear", count)
     loss = loss_of(front_end, replicas, topology, "linear")
     text = "ReduceAdd can only be used during the backward pass of data parallel."

@@ -30,7 +30,7 @@ class BufferOnCpu(Placed):
 
 
 class SelfRecording(nn.Module):
-    """Stores the object whose forward is called."""
+    """A module that stores the object whose forward is called."""
 
     def forward(self, x):
         vars(self)["called"] = self

@@ -31,7 +31,7 @@ class Box:
 
 
 class ArgumentRecorder(nn.Module):
-    """Returns its input, and appends its second argument to the list in a box."""
+    """A module that returns its input, and appends its second argument to the list in a box."""
 
     def forward(self, x, constant, found):
         found.value.append(constant)

@@ -33,7 +33,7 @@ class RecordBackwardDevice(torch.autograd.Function):
 
 
 class BackwardRecorder(nn.Module):
-    """Applies the Function that records the device of backward."""
+    """A module that applies the Function that records the device of backward."""
 
     def __init__(self, recorded):
         super().__init__()

@@ -131,7 +131,7 @@ def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
 
 
 class ModeRecorder(nn.Module):
-    """Records whether it is in training mode."""
+    """A module that records whether it is in training mode."""
 
     def __init__(self, modes):
         super().__init__()

@@ -16,7 +16,7 @@ SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1
 
 
 class Loss(nn.Module):
-    """Computes the loss of its chunk, divided by the number of items in the whole batch."""
+    """A module that divides the loss of its chunk by the number of items in the whole batch."""
 
     def __init__(self):
         super().__init__()

@@ -15,19 +15,19 @@ from spec_tests.strategies.tensors import TensorSpec
 Backend = str | Callable[..., Any]
 
 
-def _compiled(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile(network: nn.Module, backend: Backend) -> nn.Module:
     compiled: nn.Module = torch.compile(network, backend=backend)  # type: ignore[assignment]
     return compiled
 
 
-def _in_place(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile_in_place(network: nn.Module, backend: Backend) -> nn.Module:
     network.compile(backend=backend)
     return network
 
 
-def _with_compiled_child(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile_child(network: nn.Module, backend: Backend) -> nn.Module:
     return nn.Sequential(
-        _compiled(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
+        _compile(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
     )
 
 
@@ -37,9 +37,9 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
 
 #: Functions that compile a module, by the name of the compilation.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
-    "torch.compile(m)": _compiled,
-    "m.compile()": _in_place,
-    "a compiled child": _with_compiled_child,
+    "torch.compile(m)": _compile,
+    "m.compile()": _compile_in_place,
+    "a compiled child": _compile_child,
 }
 
 

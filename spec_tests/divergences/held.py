@@ -16,7 +16,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 class Scaled(nn.Module):
-    """Multiplies rows by a weight."""
+    """A module that multiplies rows by a weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class SharedBuffer(nn.Module):
 
 
 class ConditionallyInPlace(nn.Module):
-    """Changes a buffer with two names in place, but only for odd chunks."""
+    """A module that changes a buffer with two names in place, but only for odd chunks."""
 
     buffer: Tensor
     alias: Tensor
@@ -88,7 +88,7 @@ def _tied() -> nn.Module:
 
 
 class Derivative(nn.Linear):
-    """Returns its own derivative, except in inference mode."""
+    """A linear layer that returns its own derivative, except in inference mode."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one row for each row."""

@@ -9,7 +9,7 @@ from spec_tests.strategies.layers import WIDTH
 
 
 class StoringMethods(nn.Module):
-    """Stores a method of its own and a method of its child as attributes."""
+    """A module that stores a method of its own and a method of its child as attributes."""
 
     def __init__(self) -> None:
         super().__init__()

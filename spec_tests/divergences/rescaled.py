@@ -29,7 +29,7 @@ KINDS = [
 #: The kinds with parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: The result of a change, and the expected one.
+#: A result and the expected result.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
@@ -71,7 +71,7 @@ class Rescaler(nn.Module):
 
 
 class Product(nn.Module):
-    """Multiplies the input by three parameters."""
+    """A module that multiplies the input by three parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def compare_chunks(
 def compare_halving(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Compare modules that halve one parameter before forward, once for each parameter."""
+    """Return the results of modules that halve one parameter, for each parameter."""
     names = _names(_seeded(partial(_in_sequence, kind)))
     return [
         compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)
@@ -126,7 +126,7 @@ def compare_halving(
 def compare_after_step(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> Pair:
-    """Compare replicas that run after an optimizer step on their module."""
+    """Return the results of replicas, and of modules, that run after an optimizer step."""
     devices = topology.take(slots)
     make = partial(_in_sequence, kind)
     parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]

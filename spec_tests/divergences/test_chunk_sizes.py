@@ -74,7 +74,7 @@ def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
 
 
 class RowCount(nn.Module):
-    """Returns the number of its rows, times a weight, in every row."""
+    """A module that returns the number of its rows, times a weight, in every row."""
 
     def __init__(self):
         super().__init__()

@@ -24,7 +24,7 @@ NO_DIMENSION = {
     "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
     "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
 }
-#: No error on CUDA: the reference reads past the end of an empty list.
+#: Calls without an error on CUDA, where the reference reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 

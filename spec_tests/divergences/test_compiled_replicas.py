@@ -150,7 +150,7 @@ def test_compile_options_are_kept(target, topology):
 
 
 class Recording(nn.Module):
-    """Records the thread and the device at the start and at the end of each call."""
+    """A module that records the thread and the device at the start and at the end of each call."""
 
     def __init__(self, records):
         super().__init__()
@@ -181,7 +181,7 @@ def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilati
 
 
 class FailingOnOtherDevices(nn.Module):
-    """Raises a LookupError on every device except the first."""
+    """A module that raises a LookupError on every device except the first."""
 
     def __init__(self, devices, records):
         super().__init__()

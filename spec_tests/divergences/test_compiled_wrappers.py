@@ -62,7 +62,7 @@ def reset_compiler():
 
 
 class Scaled(nn.Module):
-    """Multiplies the output of a layer by the sum of the other arguments."""
+    """A module that multiplies the output of a layer by the sum of the other arguments."""
 
     def __init__(self):
         super().__init__()

@@ -19,7 +19,7 @@ NO_CPU = "Gather function not implemented for CPU tensors"
 
 
 class HalvingWeight(nn.Module):
-    """Halves its weight in place, then multiplies its input by it."""
+    """A module that halves its weight in place, then multiplies its input by it."""
 
     def __init__(self, device):
         super().__init__()
@@ -32,7 +32,7 @@ class HalvingWeight(nn.Module):
 
 
 class OnCpu(nn.Module):
-    """Returns its input doubled and its number of rows, both on the CPU."""
+    """A module that returns its input doubled and its number of rows, both on the CPU."""
 
     def forward(self, rows):
         return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)

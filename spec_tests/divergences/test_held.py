@@ -306,7 +306,7 @@ def test_the_wrapper_can_be_freed_after_the_block(target, topology):
 
 
 class CallCounter(nn.Linear):
-    """Counts its calls in an attribute and returns the count."""
+    """A linear layer that counts its calls in an attribute and returns the count."""
 
     calls = 0
 

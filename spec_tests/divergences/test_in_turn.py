@@ -32,7 +32,7 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """Records its start and end with the thread; returns its device or raises an error."""
+    """A callable that records its start and end with the thread; returns its device or raises."""
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
@@ -75,7 +75,7 @@ def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topolo
 
 
 class StateChanging:
-    """Returns the state of its thread, then changes it."""
+    """A callable that returns the state of its thread, then changes it."""
 
     storage = threading.local()
 
@@ -170,7 +170,7 @@ def test_data_parallel_gives_the_same_results_in_turn(target, topology, rows, se
 
 
 class ThreadRecorder(nn.Module):
-    """Records the thread of each call."""
+    """A module that records the thread of each call."""
 
     def __init__(self, records):
         super().__init__()

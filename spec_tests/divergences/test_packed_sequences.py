@@ -20,7 +20,7 @@ SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
 RECURRENT = clause("divergences.SG-12.recurrent-layers-on-packed-input")
-PRECISE = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
+FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
 example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
 example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
 
@@ -100,7 +100,7 @@ class Recurrent(nn.Module):
 
 @RECURRENT
 @example_count.divided_by(3)
-@given(spec=PRECISE, slots=device_slots())
+@given(spec=FLOAT_SPECS, slots=device_slots())
 @example_sorted
 @example_unsorted
 def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):

@@ -35,7 +35,7 @@ OS_ERROR = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
 
 
 class FailingAfterAllocation(nn.Module):
-    """Creates a tensor, then raises an exception."""
+    """A module that creates a tensor, then raises an exception."""
 
     def __init__(self, error, references):
         super().__init__()

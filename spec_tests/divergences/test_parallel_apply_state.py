@@ -31,21 +31,21 @@ ON_DEVICE = ThreadState(default_slot=1)
 
 
 class CurrentDevice(nn.Module):
-    """Returns the current device."""
+    """A module that returns the current device."""
 
     def forward(self, *_, **__):
         return torch.accelerator.current_device_index()
 
 
 class ProductDtype(nn.Module):
-    """Returns the dtype of a matrix product, which autocast changes."""
+    """A module that returns the dtype of a matrix product, which autocast changes."""
 
     def forward(self, x):
         return (x @ x).dtype
 
 
 class IsInference(nn.Module):
-    """Returns whether its result is an inference tensor."""
+    """A module that returns whether its result is an inference tensor."""
 
     def forward(self, x):
         return (x + 1).is_inference()

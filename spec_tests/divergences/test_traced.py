@@ -16,7 +16,7 @@ EVERY_GRAD_MODE = pytest.mark.parametrize("grad", [True, False], ids="grad={}".f
 
 
 class CallRecorder(nn.Module):
-    """Records the shape of the input of each call."""
+    """A module that records the shape of the input of each call."""
 
     def __init__(self):
         super().__init__()
@@ -29,7 +29,7 @@ class CallRecorder(nn.Module):
 
 
 class FunctionModule(nn.Module):
-    """Calls a function with a module and the input."""
+    """A module that calls a function with a module and the input."""
 
     def __init__(self, module, function):
         super().__init__()

@@ -28,6 +28,7 @@ GRADIENTS = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
 TRAINING = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
 FUNCTION = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
 CPU = clause("divergences.SG-13.masked-tensors-on-the-cpu")
+#: Devices of the inputs; None is the CPU.
 SLOTS = (0, 1, None)
 NESTED = jagged_specs(grads=(True,), slots=SLOTS)
 MASKED = masked_specs(grads=(True,), slots=SLOTS)

@@ -145,7 +145,7 @@ WRONG_FRONT_ENDS = [
         LINEAR,
     ),
     WrongFrontEnd(
-        replicate.test_double_backward_is_refused,
+        replicate.test_cpp_double_backward_is_refused,
         replicate_without_copies,
         {"count": 1},
         error=pytest.fail.Exception,
@@ -204,7 +204,7 @@ WRONG_FRONT_ENDS = [
         replicate_on_all_devices,
         error=RuntimeError,
     ),
-    WrongFrontEnd(data_parallel.test_scalar_outputs_become_a_vector, average_outputs),
+    WrongFrontEnd(data_parallel.test_cpp_scalar_outputs_become_a_vector, average_outputs),
     WrongFrontEnd(
         data_parallel.test_scalar_outputs_that_require_grad_are_refused,
         detach_input,

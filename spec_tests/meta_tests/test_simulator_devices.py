@@ -118,7 +118,7 @@ def test_record_stream_rejects_streams_of_other_device_types():
 
 
 def test_backward_runs_in_one_thread_per_device():
-    seen = {}
+    device_and_thread = {}
 
     class RecordThread(torch.autograd.Function):
         @staticmethod
@@ -128,26 +128,30 @@ def test_backward_runs_in_one_thread_per_device():
         @staticmethod
         def backward(ctx, grad):
             ordinal = torch.accelerator.current_device_index()
-            seen[grad.device.index] = (ordinal, threading.get_ident())
+            device_and_thread[grad.device.index] = (ordinal, threading.get_ident())
             return grad
 
     x = torch.ones(3, requires_grad=True)
     sum(RecordThread.apply(x.to(f"sim:{index}")).sum().cpu() for index in (1, 2, 3)).backward()
-    assert {index: ordinal for index, (ordinal, _) in seen.items()} == {1: 1, 2: 2, 3: 3}
-    threads = {thread for _, thread in seen.values()}
+    assert {index: ordinal for index, (ordinal, _) in device_and_thread.items()} == {
+        1: 1,
+        2: 2,
+        3: 3,
+    }
+    threads = {thread for _, thread in device_and_thread.values()}
     assert len(threads) == 3
     assert threading.get_ident() not in threads
 
 
 def test_backward_runs_on_the_stream_of_the_forward_pass():
-    seen = []
+    streams = []
     x = torch.ones(3, device="sim:1", requires_grad=True)
     stream = torch.Stream("sim:1")
     torch.accelerator.synchronize(1)
     with stream:
         y = x * 2
         y.register_hook(lambda grad: None)
-        y.grad_fn.register_prehook(lambda _: seen.append(torch.accelerator.current_stream(1)))
+        y.grad_fn.register_prehook(lambda _: streams.append(torch.accelerator.current_stream(1)))
     stream.synchronize()
     y.sum().backward()
-    assert seen == [stream]
+    assert streams == [stream]

@@ -35,13 +35,13 @@ def run(module, inputs, training):
 def test_results_gradients_and_buffers_agree_with_the_cpu(name, training):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make()
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = make()
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     inputs = [draw() for draw in draws]
     if not training:
         inputs = [x.requires_grad_(x.is_floating_point()) for x in inputs]
     device_inputs = [x.detach().to(DEVICE).requires_grad_(x.requires_grad) for x in inputs]
-    assert_same(run(here, inputs, training), run(there, device_inputs, training))
+    assert_same(run(on_cpu, inputs, training), run(on_sim, device_inputs, training))
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "Conv2d", "MultiheadAttention", "BatchNorm1d"])
@@ -63,11 +63,11 @@ def test_layers_pass_gradcheck_and_gradgradcheck(name):
 def test_layers_of_other_dtypes_agree_with_the_cpu(name, dtype):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make().to(dtype)
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = make().to(dtype)
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     inputs = [draw().to(dtype) for draw in draws]
     device_inputs = [x.to(DEVICE) for x in inputs]
-    assert_same(run(here, inputs, training=True), run(there, device_inputs, training=True))
+    assert_same(run(on_cpu, inputs, training=True), run(on_sim, device_inputs, training=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -75,10 +75,10 @@ def test_layers_of_other_dtypes_agree_with_the_cpu(name, dtype):
 def test_fused_cells_in_half_precision_agree_within_rounding(name, dtype):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make().to(dtype)
+    on_cpu = make().to(dtype)
     inputs = [draw().to(dtype) for draw in draws]
-    expected, _ = here(*inputs)
-    actual, _ = here.to(DEVICE)(*(x.to(DEVICE) for x in inputs))
+    expected, _ = on_cpu(*inputs)
+    actual, _ = on_cpu.to(DEVICE)(*(x.to(DEVICE) for x in inputs))
     # The values are below 1. About eight roundings separate the results.
     atol = 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=atol)
@@ -86,8 +86,8 @@ def test_fused_cells_in_half_precision_agree_within_rounding(name, dtype):
 
 def test_transformer_fast_path_agrees_with_the_cpu():
     torch.manual_seed(0)
-    here = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     x = torch.randn(2, 5, 8)
     with torch.inference_mode():
-        assert_same(here(x), there(x.to(DEVICE)))
+        assert_same(on_cpu(x), on_sim(x.to(DEVICE)))

@@ -122,16 +122,16 @@ def test_error_names_unimplemented_operator(name):
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # PyTorch 2.12 and newer.
 def test_quantized_tensors_are_not_implemented():
-    here = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
+    quantized = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
     for name, make in {
         "quantize_per_tensor": lambda: torch.quantize_per_tensor(
             X.to("sim:2"), 0.1, 0, torch.qint8
         ),
-        "empty_quantized": lambda: torch.empty_quantized([2], here, device="sim:2"),
+        "empty_quantized": lambda: torch.empty_quantized([2], quantized, device="sim:2"),
         "_empty_affine_quantized": lambda: torch._empty_affine_quantized(
             [2], scale=0.1, zero_point=0, dtype=torch.qint8, device="sim:2"
         ),
-        "(empty_|)quantized": lambda: here.to("sim:2"),
+        "(empty_|)quantized": lambda: quantized.to("sim:2"),
     }.items():
         with pytest.raises(
             NotImplementedError, match=f"aten::{name}.* is not implemented for the sim device"

@@ -26,14 +26,14 @@ def images():
 
 
 def test_scripted_module_agrees_with_the_cpu():
-    here, there = (torch.jit.script(convolutional()) for _ in range(2))
-    there.to(DEVICE)
+    on_cpu, on_sim = (torch.jit.script(convolutional()) for _ in range(2))
+    on_sim.to(DEVICE)
     for _ in range(3):  # the executor optimizes after profiling runs
-        expected, actual = here(images()), there(images().to(DEVICE))
+        expected, actual = on_cpu(images()), on_sim(images().to(DEVICE))
         assert_same(expected, actual)
         expected.sum().backward()
         actual.sum().backward()
-    for x, y in zip(here.parameters(), there.parameters(), strict=True):
+    for x, y in zip(on_cpu.parameters(), on_sim.parameters(), strict=True):
         assert_same(x.grad, y.grad)
 
 

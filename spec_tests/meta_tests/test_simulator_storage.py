@@ -78,10 +78,10 @@ def test_copied_tensor_stays_on_the_device_and_shares_no_memory(duplicate):
 )
 def test_copied_module_stays_on_the_device(duplicate):
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(DEVICE)
-    other = duplicate(net)
-    assert {str(value.device) for value in other.state_dict().values()} == {DEVICE}
-    assert all(x.equal(y) for x, y in zip(net.parameters(), other.parameters(), strict=True))
-    assert next(net.parameters()) is not next(other.parameters())
+    copied = duplicate(net)
+    assert {str(value.device) for value in copied.state_dict().values()} == {DEVICE}
+    assert all(x.equal(y) for x, y in zip(net.parameters(), copied.parameters(), strict=True))
+    assert next(net.parameters()) is not next(copied.parameters())
 
 
 MOVES = {

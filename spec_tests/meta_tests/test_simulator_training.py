@@ -73,25 +73,25 @@ def train(net, x, make):
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers_agree_with_the_cpu(name):
     torch.manual_seed(0)
-    here = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     x = torch.randn(5, 3)
-    before = copy.deepcopy(here[0].weight)
-    expected = train(here, x, OPTIMIZERS[name])
-    actual = train(there, x.to(DEVICE), OPTIMIZERS[name])
+    before = copy.deepcopy(on_cpu[0].weight)
+    expected = train(on_cpu, x, OPTIMIZERS[name])
+    actual = train(on_sim, x.to(DEVICE), OPTIMIZERS[name])
     assert_same(expected, actual)
-    assert not before.equal(here[0].weight)
+    assert not before.equal(on_cpu[0].weight)
 
 
 def test_sparse_adam_agrees_with_the_cpu():
-    here = nn.Embedding(4, 2, sparse=True)
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = nn.Embedding(4, 2, sparse=True)
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     words = torch.tensor([1, 2, 1])
-    for net, x in ((here, words), (there, words.to(DEVICE))):
+    for net, x in ((on_cpu, words), (on_sim, words.to(DEVICE))):
         optimizer = optim.SparseAdam(net.parameters())
         net(x).sum().backward()
         optimizer.step()
-    assert_same(here.weight, there.weight)
+    assert_same(on_cpu.weight, on_sim.weight)
 
 
 @pytest.mark.parametrize("name", FOREACH)
@@ -126,10 +126,10 @@ def test_clip_grad_norm_clips_gradients():
 )
 def test_quantization_observers_agree_with_the_cpu(make):
     x = torch.randn(4, 3)
-    here, there = make(), make().to(DEVICE)
-    assert_same(here(x), there(x.to(DEVICE)))
-    expected = [value for value in here.state_dict().values() if value is not None]
-    actual = [value for value in there.state_dict().values() if value is not None]
+    on_cpu, on_sim = make(), make().to(DEVICE)
+    assert_same(on_cpu(x), on_sim(x.to(DEVICE)))
+    expected = [value for value in on_cpu.state_dict().values() if value is not None]
+    actual = [value for value in on_sim.state_dict().values() if value is not None]
     assert_same(expected, actual)
 
 

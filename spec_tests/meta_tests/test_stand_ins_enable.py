@@ -22,7 +22,7 @@ def test_second_enable_changes_nothing(topology):
 
 
 @pytest.fixture
-def existing(topology, monkeypatch):
+def existing_primitive(topology, monkeypatch):
     """Install a primitive before ``enable``, return it, and restore all primitives afterwards."""
 
     def primitive():
@@ -35,14 +35,16 @@ def existing(topology, monkeypatch):
 
 
 @pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
-def test_enable_keeps_existing_primitives(existing, monkeypatch, version, accelerator):
+def test_enable_keeps_existing_primitives(existing_primitive, monkeypatch, version, accelerator):
     monkeypatch.setattr(torch.version, "cuda", version)
     monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: accelerator)
     cuda_stand_ins.enable()
-    assert torch._C._gather is existing
+    assert torch._C._gather is existing_primitive
 
 
-def test_enable_replaces_primitives_of_a_cuda_build_on_another_accelerator(existing, monkeypatch):
+def test_enable_replaces_primitives_of_a_cuda_build_on_another_accelerator(
+    existing_primitive, monkeypatch
+):
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: "sim")
     monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)

@@ -41,7 +41,7 @@ class Outer:
 
 
 class Raising(nn.Module):
-    """Raises the given exception."""
+    """A module that raises the given exception."""
 
     def __init__(self, error):
         super().__init__()
@@ -52,7 +52,7 @@ class Raising(nn.Module):
 
 
 class SlowEcho(nn.Module):
-    """Waits for its turn, sleeps, and records that it has finished."""
+    """A module that waits for its turn, sleeps, and records that it has finished."""
 
     def __init__(self, number, turns, finished):
         super().__init__()

@@ -18,7 +18,7 @@ from spec_tests.strategies.modules import row_wise_specs
 
 
 class Call(nn.Module):
-    """Calls a function."""
+    """A module that calls a function."""
 
     def __init__(self, action, *args):
         super().__init__()

@@ -10,7 +10,7 @@ from spec_tests.harness.environment.faults import without_memory
 
 
 class Adding(nn.Module):
-    """Adds one, which needs memory for the result."""
+    """A module that adds one to its input and allocates memory for the result."""
 
     def forward(self, x):
         """Return the sum."""

@@ -17,8 +17,11 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
 
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
+#: Numbers of modules in successive calls.
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)
+#: The setters and getters of hooks for new threads and for the current thread.
 HOOKS = {
     "trace": (threading.settrace, threading.gettrace, sys.settrace, sys.gettrace),
     "profile": (threading.setprofile, threading.getprofile, sys.setprofile, sys.getprofile),
@@ -26,7 +29,7 @@ HOOKS = {
 
 
 class ThreadLocalBuffer(nn.Module):
-    """Stores a tensor in a ``threading.local`` and returns the previous one."""
+    """A module that stores a tensor in a ``threading.local`` and returns the previous one."""
 
     def __init__(self, local, references=None, barrier=None, inner=lambda: None, fails=False):
         super().__init__()
@@ -56,7 +59,7 @@ class Counter(threading.local):
 
 
 class CountCalls(nn.Module):
-    """Counts the calls in its thread."""
+    """A module that counts the calls in its thread."""
 
     def __init__(self, local):
         super().__init__()
@@ -75,7 +78,7 @@ class TracedModule(nn.Module):
 
 
 class RunningLoop(nn.Module):
-    """Runs a coroutine in a new event loop."""
+    """A module that runs a coroutine in a new event loop."""
 
     async def fetch(self):
         await asyncio.sleep(0)
@@ -86,7 +89,7 @@ class RunningLoop(nn.Module):
 
 
 class CurrentLoop(nn.Module):
-    """Returns the event loop that runs in its thread."""
+    """A module that returns the event loop that runs in its thread."""
 
     def forward(self):
         return asyncio.get_running_loop()

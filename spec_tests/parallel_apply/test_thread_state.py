@@ -24,13 +24,15 @@ from spec_tests.strategies.thread_state import (
     whole_sight,
 )
 
+#: Numbers of modules.
 COUNTS = st.integers(1, 4)
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
 
 class SharedSettings(nn.Module):
-    """Returns settings that all threads share."""
+    """A module that returns settings that all threads share."""
 
     def forward(self):
         return (
@@ -41,7 +43,7 @@ class SharedSettings(nn.Module):
 
 
 class Squaring(nn.Module):
-    """Applies an operation that saves a tensor for backward."""
+    """A module that applies an operation that saves a tensor for backward."""
 
     def forward(self, x):
         return torch.square(x)

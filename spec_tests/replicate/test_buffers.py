@@ -10,6 +10,7 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
 
+#: Kinds of layers with buffers.
 BUFFERED = ("batch_norm", "counter", "grad_buffer", "shared_buffer")
 COUNTER = ModuleSpec((Layer("counter"),))
 

@@ -22,7 +22,7 @@ SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
-#: A fifth of the examples, for tests of which each example is slow.
+#: A fifth of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(5)
 
 

@@ -20,7 +20,7 @@ from spec_tests.strategies.replicate import slot_lists
 pytestmark = pytest.mark.filterwarnings(APART)
 #: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
 PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
-#: Half of the examples, for tests of which each example is slow.
+#: Half of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(2)
 
 

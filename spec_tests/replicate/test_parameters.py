@@ -15,7 +15,7 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
 
-#: A quarter of the examples, for tests of which each example is slow.
+#: A quarter of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 

@@ -10,7 +10,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
 from spec_tests.strategies.jit_modules import Unfinished, script_calls
 
-#: A third of the examples, for tests of which each example is slow.
+#: A third of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(3)
 PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 

@@ -9,15 +9,15 @@ import torch
 
 from spec_tests.harness.compare.snapshot import TensorSnapshot
 from spec_tests.harness.environment.target import Target
-from spec_tests.meta_tests.simulator_against import __main__ as program
-from spec_tests.meta_tests.simulator_against.calls import STRATEGIES, draw_calls
-from spec_tests.meta_tests.simulator_against.records import differences, record
+from spec_tests.meta_tests.simulator_comparison import __main__ as program
+from spec_tests.meta_tests.simulator_comparison.calls import STRATEGIES, draw_calls
+from spec_tests.meta_tests.simulator_comparison.records import differences, record
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 
 
 @pytest.fixture
-def recorded(topology):
+def record_calls(topology):
     """Return a function that runs calls on impl and returns the record."""
     return lambda *calls: record(calls, [Target("impl")], topology)
 
@@ -34,14 +34,14 @@ def changed_record(record, part, change):
     }
 
 
-def test_equal_records_have_no_difference(recorded):
+def test_equal_records_have_no_difference(record_calls):
     assert not list(
-        differences(recorded(SCATTER, FAILING_GATHER), recorded(SCATTER, FAILING_GATHER))
+        differences(record_calls(SCATTER, FAILING_GATHER), record_calls(SCATTER, FAILING_GATHER))
     )
 
 
-def test_record_replaces_name_of_the_accelerator(recorded, topology):
-    text = repr(list(recorded(SCATTER, CPU_SCATTER, FAILING_GATHER).values()))
+def test_record_replaces_name_of_the_accelerator(record_calls, topology):
+    text = repr(list(record_calls(SCATTER, CPU_SCATTER, FAILING_GATHER).values()))
     assert topology.accelerator not in text.replace("spec_tests.simulator", "")
     assert "'device': 'device:0'" in text
 
@@ -69,25 +69,28 @@ def _change_first_stride(result):
         (FAILING_GATHER, "result", lambda failure: replace(failure, kind="builtins.Other")),
         (SCATTER, "warnings", lambda texts: (*texts, "UserWarning: more")),
         (SCATTER, "inputs", lambda inputs: None),
-        (SCATTER, "gradients", lambda found: "some"),
+        (SCATTER, "gradients", lambda gradients: "some"),
     ],
     ids=["value", "stride", "text", "class", "warnings", "inputs", "gradients"],
 )
-def test_each_changed_part_is_a_difference(recorded, call, part, change):
-    side = recorded(SCATTER, CPU_SCATTER, FAILING_GATHER)
-    changed = {**side, **changed_record(recorded(call), part, change)}
-    for pair in (side, changed), (changed, side):
-        (found,) = differences(*pair)
-        assert found.call == repr(call)
-        assert found.kind == f"{call.function}: {part}"
-        assert found.text
+def test_each_changed_part_is_a_difference(record_calls, call, part, change):
+    before = record_calls(SCATTER, CPU_SCATTER, FAILING_GATHER)
+    after = {**before, **changed_record(record_calls(call), part, change)}
+    for pair in (before, after), (after, before):
+        (difference,) = differences(*pair)
+        assert difference.call == repr(call)
+        assert difference.kind == f"{call.function}: {part}"
+        assert difference.text
 
 
-def test_call_missing_from_one_record_is_a_difference(recorded):
-    sides = recorded(SCATTER), recorded(SCATTER, FAILING_GATHER)
-    for pair in sides, sides[::-1]:
-        (found,) = differences(*pair)
-        assert (found.call, found.kind) == (repr(FAILING_GATHER), "missing from one record")
+def test_call_missing_from_one_record_is_a_difference(record_calls):
+    records = record_calls(SCATTER), record_calls(SCATTER, FAILING_GATHER)
+    for pair in records, records[::-1]:
+        (difference,) = differences(*pair)
+        assert (difference.call, difference.kind) == (
+            repr(FAILING_GATHER),
+            "missing from one record",
+        )
 
 
 def test_drawn_calls_are_deterministic():
@@ -97,14 +100,18 @@ def test_drawn_calls_are_deterministic():
 
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["equal", "different"])
-def test_program_writes_differences_to_json(recorded, tmp_path, monkeypatch, capsys, is_changed):
-    side = pickle.loads(pickle.dumps(recorded(SCATTER)))
-    real = changed_record(side, "warnings", lambda texts: ("more",)) if is_changed else side
-    monkeypatch.setattr(program, "_run_both", lambda options: (side, real))
-    status = program.main(["--json", str(tmp_path / "found.json")])
-    page = json.loads((tmp_path / "found.json").read_text())
-    assert (status, page["differing"], len(page["differences"])) == (is_changed,) * 3
-    assert page["calls"] == 1
+def test_program_writes_differences_to_json(
+    record_calls, tmp_path, monkeypatch, capsys, is_changed
+):
+    simulated = pickle.loads(pickle.dumps(record_calls(SCATTER)))
+    real = (
+        changed_record(simulated, "warnings", lambda texts: ("more",)) if is_changed else simulated
+    )
+    monkeypatch.setattr(program, "_run_both", lambda options: (simulated, real))
+    status = program.main(["--json", str(tmp_path / "differences.json")])
+    summary = json.loads((tmp_path / "differences.json").read_text())
+    assert (status, summary["differing"], len(summary["differences"])) == (is_changed,) * 3
+    assert summary["calls"] == 1
     assert f"1 calls compared, {int(is_changed)} differ" in capsys.readouterr().out
 
 
@@ -113,7 +120,7 @@ def test_program_fails_without_any_call(monkeypatch):
     assert program.main([]) == 1
 
 
-def test_pickled_record_keeps_tensor_values(recorded):
-    side = recorded(CPU_SCATTER)
-    (outcome,) = pickle.loads(pickle.dumps(side)).values()
+def test_pickled_record_keeps_tensor_values(record_calls):
+    before = record_calls(CPU_SCATTER)
+    (outcome,) = pickle.loads(pickle.dumps(before)).values()
     assert torch.equal(outcome.result.members[1].values, torch.arange(6.0, 12.0).reshape(2, 3))

@@ -71,7 +71,7 @@ def _command(options: argparse.Namespace, accelerator: str, file: Path) -> list[
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="simulator_against", description=__doc__)
+    parser = argparse.ArgumentParser(prog="simulator_comparison", description=__doc__)
     add = parser.add_argument
     add("--accelerator", default="cuda", help="accelerator to compare with (default: cuda)")
     add("--device-ids", default="0,0,0,0", help="device ordinals on both (default: 0,0,0,0)")
