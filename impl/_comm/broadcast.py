@@ -70,8 +70,8 @@ def detached_copies(
     """Copy ``tensors`` to each of ``devices``, without history.
 
     Args:
-        tensors: ``n`` tensors on any devices, dense or sparse COO.
-        devices: ``k`` targets in output order. The same device may appear twice.
+        tensors: As for :func:`attached_copies`.
+        devices: As for :func:`attached_copies`.
         buffer_size: Bytes per transfer.
 
     Returns:

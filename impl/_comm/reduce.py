@@ -15,21 +15,7 @@ from .copy import partition_by_size, to_device
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
-    """Add ``k`` tensors on the accelerator's device ``ordinal``, differentiably.
-
-    Args:
-        tensors: Equal in shape, dense or sparse COO, at least one of them on that device.
-        ordinal: The device of the sum.
-
-    Returns:
-        A new tensor: the last addend on that device plus the others in order. A single addend
-        is returned itself.
-
-    Raises:
-        ValueError: There are no tensors, or two shapes differ.
-        AssertionError: A tensor is on the CPU.
-        RuntimeError: No tensor is on that device.
-    """
+    """Add ``k`` tensors on the device ``ordinal``, differentiably, as ``comm.reduce_add`` does."""
     if not tensors:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
@@ -41,22 +27,9 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add ``k`` lists of dense tensors index by index, bucket by bucket.
+    """Add ``k`` lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
 
-    Args:
-        lists: One list per device, of equal lengths.
-        ordinal: The device of the sums.
-        buffer_size: Bytes per bucket.
-
-    Returns:
-        Row-major sums, added in the order of :func:`reduce_tensors`, aligned as new tensors,
-        without history, with their own version counters. With one list, the only sum of a bucket
-        shares the memory of its addend.
-
-    Raises:
-        ValueError: Two buckets differ in their numbers of elements.
-        AssertionError: A tensor is on the CPU.
-        RuntimeError: No list is on that device.
+    Buckets of ``buffer_size`` bytes are added in one operation each.
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -75,8 +48,7 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
         device: The device of the sums.
 
     Returns:
-        New tensors, aligned as new tensors. If a list is on another device, the small tensors of
-        all lists are packed, and added in this form.
+        New, aligned tensors. If a list is on another device, small tensors are packed.
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)

@@ -55,9 +55,9 @@ class ReplicaCache:
         """Return replicas with the current state of ``module``, one for each device.
 
         Args:
-            module: The wrapper's module.
-            device_ids: The wrapper's devices.
-            build: Builds the replicas if none are cached.
+            module: The module of the wrapper.
+            device_ids: The devices of the wrapper.
+            build: The function that builds the replicas if none are cached.
 
         Raises:
             RuntimeError: Grad mode is on; or the module or the devices have changed since the
