@@ -112,7 +112,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     is_uniform = (
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
-    # Lists of different sizes or dtypes would have gaps at different places.
+    # Without gaps if lists differ in sizes or dtypes: their gaps would be at different places.
     spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)

@@ -123,7 +123,7 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     with _lock:
         before = tuple(_changes)
     try:
-        _install(rebind=rebind, level=4)  # contextlib calls this.
+        _install(rebind=rebind, level=4)  # contextlib adds a frame.
         yield
     finally:
         _set_changes(before)
@@ -173,7 +173,7 @@ def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # Not objects that the old module imports: other modules may import the same objects.
+        # Skip objects that the old module imports, since other modules may import the same ones.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 

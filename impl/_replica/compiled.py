@@ -67,12 +67,12 @@ def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call] # in torch
 
 
-#: By compiled module.
+#: The functions of each compiled module.
 _functions: WeakKeyDictionary[nn.Module, _Functions] = WeakKeyDictionary()
 
 
 class _CompiledCall:
-    """A call of one replica by compiled code.
+    """A callable that runs one replica by compiled code.
 
     Args:
         function: The compiled function.
@@ -149,7 +149,7 @@ def _may_be_compiled(module: nn.Module) -> bool:
 
 
 def _functions_of(module: nn.Module) -> _Functions | None:
-    body: Any  # mypy takes functions for callables only.
+    body: Any  # mypy infers Callable, not FunctionType.
     if compiled_module(module) is not None:
         compilation, body = compilation_of_wrapper(module), _call_wrapped
     elif "_compiled_call_impl" in module.__dict__:

@@ -212,5 +212,5 @@ def _clear_frames(error: BaseException) -> None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:
-            with suppress(RuntimeError):  # It is still running.
+            with suppress(RuntimeError):  # The frame is still running.
                 frame.clear()

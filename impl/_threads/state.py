@@ -287,6 +287,6 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    torch.set_default_device(None)  # Reveals the device of a surrounding block.
+    torch.set_default_device(None)  # Now the device of a surrounding `with` block applies.
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

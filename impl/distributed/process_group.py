@@ -86,7 +86,7 @@ class Communicator:
         self._run_collective(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
 
     def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
-        """Begin to overwrite ``tensor`` with its sum over all ranks; return a future of it."""
+        """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
             return self._future_of(tensor, work)
@@ -128,7 +128,7 @@ class Communicator:
             if is_cpu(self.comm_device):
                 self._wait(work)
             else:
-                work.wait()  # It orders streams; the host does not wait.
+                work.wait()  # The current stream waits; the host does not.
         except RuntimeError as error:
             raise self._failure_error(error) from error
 
