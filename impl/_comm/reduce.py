@@ -20,7 +20,7 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
         _check_addend(tensors[0], tensor, index)
-    root_first = _root_first(tensors, ordinal)
+    root_first = _move_root_to_front(tensors, ordinal)
     return _add(root_first, root_first[0].device) if len(tensors) > 1 else tensors[0]
 
 
@@ -33,7 +33,7 @@ def reduce_lists(
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
-        for bucket in zip(*_plans(lists, buffer_size), strict=True):
+        for bucket in zip(*_plan_lists(lists, buffer_size), strict=True):
             members = zip(lists, bucket, strict=True)
             chunks = [[tensors[index] for index in indices] for tensors, indices in members]
             sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
@@ -84,7 +84,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
     return unpack(total, [tensor.shape for tensor in lists[0]], spacing)
 
 
-def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
+def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
     """Return the buckets of each list; lists with other dtypes or shapes get their own."""
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
@@ -129,7 +129,7 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
         raise ValueError(f"input {index} has invalid size: got {got}, but expected {expected}")
 
 
-def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
+def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
     # The last one on the device, as in torch.nn.parallel: the order decides the rounding.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
@@ -143,9 +143,11 @@ def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
     """Return whether two or more lists are on the device, row-major, and of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_kind, tensors)) for tensors in lists}
-    return len(kinds) == 1 and all(at == ordinal and dense for at, dense, _, _ in kinds.pop())
+    kinds = {tuple(map(_memory_properties, tensors)) for tensors in lists}
+    return len(kinds) == 1 and all(
+        index == ordinal and is_dense for index, is_dense, _, _ in kinds.pop()
+    )
 
 
-def _kind(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
+def _memory_properties(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
     return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

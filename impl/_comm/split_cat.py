@@ -112,11 +112,11 @@ def _is_channels_last(tensor: Tensor) -> bool:
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
         return False
-    least = 0
+    min_stride = 0
     for dim in (1, *range(dims - 1, 1, -1), 0):
         # One-element images have the same strides in both formats; they count as row-major.
-        ambiguous = dim == 0 and least == strides[1]
-        if strides[dim] < least or ambiguous:
+        is_ambiguous = dim == 0 and min_stride == strides[1]
+        if strides[dim] < min_stride or is_ambiguous:
             return False
-        least = strides[dim] * shape[dim]
+        min_stride = strides[dim] * shape[dim]
     return True

@@ -146,8 +146,10 @@ def _install(*, rebind: bool, level: int) -> None:
 def _set_changes(changes: Sequence[_Change]) -> None:
     """Make ``changes`` the active changes."""
     with _lock:
-        both = takewhile(lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False))
-        shared = len(list(both))
+        unchanged = takewhile(
+            lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False)
+        )
+        shared = len(list(unchanged))
         for change in reversed(_changes[shared:]):
             change.undo()
         for change in changes[shared:]:
@@ -158,8 +160,8 @@ def _set_changes(changes: Sequence[_Change]) -> None:
 def _list_changes() -> Iterator[_Change]:
     """Yield all changes of an installation, including those that are already active."""
     package = sys.modules[_PACKAGE]
-    for name, ours in _MODULES.items():
-        module = sys.modules[f"{package.__name__}.{ours}"]
+    for name, new_name in _MODULES.items():
+        module = sys.modules[f"{package.__name__}.{new_name}"]
         yield _Change(sys.modules, name, sys.modules.get(name, _ABSENT), module)
     for holder, names in _NAMES.items():
         entries = vars(import_module(holder))

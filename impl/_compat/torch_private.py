@@ -358,6 +358,6 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
         return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
     except (AttributeError, RuntimeError):
         return [
-            None if it is None else object() if it.is_inference() else it._version
-            for it in tensors
+            None if tensor is None else object() if tensor.is_inference() else tensor._version
+            for tensor in tensors
         ]

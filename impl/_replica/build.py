@@ -122,9 +122,11 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
     methods = _find_bound_methods(template, replica_map)
     hooks = list(filter(template.get, _HOOKS))
-    children = [(name, replica_map.modules[it]) for name, it in module._modules.items()]
-    parameters = [(name, replica_map.tensors[id(it)]) for name, it in module._parameters.items()]
-    buffers = [(name, replica_map.tensors[id(it)]) for name, it in module._buffers.items()]
+    children = [(name, replica_map.modules[child]) for name, child in module._modules.items()]
+    parameters = [
+        (name, replica_map.tensors[id(tensor)]) for name, tensor in module._parameters.items()
+    ]
+    buffers = [(name, replica_map.tensors[id(tensor)]) for name, tensor in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
     for index, replica in enumerate(replica_map.modules[module]):
         state = template.copy()
@@ -135,13 +137,13 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
         for name in hooks:
             state[name].update(template[name])
         # Most modules lack some kind of member, and `{}` is faster than an empty loop.
-        state["_modules"] = {name: it[index] for name, it in children} if children else {}
-        state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
+        state["_modules"] = {name: copies[index] for name, copies in children} if children else {}
+        state["_buffers"] = {name: copies[index] for name, copies in buffers} if buffers else {}
         # Parameters must be leaves. Copies with history are not, so they are plain attributes.
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
-        for name, it in parameters:
-            former[name] = state[name] = it[index]
+        for name, copies in parameters:
+            former[name] = state[name] = copies[index]
         if has_none or replica_map.needs_registration[index]:
             _register_parameters(state)
         if methods:

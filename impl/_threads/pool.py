@@ -130,11 +130,11 @@ class _Worker:
         # (2) offer this thread for other tasks, (3) unblock the caller.
         del task
         clear_locals()
-        again = self._is_reusable() and self._pool.add_idle(self)
+        is_reused = self._is_reusable() and self._pool.add_idle(self)
         if SINGLE_USE_THREADS:
             future.thread_to_join = self.thread
         future.set_done()
-        return again
+        return is_reused
 
     def _is_reusable(self) -> bool:
         """Return whether this thread is in the state in which it started."""

@@ -54,12 +54,12 @@ class Communicator:
     def all_gather_object(self, value: Any) -> list[Any]:
         """Return the pickled and unpickled values of all ranks, in the order of the ranks."""
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-        room = _FRAME_BYTES - _HEADER_BYTES
-        frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:room]
+        max_payload = _FRAME_BYTES - _HEADER_BYTES
+        frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:max_payload]
         frames = self._all_gather_bytes(frame, _FRAME_BYTES)
         lengths = [int.from_bytes(each[:_HEADER_BYTES], "big") for each in frames]
         payloads = [each[_HEADER_BYTES:] for each in frames]
-        if max(lengths) > room:
+        if max(lengths) > max_payload:
             payloads = self._all_gather_bytes(payload, max(lengths))
         return list(map(pickle.loads, payloads))  # `loads` ignores the padding.
 
