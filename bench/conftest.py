@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     """Record the environment; saved runs are compared only if it is equal."""
     topology = topology_of(config)
-    machine_info["python_version"] = interpreter.name()
+    machine_info["python_version"] = interpreter.python_version()
     machine_info["torch"] = torch.__version__
     machine_info["devices"] = [str(device) for device in topology.devices]
     machine_info["threads"] = torch.get_num_threads()

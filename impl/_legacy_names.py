@@ -2,9 +2,9 @@
 
 _functions
     _get_stream                      mmcv, torch.distributed, and copies of DataParallel for other
-                                     containers, which copy from the CPU beside the computation
+                                     containers, which copy from the CPU during the computation
     _streams                         torch_npu, which stores its streams in it
-    Function                         nncore, beside Scatter
+    Function                         nncore, with Scatter
 comm
     _get_device_index                a test that replaces it
     _handle_complex                  code that reads complex tensors as real ones
@@ -67,13 +67,7 @@ _streams: list[torch.Stream | None] | None = None
 
 
 def _get_stream(device: torch.device) -> torch.Stream | None:
-    """Return the stream of ``device`` for copies from the CPU.
-
-    Args:
-        device: A device of the accelerator, or any device if there is no accelerator.
-
-    Returns:
-        Always the same stream; None for the CPU, and for a device without streams.
+    """Return the stream of ``device`` for copies from the CPU; None if it has no streams.
 
     Raises:
         AssertionError: ``device`` is of another type than the accelerator.
@@ -112,11 +106,7 @@ def _get_device_index(
 
 
 def _handle_complex(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as a real view, any other tensor itself.
-
-    Raises:
-        RuntimeError: ``tensor`` is an unresolved conjugate.
-    """
+    """Return a complex tensor as a real view, any other tensor itself."""
     # `is_complex` fails for an uninitialized parameter.
     return torch.view_as_real(tensor) if not is_lazy(tensor) and tensor.is_complex() else tensor
 
@@ -134,16 +124,13 @@ def _init_script_module() -> torch.jit.ScriptModule:
 
 
 def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn if a device has much less memory, or fewer cores, than another.
+    """Warn the caller of the calling function if the devices differ much in memory or cores.
 
     Args:
         device_ids: Devices of the accelerator. A device without index is the current device.
 
     Raises:
         ValueError: ``device_ids`` is empty or contains the CPU.
-
-    Warns:
-        UserWarning: At the caller of the calling function.
     """
     ordinals = [_get_device_index(device, optional=True) for device in device_ids]
     get_properties = torch.get_device_module(accelerator_type()).get_device_properties

@@ -48,16 +48,16 @@ def attached_copies(
     Returns:
         ``k`` lists of ``n`` tensors. They require grad if their source does and grad mode is on.
         The first one on the device of its source shares the memory of the source; in-place
-        changes under ``no_grad`` change the source. All others are row-major copies with memory
-        of their own; the copies in one list may share one storage.
+        changes under ``no_grad`` change the source. All others are row-major copies in new memory;
+        the copies in one list may share one storage.
 
         Backward adds the gradients on the device of the source: that of the shared tensor first,
         then the others in the order of ``devices``. A tensor whose copies are not used gets no
         gradient. After an in-place change of the shared tensor, autograd adds its gradient to
         the source directly, apart from the sum of the others.
     """
-    return _by_bucket(
-        _attached_rows, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
+    return _copy_by_bucket(
+        _copy_attached, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
     )
 
 
@@ -70,19 +70,19 @@ def detached_copies(
     """Copy ``tensors`` to each of ``devices``, without history.
 
     Args:
-        tensors: ``n`` tensors on any devices, dense or sparse COO.
-        devices: ``k`` targets in output order. The same device may appear twice.
+        tensors: As for :func:`attached_copies`.
+        devices: As for :func:`attached_copies`.
         buffer_size: Bytes per transfer.
 
     Returns:
         ``k`` lists of ``n`` tensors. The first one on the device of its source is the source
-        itself. All others are row-major copies that require no grad, with memory of their own;
-        the copies in one list may share one storage.
+        itself. All others are row-major copies in new memory that require no grad; the copies in
+        one list may share one storage.
     """
-    return _by_bucket(_detached_rows, tensors, devices, plan_buckets(tensors, buffer_size))
+    return _copy_by_bucket(_copy_detached, tensors, devices, plan_buckets(tensors, buffer_size))
 
 
-def _by_bucket(
+def _copy_by_bucket(
     copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
@@ -96,28 +96,28 @@ def _by_bucket(
     return sorted_by_index(rows, [index for indices in plan for index in indices])
 
 
-def _detached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    own = _own_index(bucket, devices)
-    rows = copy_bucket(bucket, _without(devices, own))
-    return rows if own is None else [*rows[:own], list(bucket), *rows[own:]]
+def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    source = _index_of_source(bucket, devices)
+    rows = copy_bucket(bucket, _without(devices, source))
+    return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
-def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    own = _own_index(bucket, devices)
-    others = _without(devices, own)
+def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    source = _index_of_source(bucket, devices)
+    others = _without(devices, source)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _node_rows(bucket, others, with_views=own is not None)
+        rows = _copy_by_node(bucket, others, with_views=source is not None)
     else:
         # Not views: even under `no_grad`, a view of a leaf that requires grad requires grad.
-        rows = [[tensor.detach() for tensor in bucket]] if own is not None else []
+        rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
         rows += copy_bucket(bucket, others)
-    if own is not None:
+    if source is not None:
         # Move the row of the source's device from the front to its place in `devices`.
-        rows.insert(own, rows.pop(0))
+        rows.insert(source, rows.pop(0))
     return rows
 
 
-def _node_rows(
+def _copy_by_node(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
     """Return views of ``bucket``, if wanted, and its copies on ``others``, from one node."""
@@ -126,7 +126,9 @@ def _node_rows(
     # A node that repeats the original view passes them.
     with track_original_views():
         outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
-        rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
+        rows = [
+            list(outputs[start : start + len(bucket)]) for start in _row_starts(outputs, bucket)
+        ]
         if with_views:
             rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
@@ -139,9 +141,9 @@ def _node_rows(
 def _single_output_view(output: Tensor) -> Tensor:
     """Return a view of ``output`` from a node with a single output.
 
-    Autograd can replace this node after an in-place change (see ``_node_rows``). It cannot replace
-    the node of the bucket, which has several outputs, so it refuses in-place changes of these
-    (pytorch/pytorch#37246).
+    Autograd can replace this node after an in-place change (see ``_copy_by_node``). It cannot
+    replace the node of the bucket, which has several outputs, so it forbids in-place changes of
+    these (pytorch/pytorch#37246).
     """
     view = output[...]
     allow_inplace_changes(view)
@@ -174,7 +176,7 @@ class CopiedBucket(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each tensor; None if no copy of it was used."""
-        rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]
+        rows = [grads[start : start + len(ctx.bucket)] for start in _row_starts(grads, ctx.bucket)]
         return None, None, *_sum_rows(rows, ctx.device)
 
 
@@ -209,14 +211,14 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     return total
 
 
-def _own_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _index_of_source(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 
 
-def _without(devices: Sequence[torch.device], own: int | None) -> list[torch.device]:
-    return [device for index, device in enumerate(devices) if index != own]
+def _without(devices: Sequence[torch.device], source: int | None) -> list[torch.device]:
+    return [device for index, device in enumerate(devices) if index != source]
 
 
-def _starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
+def _row_starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
     return range(0, len(flat), len(bucket))

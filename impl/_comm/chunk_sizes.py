@@ -35,7 +35,7 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:
-    """Check weights.
+    """Check that ``weights`` are valid for ``count`` devices.
 
     Raises:
         ValueError: There are not ``count`` weights, one is negative or not finite, or all are 0.

@@ -17,17 +17,10 @@ _LARGE_BYTES = 1024 * 1024
 
 
 def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
-    """Copy ``tensor`` to ``device``, differentiably.
+    """Return ``tensor`` on ``device``, differentiably, with the same dense strides.
 
-    Args:
-        tensor: Any dtype, layout and device.
-        device: The target.
-        copy: Whether to copy a tensor that is already on ``device``.
-
-    Returns:
-        The same values on ``device``, with the same dense strides; ``tensor`` itself if it is
-        already there and ``copy`` is False. The host waits only for copies to the CPU, which has
-        no stream that could order later reads.
+    A tensor that is already there is copied only if ``copy``. The host waits only for copies to
+    the CPU, which has no stream that could order later reads.
     """
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
@@ -45,11 +38,7 @@ def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
-    """Copy one bucket to each of ``devices``.
-
-    Args:
-        bucket: Tensors of one device, dtype and layout.
-        devices: Targets; a device that appears twice gets two copies.
+    """Copy a bucket, whose tensors have one device, dtype and layout, to each of ``devices``.
 
     Returns:
         For each device a list of plain tensors without history, in the order of the bucket.

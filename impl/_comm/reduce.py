@@ -15,52 +15,25 @@ from .copy import partition_by_size, to_device
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
-    """Add ``k`` tensors on the accelerator's device ``ordinal``, differentiably.
-
-    Args:
-        tensors: Equal in shape, dense or sparse COO, at least one of them on that device.
-        ordinal: The device of the sum.
-
-    Returns:
-        A new tensor: the last addend on that device plus the others in order. A single addend
-        is returned itself.
-
-    Raises:
-        ValueError: There are no tensors, or two shapes differ.
-        AssertionError: A tensor is on the CPU.
-        RuntimeError: No tensor is on that device.
-    """
+    """Add ``k`` tensors on the device ``ordinal``, differentiably, as ``comm.reduce_add`` does."""
     if not tensors:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
         _check_addend(tensors[0], tensor, index)
-    root_first = _root_first(tensors, ordinal)
+    root_first = _move_root_to_front(tensors, ordinal)
     return _add(root_first, root_first[0].device) if len(tensors) > 1 else tensors[0]
 
 
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add ``k`` lists of dense tensors index by index, bucket by bucket.
+    """Add ``k`` lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
 
-    Args:
-        lists: One list per device, of equal lengths.
-        ordinal: The device of the sums.
-        buffer_size: Bytes per bucket.
-
-    Returns:
-        Row-major sums, added in the order of :func:`reduce_tensors`, aligned as new tensors,
-        without history, with their own version counters. With one list, the only sum of a bucket
-        shares the memory of its addend.
-
-    Raises:
-        ValueError: Two buckets differ in their numbers of elements.
-        AssertionError: A tensor is on the CPU.
-        RuntimeError: No list is on that device.
+    Buckets of ``buffer_size`` bytes are added in one operation each.
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
-        for bucket in zip(*_plans(lists, buffer_size), strict=True):
+        for bucket in zip(*_plan_lists(lists, buffer_size), strict=True):
             members = zip(lists, bucket, strict=True)
             chunks = [[tensors[index] for index in indices] for tensors, indices in members]
             sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
@@ -75,8 +48,7 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
         device: The device of the sums.
 
     Returns:
-        New tensors, aligned as new tensors. If a list is on another device, the small tensors of
-        all lists are packed, and added in this form.
+        New, aligned tensors. If a list is on another device, small tensors are packed.
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
@@ -112,7 +84,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
     return unpack(total, [tensor.shape for tensor in lists[0]], spacing)
 
 
-def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
+def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
     """Return the buckets of each list; lists with other dtypes or shapes get their own."""
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
@@ -140,7 +112,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     is_uniform = (
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
-    # Lists of different sizes or dtypes would have gaps at different places.
+    # Without gaps if lists differ in sizes or dtypes: their gaps would be at different places.
     spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)
@@ -157,7 +129,7 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
         raise ValueError(f"input {index} has invalid size: got {got}, but expected {expected}")
 
 
-def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
+def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
     # The last one on the device, as in torch.nn.parallel: the order decides the rounding.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
@@ -171,9 +143,11 @@ def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
     """Return whether two or more lists are on the device, row-major, and of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_kind, tensors)) for tensors in lists}
-    return len(kinds) == 1 and all(at == ordinal and dense for at, dense, _, _ in kinds.pop())
+    kinds = {tuple(map(_memory_properties, tensors)) for tensors in lists}
+    return len(kinds) == 1 and all(
+        index == ordinal and is_dense for index, is_dense, _, _ in kinds.pop()
+    )
 
 
-def _kind(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
+def _memory_properties(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
     return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

@@ -40,17 +40,7 @@ def wrap_dim(dim: int, dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views along ``dim``.
-
-    Args:
-        tensor: Shape ``(*, N, *)`` with ``N`` at ``dim``.
-        count: ``k``, the number of views of equal size; ignored with ``chunk_sizes``.
-        chunk_sizes: Sizes that sum to ``N``, or None.
-        dim: The dimension to split.
-
-    Returns:
-        ``len(chunk_sizes)`` views. Without sizes at most ``count`` views, as from
-        ``torch.chunk``.
+    """Split ``tensor`` into views along ``dim``, of ``chunk_sizes`` or as ``torch.chunk`` does.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -64,12 +54,7 @@ def split_into_views(
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
-    """Concatenate ``tensors`` along ``dim`` on ``device``.
-
-    Args:
-        tensors: One or more tensors on any devices, of equal shape except along ``dim``.
-        dim: The dimension, counted from the front.
-        device: The device of the result.
+    """Concatenate one or more ``tensors`` along ``dim``, counted from the front, on ``device``.
 
     Returns:
         A new tensor with the layout and dtype of the first one, but complex if any input is. It
@@ -127,11 +112,11 @@ def _is_channels_last(tensor: Tensor) -> bool:
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
         return False
-    least = 0
+    min_stride = 0
     for dim in (1, *range(dims - 1, 1, -1), 0):
         # One-element images have the same strides in both formats; they count as row-major.
-        ambiguous = dim == 0 and least == strides[1]
-        if strides[dim] < least or ambiguous:
+        is_ambiguous = dim == 0 and min_stride == strides[1]
+        if strides[dim] < min_stride or is_ambiguous:
             return False
-        least = strides[dim] * shape[dim]
+        min_stride = strides[dim] * shape[dim]
     return True

@@ -33,8 +33,8 @@ class _Pauses:
         self._was_enabled = False
 
     def begin(self) -> None:
-        # The check and the switch are one step: a thread that checks while another pauses the
-        # collector, and switches it off after that one has ended, would leave it off for good.
+        # Check and disable under one lock. Otherwise another thread could enable the collector in
+        # between, which would then stay disabled.
         with self._lock:
             if not self._threads:
                 self._was_enabled = gc.isenabled()

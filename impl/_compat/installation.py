@@ -94,7 +94,7 @@ def install(*, rebind: bool = False) -> None:
         DataParallel, and are no instances of the new one. Objects in attributes, closures and
         default arguments are not replaced. Models that are pickled while this package is
         installed name it. Call this function first, before other threads run. Spawned processes
-        need a call of their own; forked ones do not.
+        need another call; forked ones do not.
     """
     _install(rebind=rebind, level=3)
 
@@ -123,7 +123,7 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     with _lock:
         before = tuple(_changes)
     try:
-        _install(rebind=rebind, level=4)  # contextlib calls this.
+        _install(rebind=rebind, level=4)  # contextlib adds a frame.
         yield
     finally:
         _set_changes(before)
@@ -146,8 +146,10 @@ def _install(*, rebind: bool, level: int) -> None:
 def _set_changes(changes: Sequence[_Change]) -> None:
     """Make ``changes`` the active changes."""
     with _lock:
-        both = takewhile(lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False))
-        shared = len(list(both))
+        unchanged = takewhile(
+            lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False)
+        )
+        shared = len(list(unchanged))
         for change in reversed(_changes[shared:]):
             change.undo()
         for change in changes[shared:]:
@@ -158,8 +160,8 @@ def _set_changes(changes: Sequence[_Change]) -> None:
 def _list_changes() -> Iterator[_Change]:
     """Yield all changes of an installation, including those that are already active."""
     package = sys.modules[_PACKAGE]
-    for name, ours in _MODULES.items():
-        module = sys.modules[f"{package.__name__}.{ours}"]
+    for name, new_name in _MODULES.items():
+        module = sys.modules[f"{package.__name__}.{new_name}"]
         yield _Change(sys.modules, name, sys.modules.get(name, _ABSENT), module)
     for holder, names in _NAMES.items():
         entries = vars(import_module(holder))
@@ -173,7 +175,7 @@ def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # Not objects that the old module imports: other modules may import the same objects.
+        # Skip objects that the old module imports, since other modules may import the same ones.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 

@@ -85,13 +85,13 @@ def track_original_views() -> AbstractContextManager[None]:
 def use_unrecorded_views() -> AbstractContextManager[None]:
     """Make operators in a ``with`` block return plain tensors where they would return views.
 
-    Such a tensor shares memory with its source, and gradients flow through it, but it has a
-    version counter of its own and autograd does not know of the memory: changes of one tensor
-    in place are not seen by another.
+    The tensor shares memory with its source, and gradients flow through it. But it has a new
+    version counter, and autograd does not know of the shared memory: an in-place change does not
+    count as a change of the source.
 
     Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``, since <= 2.11.
-    Without it: ``torch.unsafe_split`` where there are no gaps between the tensors, and elsewhere
-    ``.data`` of each view, which takes twice as long.
+    Without it: ``torch.unsafe_split`` if there are no gaps between the tensors, else ``.data``
+    of each view, which takes twice as long.
     """
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
     guard: AbstractContextManager[None] = torch._C._ExcludeDispatchKeyGuard(keys)
@@ -101,7 +101,7 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
 def allow_inplace_changes(view: Tensor) -> None:
     """Allow in-place changes of ``view``, a view of one of several outputs of a Function.
 
-    Autograd refuses them for such an output (pytorch/pytorch#37246), and so for its views.
+    Autograd forbids them for these outputs and their views (pytorch/pytorch#37246).
 
     Name: ``torch._C._autograd._set_creation_meta``, since <= 2.11.
     Without it: no parameter of the first replica could be changed under ``no_grad``.
@@ -358,6 +358,6 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
         return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
     except (AttributeError, RuntimeError):
         return [
-            None if it is None else object() if it.is_inference() else it._version
-            for it in tensors
+            None if tensor is None else object() if tensor.is_inference() else tensor._version
+            for tensor in tensors
         ]

@@ -85,11 +85,7 @@ def is_of_type(device: torch.device, kind: str | None) -> bool:
 
 
 def check_device_type(device: torch.device, kind: str) -> None:
-    """Check that ``device`` is of the accelerator's type ``kind``.
-
-    Raises:
-        AssertionError: ``device`` is of another type.
-    """
+    """Raise AssertionError if ``device`` is not of the accelerator's type ``kind``."""
     if device.type != kind:
         raise AssertionError(
             f"Expected current accelerator type {kind} to match device type {device.type}"
@@ -118,11 +114,7 @@ def device_index(device: DeviceLike) -> int:
 
 
 def device_at(ordinal: int) -> torch.device:
-    """Return the accelerator's device ``ordinal``.
-
-    Raises:
-        RuntimeError: ``ordinal`` is negative, or there is no accelerator.
-    """
+    """Return the accelerator's device ``ordinal``; raise RuntimeError if it is negative."""
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
     return torch.device(_require_accelerator(), ordinal)
@@ -158,12 +150,7 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     """Return the same as :func:`as_device_or_current`, and the CPU for -1, its deprecated name.
 
-    Args:
-        device: The target device of a copy.
-        warns: Whether -1 raises a FutureWarning at the caller of the calling function.
-
-    Raises:
-        RuntimeError: As for :func:`as_device`.
+    If ``warns``, -1 raises a FutureWarning at the caller of the calling function.
     """
     if not is_minus_one(device):
         return as_device_or_current(device)
@@ -178,11 +165,7 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
 
 def current_device() -> torch.device:
-    """Return the accelerator's current device.
-
-    Raises:
-        RuntimeError: There is no accelerator.
-    """
+    """Return the accelerator's current device; raise RuntimeError without an accelerator."""
     return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
 
 

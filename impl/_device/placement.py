@@ -47,8 +47,7 @@ def choose_devices(
         output_device: Any device; None for the first of ``device_ids``.
 
     Returns:
-        One or several devices. None if there is no accelerator with indexed devices, unless
-        ``device_ids`` is the CPU.
+        None if there is no accelerator with indexed devices, unless ``device_ids`` is the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.

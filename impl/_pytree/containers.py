@@ -32,11 +32,7 @@ class Node:
     __slots__ = ()
 
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
-        """Return this part of each of ``count`` new values.
-
-        Args:
-            count: The number of values.
-            pieces: ``count`` values for each leaf.
+        """Return this part of each of ``count`` new values, with ``pieces`` in place of leaves.
 
         Raises:
             ValueError: Two leaves have different numbers of pieces.

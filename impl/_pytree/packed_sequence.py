@@ -117,10 +117,12 @@ def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
 def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
     """Return the original index of each sequence, chunk after chunk, longest first in each."""
     bases = accumulate((count_sequences(chunk) for chunk in chunks), initial=0)
-    return torch.cat([base + _order(chunk) for base, chunk in zip(bases, chunks, strict=False)])
+    return torch.cat(
+        [base + _original_order(chunk) for base, chunk in zip(bases, chunks, strict=False)]
+    )
 
 
-def _order(packed: PackedSequence) -> Tensor:
+def _original_order(packed: PackedSequence) -> Tensor:
     """Return the original index of each sequence, longest first."""
     if packed.sorted_indices is not None:
         return packed.sorted_indices.cpu()

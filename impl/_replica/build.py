@@ -122,9 +122,11 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
     methods = _find_bound_methods(template, replica_map)
     hooks = list(filter(template.get, _HOOKS))
-    children = [(name, replica_map.modules[it]) for name, it in module._modules.items()]
-    parameters = [(name, replica_map.tensors[id(it)]) for name, it in module._parameters.items()]
-    buffers = [(name, replica_map.tensors[id(it)]) for name, it in module._buffers.items()]
+    children = [(name, replica_map.modules[child]) for name, child in module._modules.items()]
+    parameters = [
+        (name, replica_map.tensors[id(tensor)]) for name, tensor in module._parameters.items()
+    ]
+    buffers = [(name, replica_map.tensors[id(tensor)]) for name, tensor in module._buffers.items()]
     has_none = type(None) in map(type, module._parameters.values())
     for index, replica in enumerate(replica_map.modules[module]):
         state = template.copy()
@@ -135,13 +137,13 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
         for name in hooks:
             state[name].update(template[name])
         # Most modules lack some kind of member, and `{}` is faster than an empty loop.
-        state["_modules"] = {name: it[index] for name, it in children} if children else {}
-        state["_buffers"] = {name: it[index] for name, it in buffers} if buffers else {}
+        state["_modules"] = {name: copies[index] for name, copies in children} if children else {}
+        state["_buffers"] = {name: copies[index] for name, copies in buffers} if buffers else {}
         # Parameters must be leaves. Copies with history are not, so they are plain attributes.
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
-        for name, it in parameters:
-            former[name] = state[name] = it[index]
+        for name, copies in parameters:
+            former[name] = state[name] = copies[index]
         if has_none or replica_map.needs_registration[index]:
             _register_parameters(state)
         if methods:
@@ -215,19 +217,15 @@ def _replicate_by_hook(module: nn.Module) -> Any:
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
     state.pop("_compiled_call_impl", None)
-    # As in `_write_state`, the replica has its own hook dictionaries.
+    # As in `_write_state`, a replica has its own hook dictionaries.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
-    _move_to_front(state, "_former_parameters")
-    return replica
-
-
-def _move_to_front(state: dict[str, Any], name: str) -> None:
-    if name in state:
+    if "_former_parameters" in state:  # It comes first, as in `_write_state`.
         others = state.copy()
         state.clear()
-        state.update({name: others.pop(name), **others})
+        state.update({"_former_parameters": others.pop("_former_parameters"), **others})
+    return replica
 
 
 def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:

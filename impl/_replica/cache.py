@@ -55,9 +55,9 @@ class ReplicaCache:
         """Return replicas with the current state of ``module``, one for each device.
 
         Args:
-            module: The wrapper's module.
-            device_ids: The wrapper's devices.
-            build: Builds the replicas if none are cached.
+            module: The module of the wrapper.
+            device_ids: The devices of the wrapper.
+            build: The function that builds the replicas if none are cached.
 
         Raises:
             RuntimeError: Grad mode is on; or the module or the devices have changed since the
@@ -115,9 +115,9 @@ class _ModuleSnapshot:
             if parameter is not None
         ]
         # Inference tensors have no version counter.
-        self._names = [name for name, it in self._parameters if not it.is_inference()]
-        self._counted = [it for _, it in self._parameters if not it.is_inference()]
-        self._states = _states(self._counted)
+        self._names = [name for name, tensor in self._parameters if not tensor.is_inference()]
+        self._versioned = [tensor for _, tensor in self._parameters if not tensor.is_inference()]
+        self._states = _states(self._versioned)
 
     def check(self, root: nn.Module) -> None:
         """Check that ``root`` is unchanged, except for the values of its buffers.
@@ -129,7 +129,7 @@ class _ModuleSnapshot:
             raise _change_error("the module is another one")
         if _flat_structure(self._modules) != self._flat_structure:
             raise _change_error(self._describe_structure_change())
-        states = _states(self._counted)
+        states = _states(self._versioned)
         if states != self._states:
             index = min(_differing_indices(states, self._states))
             raise _change_error(f"parameter {self._names[index]!r} has changed")
@@ -167,7 +167,11 @@ class _Replicas:
         self.all = replicas
         self._root = named_modules[0][1]
         self._targets = targets[: len(replicas)]
-        keys = [(name, key) for name, module in named_modules for key in _present(module._buffers)]
+        keys = [
+            (name, key)
+            for name, module in named_modules
+            for key in _without_nones(module._buffers)
+        ]
         # The module's slots come first. Modules that an overridden `replicate` has left out of a
         # replica have no slots there.
         self._slots: list[_BufferSlots] = [
@@ -195,15 +199,15 @@ class _Replicas:
         if not indices:
             return
         # A shared buffer is replaced at all its places by one copy.
-        changed = {id(it): it for it in map(self._source_buffer, indices)}
-        if {it.device for it in changed.values()} - {self._targets[0]}:
+        changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
+        if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
         with torch.inference_mode(mode=False):
             copies = detached_copies([*changed.values()], self._targets)
         for slots, tensors in zip(self._slots[1:], copies, strict=True):
-            copy_of = dict(zip(changed, tensors, strict=True))
+            copies_by_id = dict(zip(changed, tensors, strict=True))
             for index, (buffers, key) in slots.items():
-                copy = copy_of.get(id(self._source_buffer(index)))
+                copy = copies_by_id.get(id(self._source_buffer(index)))
                 if copy is not None:
                     buffers[key] = copy
         self._save_states()
@@ -214,7 +218,7 @@ class _Replicas:
         return source
 
     def _read_buffers(self) -> list[list[Tensor | None]]:
-        return [[it.get(key) for it, key in slots.values()] for slots in self._slots]
+        return [[buffers.get(key) for buffers, key in slots.values()] for slots in self._slots]
 
     def _save_states(self) -> None:
         # References to the tensors, so that no other object can have the same `id`.
@@ -228,9 +232,11 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
     for kind in ("_modules", "_parameters", "_buffers"):
         each = [*map(attrgetter(kind), modules)]
         found.append([*map(len, each)])
-        found.append([*chain.from_iterable(it.keys() for it in each if it)])
-        members = chain.from_iterable(it.values() for it in each if it)
-        found.append([it is None for it in members] if kind == "_buffers" else [*map(id, members)])
+        found.append([*chain.from_iterable(members.keys() for members in each if members)])
+        values = chain.from_iterable(members.values() for members in each if members)
+        found.append(
+            [buffer is None for buffer in values] if kind == "_buffers" else [*map(id, values)]
+        )
     return found
 
 
@@ -239,9 +245,9 @@ def _structure(module: nn.Module) -> _Structure:
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
-        [(name, id(it)) for name, it in children.items()],
-        [(name, id(it)) for name, it in parameters.items()],
-        [(name, it is None) for name, it in buffers.items()],
+        [(name, id(child)) for name, child in children.items()],
+        [(name, id(parameter)) for name, parameter in parameters.items()],
+        [(name, buffer is None) for name, buffer in buffers.items()],
     )
 
 
@@ -255,8 +261,8 @@ def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
         return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
     except (RuntimeError, TypeError):  # For example, a sparse tensor has no single address.
         return [
-            None if it is None or it.layout is not torch.strided else it.data_ptr()
-            for it in tensors
+            None if tensor is None or tensor.layout is not torch.strided else tensor.data_ptr()
+            for tensor in tensors
         ]
 
 
@@ -309,7 +315,7 @@ def _join_names(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-def _present(members: Mapping[str, Any]) -> list[str]:
+def _without_nones(members: Mapping[str, Any]) -> list[str]:
     return [name for name, member in members.items() if member is not None]
 
 

@@ -51,13 +51,11 @@ class _Functions:
     def for_device(self, device: torch.device) -> Callable[..., Any]:
         """Return the function for ``device``, always the same one."""
         if device not in self._by_device:
-            self._by_device.setdefault(device, self.compilation(_copy_function(self._body)))
+            # PyTorch caches compiled code by the code object, so each device has its own.
+            code = self._body.__code__.replace()
+            body = FunctionType(code, self._body.__globals__, self._body.__name__)
+            self._by_device.setdefault(device, self.compilation(body))
         return self._by_device[device]
-
-
-def _copy_function(body: FunctionType) -> FunctionType:
-    # With its own code object, since PyTorch caches compiled code by the code object.
-    return FunctionType(body.__code__.replace(), body.__globals__, body.__name__)
 
 
 def _call_wrapped(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -69,12 +67,12 @@ def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call] # in torch
 
 
-#: By compiled module.
+#: The functions of each compiled module.
 _functions: WeakKeyDictionary[nn.Module, _Functions] = WeakKeyDictionary()
 
 
 class _CompiledCall:
-    """A call of one replica by compiled code.
+    """A callable that runs one replica by compiled code.
 
     Args:
         function: The compiled function.
@@ -151,7 +149,7 @@ def _may_be_compiled(module: nn.Module) -> bool:
 
 
 def _functions_of(module: nn.Module) -> _Functions | None:
-    body: Any  # mypy takes functions for callables only.
+    body: Any  # mypy infers Callable, not FunctionType.
     if compiled_module(module) is not None:
         compilation, body = compilation_of_wrapper(module), _call_wrapped
     elif "_compiled_call_impl" in module.__dict__:

@@ -12,7 +12,7 @@ from torch import Tensor
 class FormerParameters(OrderedDict[str, Tensor]):
     """Copies of a module's parameters by name, which make their replica deepcopyable.
 
-    A replica's tensors are not leaves, and torch refuses to deepcopy those. This mapping comes
+    A replica's tensors are not leaves, and torch cannot deepcopy these. This mapping comes
     before all other references to these tensors in the replica's ``__dict__``, and enters
     detached clones of them into the memo of a deepcopy. Shared tensors stay shared. Modules with
     their own ``__deepcopy__``, such as parametrized ones, can be deepcopied, too.
@@ -28,13 +28,9 @@ class FormerParameters(OrderedDict[str, Tensor]):
     def __deepcopy__(self, memo: dict[int, Any]) -> OrderedDict[str, Tensor]:
         for tensor in (*self.values(), *self.non_leaf_buffers):
             if id(tensor) not in memo and not tensor.is_leaf:
-                memo[id(tensor)] = _detached_clone(tensor)
+                clone = torch.clone(tensor.detach())
+                memo[id(tensor)] = clone.requires_grad_(tensor.requires_grad)
         return OrderedDict((name, copy.deepcopy(tensor, memo)) for name, tensor in self.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), None, None, iter(self.items())
-
-
-def _detached_clone(tensor: Tensor) -> Tensor:
-    clone = torch.clone(tensor.detach())
-    return clone.requires_grad_(tensor.requires_grad)

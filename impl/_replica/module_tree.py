@@ -40,10 +40,10 @@ def collect_tree(network: nn.Module) -> Tree:
             parameters[id(parameter)] = parameter
         for buffer in module._buffers.values():
             buffers[id(buffer)] = buffer
-    return Tree(list(modules), _present(parameters), _present(buffers))
+    return Tree(list(modules), _without_nones(parameters), _without_nones(buffers))
 
 
-def _present(found: dict[int, Tensor | None]) -> list[Tensor]:
+def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
     return [tensor for tensor in found.values() if tensor is not None]
 
 

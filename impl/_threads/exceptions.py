@@ -60,7 +60,7 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
 def _capture_error(error: BaseException) -> CapturedError:
     trace = error.__traceback__
     with suppress(Exception):
-        for each in _chain(error):
+        for each in _chained_errors(error):
             _clear_frames(each)
     # Without the first frame, which is that of `capture`.
     return CapturedError(error.with_traceback(trace and trace.tb_next))
@@ -122,7 +122,7 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     cause, seen = error.__cause__, (*outer, error)
     has_cause_text = False
     if cause is not None and all(cause is not other for other in seen):
-        has_cause_text = _shows(error, _format_traceback(cause, *seen))
+        has_cause_text = _has_text(error, _format_traceback(cause, *seen))
     with suppress(Exception):
         return "".join(traceback.format_exception(error, chain=not has_cause_text))
     lines = "".join(traceback.format_tb(error.__traceback__))
@@ -133,7 +133,7 @@ def _rebuild(error: Exception, text: str) -> Exception:
     """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
     without_text = []
     for candidate in _candidates(error, text):
-        if _shows(candidate, text):
+        if _has_text(candidate, text):
             return candidate
         without_text.append(candidate)
     for candidate in without_text:
@@ -151,7 +151,7 @@ def _candidates(error: Exception, text: str) -> Iterator[Exception]:
             candidate = construct(argument)
             # A class may return an object of another class, or a singleton.
             if isinstance(candidate, type(error)) and candidate is not error:
-                if not _shows(candidate, text):
+                if not _has_text(candidate, text):
                     with suppress(Exception):
                         candidate.args = (argument,)
                 yield candidate
@@ -172,7 +172,7 @@ def _has_message(kind: type[Exception]) -> bool:
     return False
 
 
-def _shows(error: BaseException, text: str) -> bool:
+def _has_text(error: BaseException, text: str) -> bool:
     """Return whether the message of ``error`` or one of its notes contains ``text``."""
     # `__str__` may raise anything, even SystemExit, which must not end the program.
     with suppress(BaseException):
@@ -188,12 +188,12 @@ def _without_traceback(error: Exception) -> Exception:
 
     Tracebacks refer to all frames and so to the modules, one of which may refer to the error.
     """
-    for each in _chain(error):
+    for each in _chained_errors(error):
         each.with_traceback(None)
     return error
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield ``error``, its causes and contexts, and the members of groups, each once."""
     seen = set[int]()
     waiting: list[BaseException | None] = [error]
@@ -212,5 +212,5 @@ def _clear_frames(error: BaseException) -> None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:
-            with suppress(RuntimeError):  # It is still running.
+            with suppress(RuntimeError):  # The frame is still running.
                 frame.clear()

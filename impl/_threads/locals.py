@@ -35,7 +35,9 @@ def isolate_locals() -> Iterator[Callable[[], None]]:
     """
     entries = _thread_dict()
     saved = entries.copy()
-    foreign = {key: saved.pop(key) for key in _foreign_keys(saved)}
+    # C extensions may also store entries in the dictionary.
+    foreign_keys = [key for key, entry in saved.items() if type(entry) is not _Entry]
+    foreign = {key: saved.pop(key) for key in foreign_keys}
     try:
         entries.clear()
         entries.update(foreign)
@@ -61,11 +63,6 @@ def count_locals() -> float:
         A count with an arbitrary offset, or NaN, which is unequal to itself, if unknown.
     """
     return _count()
-
-
-def _foreign_keys(entries: dict[Any, Any]) -> list[Any]:
-    # C extensions may also store entries in the dictionary.
-    return [key for key, entry in entries.items() if type(entry) is not _Entry]
 
 
 def _clear(entries: dict[Any, Any]) -> None:

@@ -39,7 +39,7 @@ class Future:
         # The worker and the caller may both claim the task. The lock is acquired once and never
         # released; the thread that acquires it runs the function.
         self._claim_lock = threading.Lock()
-        # Held until there is an outcome. Any thread may release such a lock, not only its holder.
+        # Held until there is an outcome. Any thread may release a lock, not only its holder.
         self._done_lock = threading.Lock()
         self._done_lock.acquire()
         self.outcome: Any = None
@@ -130,11 +130,11 @@ class _Worker:
         # (2) offer this thread for other tasks, (3) unblock the caller.
         del task
         clear_locals()
-        again = self._is_reusable() and self._pool.add_idle(self)
+        is_reused = self._is_reusable() and self._pool.add_idle(self)
         if SINGLE_USE_THREADS:
             future.thread_to_join = self.thread
         future.set_done()
-        return again
+        return is_reused
 
     def _is_reusable(self) -> bool:
         """Return whether this thread is in the state in which it started."""
@@ -156,7 +156,9 @@ class _Pool:
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Future:
-        worker = self._pop_idle() or self._new_worker()
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        worker = worker or self._new_worker()
         future = Future(function, worker)
         worker.submit(future)
         return future
@@ -187,10 +189,6 @@ class _Pool:
         """
         self._lock = threading.Lock()  # A thread of the parent may hold the old one.
         self._closed = True
-
-    def _pop_idle(self) -> _Worker | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def _new_worker(self) -> _Worker:
         _register_exit_handler()

@@ -136,7 +136,8 @@ def is_fully_transferable() -> bool:
         and can_isolate_locals()
         and not _has_private_hooks()
         and not _has_private_modes()
-        and _has_only_default_device_mode()
+        # A default device is a function mode, and is transferred.
+        and function_mode_count() == (unnumbered_default_device() is not None)
     )
 
 
@@ -169,11 +170,6 @@ def _has_private_hooks() -> bool:
 def _has_private_modes() -> bool:
     """Return whether modes or hooks are active that are not transferred."""
     return has_dispatch_modes() or has_saved_tensor_hooks() or has_transforms()
-
-
-def _has_only_default_device_mode() -> bool:
-    """Return whether no function mode is active except a default device, which is transferred."""
-    return function_mode_count() == (unnumbered_default_device() is not None)
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
@@ -291,6 +287,6 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    torch.set_default_device(None)  # Reveals the device of a surrounding block.
+    torch.set_default_device(None)  # Now the device of a surrounding `with` block applies.
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

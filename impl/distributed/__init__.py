@@ -125,7 +125,7 @@ class DataParallel(nn.Module, Generic[T]):
         Args:
             inputs: Positional arguments of the module. Tensors in them are split, unless marked
                 ``Whole``.
-            kwargs: Keyword arguments, split likewise.
+            kwargs: Keyword arguments, split in the same way.
 
         Returns:
             The module's output, its tensors concatenated on this rank's device. With one rank
@@ -171,7 +171,7 @@ class DataParallel(nn.Module, Generic[T]):
             self._require_grad_sync = before
 
     def part(self, value: Any) -> Any:
-        """Return the rows of nested ``value`` that this rank computes, such as those of a target.
+        """Return the rows of nested ``value`` for this rank, for example those of a target.
 
         Args:
             value: The same on every rank; tensors in it are split as inputs are.

@@ -71,17 +71,12 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
 def _pack_inputs(
     inputs: Any, comm: Communicator
 ) -> tuple[RankResult, list[Tensor], BaseException | None]:
-    outcome = capture(_pack_with_metas, inputs)
+    outcome = capture(pack, inputs)
     if isinstance(outcome, CapturedError):
         error = outcome.pop()
         return make_failed(error, f"in rank {comm.rank} while it sent its inputs"), [], error
     structure, metas, tensors = outcome
     return Returned(structure, metas), tensors, None
-
-
-def _pack_with_metas(inputs: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
-    structure, tensors = pack(inputs)
-    return structure, [TensorMeta.from_tensor(tensor) for tensor in tensors], tensors
 
 
 def _unpack_inputs(packed: Returned, data: Tensor, device: torch.device) -> Any:

@@ -39,7 +39,7 @@ class _TensorHolder(nn.Module):
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
                 # `register_parameter` refuses a buffer that requires a gradient.
-                self._parameters[key] = tensor  # type: ignore[assignment] # of whatever class
+                self._parameters[key] = tensor  # type: ignore[assignment] # of any class
             else:
                 self.register_buffer(key, tensor)
         self.trainable = [tensor for tensor in tensors.values() if tensor.requires_grad]
@@ -156,7 +156,7 @@ def _build_ddp(holder: nn.Module, comm: Communicator, options: Mapping[str, Any]
     return ddp
 
 
-def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined] # it is there at run time
+def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined] # missing in the stubs
     return comm.all_reduce_async(bucket.buffer().div_(comm.size))
 
 

@@ -54,12 +54,12 @@ class Communicator:
     def all_gather_object(self, value: Any) -> list[Any]:
         """Return the pickled and unpickled values of all ranks, in the order of the ranks."""
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-        room = _FRAME_BYTES - _HEADER_BYTES
-        frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:room]
+        max_payload = _FRAME_BYTES - _HEADER_BYTES
+        frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:max_payload]
         frames = self._all_gather_bytes(frame, _FRAME_BYTES)
         lengths = [int.from_bytes(each[:_HEADER_BYTES], "big") for each in frames]
         payloads = [each[_HEADER_BYTES:] for each in frames]
-        if max(lengths) > room:
+        if max(lengths) > max_payload:
             payloads = self._all_gather_bytes(payload, max(lengths))
         return list(map(pickle.loads, payloads))  # `loads` ignores the padding.
 
@@ -86,7 +86,7 @@ class Communicator:
         self._run_collective(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
 
     def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
-        """Begin to overwrite ``tensor`` with its sum over all ranks; return a future of it."""
+        """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
             return self._future_of(tensor, work)
@@ -128,7 +128,7 @@ class Communicator:
             if is_cpu(self.comm_device):
                 self._wait(work)
             else:
-                work.wait()  # It orders streams; the host does not wait.
+                work.wait()  # The current stream waits; the host does not.
         except RuntimeError as error:
             raise self._failure_error(error) from error
 

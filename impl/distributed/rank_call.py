@@ -11,7 +11,7 @@ from .._threads import CapturedError, capture
 from .inputs import Fingerprint, ShardedInputs, check_same_inputs
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
-from .serialization import TensorMeta, pack
+from .serialization import pack
 
 
 class RankCall:
@@ -34,7 +34,7 @@ class RankCall:
     ) -> None:
         self._module = module
         self._comm = comm
-        self._own_device = device
+        self._rank_device = device
         self._dim = dim
         self._chunk_sizes = chunk_sizes
         self._result: RankResult = Idle()
@@ -49,7 +49,7 @@ class RankCall:
         outcome = capture(self._run, inputs, kwargs, check_inputs)
         if isinstance(outcome, CapturedError):
             self._error = outcome.pop()
-            where = f"in rank {self._comm.rank} on device {self._own_device}"
+            where = f"in rank {self._comm.rank} on device {self._rank_device}"
             self._result = make_failed(self._error, where)
 
     def exchange_results(self) -> list[RankResult]:
@@ -68,7 +68,7 @@ class RankCall:
 
     def _run(self, inputs: Any, kwargs: Mapping[str, Any], check_inputs: bool) -> None:
         sharded = ShardedInputs(
-            self._comm, inputs, kwargs, self._own_device, self._dim, self._chunk_sizes
+            self._comm, inputs, kwargs, self._rank_device, self._dim, self._chunk_sizes
         )
         self.graph_anchor = sharded.graph_anchor
         if check_inputs:
@@ -76,9 +76,8 @@ class RankCall:
         if self._comm.rank >= sharded.num_active_ranks:
             return
         local_args, local_kwargs = sharded.local_inputs()
-        with use_device(self._own_device):
+        with use_device(self._rank_device):
             self.output = self._module(*local_args, **local_kwargs)
         if self._comm.size > 1:
-            structure, self.tensors = pack(self.output)
-            metas = [TensorMeta.from_tensor(tensor) for tensor in self.tensors]
+            structure, metas, self.tensors = pack(self.output)
             self._result = Returned(structure, metas)

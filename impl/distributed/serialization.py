@@ -77,16 +77,18 @@ class _Unpacker(pickle.Unpickler):
         return self._tensors[pid]
 
 
-def pack(value: Any) -> tuple[bytes, list[Tensor]]:
-    """Return the pickled structure of ``value`` and its tensors, in the order of the structure.
+def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
+    """Return the pickled structure of ``value``, the metadata of its tensors, and its tensors.
 
     Raises:
-        Exception: A part of ``value`` cannot be pickled; pickle's own error.
+        TypeError: A tensor has another layout than strided.
+        Exception: A part of ``value`` cannot be pickled; the error of pickle.
     """
     file = io.BytesIO()
     packer = _Packer(file)
     packer.dump(value)
-    return file.getvalue(), packer.tensors
+    metas = [TensorMeta.from_tensor(tensor) for tensor in packer.tensors]
+    return file.getvalue(), metas, packer.tensors
 
 
 def unpack(structure: bytes, tensors: Sequence[Tensor]) -> Any:

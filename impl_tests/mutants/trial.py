@@ -16,7 +16,7 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.conformance.verdicts import RED, by_clause, read
+from spec_tests.harness.conformance.verdicts import ERRORS, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit codes of pytest after a complete run: all tests passed, or some failed.
@@ -46,7 +46,7 @@ class Trial:
         """The broken clauses whose tests passed. A hang or a crash fails all tests."""
         if self.verdicts is None:
             return ()
-        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
+        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in ERRORS)
 
 
 def collect_tests(names: Iterable[str]) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ def find_unexpected(saved: Path, status: int) -> Iterator[str]:
         yield "no verdict of any clause"
     declared = verdicts.declared_by_clause(tests)
     for name, verdict in found.items():
-        if verdict in verdicts.RED and name not in declared:
+        if verdict in verdicts.ERRORS and name not in declared:
             yield f"{verdict} {name}"
     if status != 0:
         yield f"exit status {status}"

@@ -18,4 +18,4 @@ def build(folder: Path) -> str:
 def render_matrix(folder: Path) -> str:
     """Return the text of MATRIX.md, from published runs only: it is the same in every checkout."""
     site = site_of(folder)
-    return markdown.page(Matrix.of(site.shelf.published, site.known))
+    return markdown.page(Matrix.of(site.results.published, site.known))

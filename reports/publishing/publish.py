@@ -129,7 +129,7 @@ def _read_environment() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
-        "python": interpreter.name(),
+        "python": interpreter.python_version(),
         "machine": platform.machine(),
         "processor": str(get_cpu_info().get("brand_raw", platform.processor())),
         "cores": os.cpu_count(),

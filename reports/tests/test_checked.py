@@ -50,12 +50,12 @@ def test_file_without_a_header_has_an_empty_one(saved):
         ([{**TEST, "clause": "<script>"}], "line 1: clause: '<script>' does not match"),
         ([{**TEST, "call": 3}], "line 1: call: 3 is not of type 'string'"),
         (["[]"], "line 1: [] is not of type 'object'"),
-        (["<html>"], "line 1 is no JSON: "),
-        (["[" * 100_000], "line 1 is no JSON: "),
-        ([json.dumps(TEST)[:20]], "line 1 is no JSON: "),
-        ([], "holds no verdict of any test"),
-        ([{"run": RUN}], "holds no verdict of any test"),
-        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "holds 2 runs"),
+        (["<html>"], "line 1 is not JSON: "),
+        (["[" * 100_000], "line 1 is not JSON: "),
+        ([json.dumps(TEST)[:20]], "line 1 is not JSON: "),
+        ([], "contains no verdicts"),
+        ([{"run": RUN}], "contains no verdicts"),
+        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "contains 2 runs"),
     ],
 )
 def test_broken_file_is_refused_with_one_sentence(saved, lines, sentence):

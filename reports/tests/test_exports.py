@@ -100,7 +100,7 @@ def test_matrix_page_compares_runs_of_one_suite(tmp_path):
     text = render_matrix(tmp_path)
     assert "| [1](results/new/torch-2.12.0_sim/summary.md) | new | 2.12.0 | sim | b | 1 |" in text
     assert (
-        "Older suite, run again to compare: [old · torch 2.12.0 · sim]"
+        "Runs of other versions of the suite: [old · torch 2.12.0 · sim]"
         "(results/old/torch-2.12.0_sim/summary.md) (1 clauses, a)." in text
     )
     assert f"| `{ONE}` | fail |\n" in text

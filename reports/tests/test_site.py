@@ -238,7 +238,7 @@ def test_columns_are_runs_of_todays_suite_if_there_are_any(shelf):
             )
             for place, (run, suite) in enumerate(zip(found.runs, suites, strict=True))
         ]
-        matrix = Matrix.of(runs.Shelf(renewed[::-1], []), known)
+        matrix = Matrix.of(runs.Results(renewed[::-1], []), known)
         assert [run.about["target"] for run in matrix.columns] == columns
         assert len(matrix.older) == 3 - len(columns)
 
@@ -288,7 +288,10 @@ def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
     file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
     assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
-    assert "not in today" in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    assert (
+        "removed from the specification"
+        in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    )
 
 
 def test_site_holds_every_schema(site):
