@@ -1,10 +1,10 @@
 """Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator.
 
-Names and signatures are those of ``torch.nn.parallel``. New are ``Whole`` and ``SplitAlong``, and
-``install``, which puts this package in the place of that one.
+Names and signatures are those of ``torch.nn.parallel``. ``Whole``, ``SplitAlong`` and ``install``,
+which replaces ``torch.nn.parallel`` by this package, are additions.
 """
 
-from . import _functions as _functions  # Others import it; and it is to be found by its name.
+from . import _functions as _functions  # Other packages use this module.
 from . import comm
 from ._compat import install, installed, uninstall
 from ._pytree import SplitAlong, Whole

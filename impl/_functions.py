@@ -1,4 +1,4 @@
-"""The module ``functions`` by the name that it has in torch.nn.parallel."""
+"""The module ``functions`` under its name in torch.nn.parallel."""
 
 from torch.autograd.function import Function as Function
 

@@ -1,9 +1,9 @@
-"""Names that other packages import from torch.nn.parallel's modules, kept under these names.
+"""Undocumented names that other packages import from the modules of torch.nn.parallel.
 
 _functions
     _get_stream                      mmcv, torch.distributed, and copies of DataParallel for other
                                      containers, which copy from the CPU beside the computation
-    _streams                         torch_npu, which keeps streams of its own in it
+    _streams                         torch_npu, which stores its streams in it
     Function                         nncore, beside Scatter
 comm
     _get_device_index                a test that replaces it
@@ -22,9 +22,8 @@ scatter_gather
     _is_namedtuple                   nncore and torch.distributed
     is_namedtuple                    copies of scatter, by the older name
 
-``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are in ``replicate``, because they
-need its functions. Of the names that tests replace, only a replaced ``_check_balance`` changes
-what impl does.
+``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are in ``replicate``, whose functions
+they need. If a test replaces one of these names, only ``_check_balance`` has an effect.
 """
 
 import warnings
@@ -48,22 +47,7 @@ from ._device import (
 )
 from ._pytree import is_named_tuple
 
-__all__ = [
-    "_check_balance",
-    "_get_available_device_type",
-    "_get_device_index",
-    "_get_stream",
-    "_handle_complex",
-    "_init_script_module",
-    "_is_jit_enabled",
-    "_is_namedtuple",
-    "_is_script_method",
-    "_is_script_module",
-    "_streams",
-    "is_namedtuple",
-]
-
-#: Of two devices, the smaller should have this much of what the larger has.
+#: The smallest ratio of memory, or of cores, of two devices without a warning.
 _BALANCED = 0.75
 
 _IMBALANCE = """
@@ -78,18 +62,18 @@ _get_available_device_type = accelerator_type
 
 _is_jit_enabled = is_torchscript_enabled
 
-#: None, as in torch.nn.parallel before its first copy: impl's streams are kept in ``_devices``.
+#: None, as in torch.nn.parallel before its first copy. The streams are in ``_device.stream``.
 _streams: list[torch.Stream | None] | None = None
 
 
 def _get_stream(device: torch.device) -> torch.Stream | None:
-    """Give the stream of ``device`` that copies from the CPU run on.
+    """Return the stream of ``device`` for copies from the CPU.
 
     Args:
-        device: A device of the accelerator, or any device where there is none.
+        device: A device of the accelerator, or any device if there is no accelerator.
 
     Returns:
-        The same stream every time; None for the CPU, and where there are no streams.
+        Always the same stream; None for the CPU, and for a device without streams.
 
     Raises:
         AssertionError: ``device`` is of another type than the accelerator.
@@ -104,23 +88,23 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
 def _get_device_index(
     device: DeviceLike | None, optional: bool = False, allow_cpu: bool = False
 ) -> int:
-    """Return the ordinal that ``device`` names.
+    """Return the ordinal of ``device``.
 
     Args:
-        device: An ordinal, or a device (as a string or not).
-        optional: Whether a device without index, or None, is the current one.
-        allow_cpu: Whether the CPU is -1.
+        device: An ordinal, or a device, also as a string.
+        optional: Whether to return the current device for None and a device without index.
+        allow_cpu: Whether to return -1 for the CPU.
 
     Raises:
-        ValueError: ``device`` is the CPU, and not ``allow_cpu``; it carries no index, and not
+        ValueError: ``device`` is the CPU, without ``allow_cpu``; or it has no index, without
             ``optional``.
-        RuntimeError: ``device`` is a string that names no device; the current one is asked for,
-            and there is no accelerator.
+        RuntimeError: ``device`` is an invalid device string; or the current device is needed, and
+            there is no accelerator.
     """
     if is_cpu(device) and allow_cpu:
         return -1
     try:
-        return device_index(device)  # type: ignore[arg-type] # None is refused there
+        return device_index(device)  # type: ignore[arg-type] # None raises ValueError
     except ValueError:
         if is_cpu(device) or not optional:
             raise
@@ -128,41 +112,38 @@ def _get_device_index(
 
 
 def _handle_complex(tensor: Tensor) -> Tensor:
-    """Return a complex tensor viewed as a real one, any other tensor as it is.
+    """Return a complex tensor as a real view, any other tensor itself.
 
     Raises:
-        RuntimeError: ``tensor`` is a conjugate that is not resolved yet.
+        RuntimeError: ``tensor`` is an unresolved conjugate.
     """
-    # A parameter that is not initialized yet cannot be asked.
+    # `is_complex` fails for an uninitialized parameter.
     return torch.view_as_real(tensor) if not is_lazy(tensor) and tensor.is_complex() else tensor
 
 
 def _is_script_module(module: object) -> bool:
-    """Return whether ``module`` is a module of TorchScript."""
     return isinstance(module, torch.jit.ScriptModule)
 
 
 def _is_script_method(module: object) -> bool:
-    """Return whether ``module`` is a method of a module of TorchScript."""
     return isinstance(module, torch.ScriptMethod)
 
 
 def _init_script_module() -> torch.jit.ScriptModule:
-    """Return a new module of TorchScript with nothing in it."""
     return torch.jit.ScriptModule()
 
 
 def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn if one of several devices is much smaller than another.
+    """Warn if a device has much less memory, or fewer cores, than another.
 
     Args:
-        device_ids: Devices of the accelerator; one without index is the current one.
+        device_ids: Devices of the accelerator. A device without index is the current device.
 
     Raises:
         ValueError: ``device_ids`` is empty or contains the CPU.
 
     Warns:
-        UserWarning: It points at the caller of the function that calls this one.
+        UserWarning: At the caller of the calling function.
     """
     ordinals = [_get_device_index(device, optional=True) for device in device_ids]
     get_properties = torch.get_device_module(accelerator_type()).get_device_properties

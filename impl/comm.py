@@ -1,10 +1,10 @@
-"""Moving tensors between devices: copy, split, join and sum, without modules or replicas.
+"""Copies, chunks, concatenations and sums of tensors on several devices.
 
-Every function accepts any dtype and, where it says so, sparse COO tensors. Work is queued on the
-devices' current streams; the host waits only for copies to the CPU. A device is an ordinal of the
-accelerator, or a device (as a string or not) that carries one.
+All functions accept any dtype; some accept sparse COO tensors. Work is queued on the current
+streams of the devices, and the host waits only for copies to the CPU. A device is an ordinal of
+the accelerator, or a ``torch.device`` or string with an index.
 
-Letters used in this file: ``N`` is the extent of a tensor along ``dim``, ``k`` the number of
+Letters used in this file: ``N`` is the size of a tensor along ``dim``, ``k`` the number of
 devices, ``n`` the number of tensors per device.
 """
 
@@ -68,17 +68,17 @@ def broadcast(
     Args:
         tensor: Any shape, on any device, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        out: ``k`` tensors of the accelerator with the shape of ``tensor``, in place of
-            ``devices``; values are converted to their dtypes.
+        out: ``k`` tensors of the accelerator with the shape of ``tensor``, instead of
+            ``devices``. Values are converted to their dtypes.
 
     Returns:
-        ``k`` tensors. Without ``out``: row-major, with the dtype of ``tensor``; for each device
-        that holds ``tensor`` already it is ``tensor`` itself. With ``out``: its members.
+        ``k`` tensors. With ``out``, its members. Otherwise ``tensor`` itself for each device that
+        it is on, and row-major copies of the same dtype for the others.
 
     Raises:
         RuntimeError: Both or neither of ``devices`` and ``out`` are given; an ordinal is
-            negative; a member of ``out`` is off the accelerator or has another shape.
-        ValueError: A device carries no index or is the CPU.
+            negative; a member of ``out`` is not on the accelerator or has another shape.
+        ValueError: A device has no index or is the CPU.
     """
     if (devices is None) == (out is None):
         raise RuntimeError(
@@ -98,21 +98,22 @@ def broadcast_coalesced(
     devices: Iterable[DeviceLike],
     buffer_size: int = DEFAULT_BUFFER_SIZE,
 ) -> list[list[Tensor]]:
-    """Copy many tensors to each of ``devices``, small ones together.
+    """Copy many tensors to each of ``devices``. Small tensors are copied together.
 
     Args:
         tensors: ``n`` tensors on ``devices[0]``, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        buffer_size: Bytes of small tensors that travel together, gaps between them not counted.
+        buffer_size: Bytes of small tensors that are copied together, without the gaps between
+            them.
 
     Returns:
-        ``k`` lists of ``n`` tensors. The first list holds the very tensors given. The others
-        hold copies, also on a device listed before: plain, row-major, aligned as new tensors
-        are, without history, with version counters of their own; those of one list may share one
-        storage.
+        ``k`` lists of ``n`` tensors. The first list contains ``tensors`` themselves. The others
+        contain copies, also for a device that is listed twice. Copies are plain row-major
+        tensors without history. They are aligned like new tensors, and each has its own version
+        counter. The copies in one list may share one storage.
 
     Raises:
-        ValueError: ``devices`` is empty, or one carries no index or is the CPU.
+        ValueError: ``devices`` is empty; a device has no index or is the CPU.
         RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
     """
     tensors = list(tensors)
@@ -132,12 +133,12 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
 
     Args:
         inputs: ``k`` tensors of one shape on devices of the accelerator, dense or sparse COO.
-        destination: Where the sum is wanted, a device of one of ``inputs``; by default the
+        destination: The device of the sum, which is the device of an input. By default the
             current device.
 
     Returns:
-        The sum on ``destination``. The last input there is added to first, then the others in
-        order, so rounding does not depend on timing. A single input is returned itself.
+        The sum on ``destination``. It starts with the last input on that device; the others are
+        added in order, so rounding does not depend on timing. A single input is returned itself.
 
     Raises:
         ValueError: ``inputs`` is empty; two shapes differ; ``destination`` is the CPU.
@@ -153,23 +154,23 @@ def reduce_add_coalesced(
     destination: DeviceLike | None = None,
     buffer_size: int = DEFAULT_BUFFER_SIZE,
 ) -> tuple[Tensor, ...]:
-    """Add lists of tensors index by index, small ones together.
+    """Add lists of tensors index by index. Small tensors are added together.
 
     Args:
-        inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. What
-            is sparse in every list stays sparse; what is sparse in some is made dense.
-        destination: Where the sums are wanted, the device of one list; by default the current
-            device.
-        buffer_size: Bytes of tensors that are added together.
+        inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. The sum
+            of sparse tensors is sparse; the sum of sparse and dense tensors is dense.
+        destination: The device of the sums, which is the device of one list. By default the
+            current device.
+        buffer_size: Bytes of small tensors that are added together.
 
     Returns:
-        ``n`` sums on ``destination``, in the order of :func:`reduce_add`. Dense ones are
-        row-major, aligned as new tensors are, without history, with version counters of their
-        own, and may share one storage. With a single list a sum may share the memory of its one
-        addend.
+        ``n`` sums on ``destination``, added in the order of :func:`reduce_add`. Dense sums are
+        row-major tensors without history. They are aligned like new tensors, and each has its
+        own version counter. They may share one storage. With a single list, a sum may share the
+        memory of its addend.
 
     Raises:
-        ValueError: The lists differ in length, or two tensors with one index in size.
+        ValueError: The lists differ in length; two tensors with one index differ in size.
         AssertionError: An input is on the CPU.
         RuntimeError: No list is on ``destination``.
     """
@@ -203,29 +204,29 @@ def scatter(
     """Split ``tensor`` along ``dim`` over ``devices``, or into the tensors of ``out``.
 
     Args:
-        tensor: Shape ``(*, N, *)`` with ``N`` at ``dim``, dense, on any device.
+        tensor: A dense tensor on any device, of shape ``(*, N, *)`` with ``N`` at ``dim``.
         devices: ``k`` targets in output order. The same device may appear twice.
-        chunk_sizes: ``k`` non-negative extents that sum to ``N``; by default equal ones but for
-            the last, so that there may be fewer chunks than devices.
+        chunk_sizes: ``k`` non-negative sizes that sum to ``N``. By default all chunks but the
+            last have ``ceil(N / k)`` rows, so there may be fewer chunks than devices.
         dim: The dimension to split. Negative values count from the last one.
-        streams: For each device the stream to copy on, or None. A stream stays current for the
-            following chunks until another one is given; the caller synchronises.
-        out: Tensors of the accelerator to fill, in place of ``devices`` and ``chunk_sizes``;
-            values are converted to their dtypes.
+        streams: The stream to copy on, or None, for each device. A stream stays current for the
+            following chunks until the next stream. The caller synchronizes with it.
+        out: Tensors of the accelerator to fill, instead of ``devices`` and ``chunk_sizes``.
+            Values are converted to their dtypes.
 
     Returns:
-        The chunks, at most ``k``, or ``out`` as a tuple. A chunk whose device holds ``tensor``
-        already is a view of it; another is a copy that keeps dense strides.
+        At most ``k`` chunks, or ``out`` as a tuple. A chunk on the device of ``tensor`` is a
+        view. A chunk on another device is a copy that keeps dense strides.
 
     Raises:
-        ValueError: A device carries no index or is the CPU; ``tensor`` and ``out`` are 0-dim.
+        ValueError: A device has no index or is the CPU; ``tensor`` and ``out`` are 0-dim.
         TypeError: Neither ``devices`` nor ``out`` is given.
         IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``devices`` is empty; ``out`` comes with ``devices`` or ``chunk_sizes``,
-            is empty, off the accelerator or of another shape; ``chunk_sizes`` has not ``k``
-            entries, has a negative one, or does not sum to ``N``; ``tensor`` is 0-dim; the
-            ordinal of a chunk to copy is negative; a stream is none, or of another device than
-            its chunk.
+        RuntimeError: ``devices`` or ``out`` is empty; ``out`` is given beside ``devices`` or
+            ``chunk_sizes``; a member of ``out`` is not on the accelerator or has another shape;
+            ``chunk_sizes`` does not have ``k`` entries, has a negative one, or does not sum to
+            ``N``; ``tensor`` is 0-dim; the ordinal of a chunk to copy is negative; a member of
+            ``streams`` is no stream, or a stream of another device than its chunk.
     """
     check_streams(streams)
     if out is not None:
@@ -248,26 +249,28 @@ def gather(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Join tensors of several devices along ``dim`` on one device, or in ``out``.
+    """Concatenate tensors of several devices along ``dim`` on one device, or in ``out``.
 
     Args:
-        tensors: ``k`` dense tensors of the accelerator, equal in shape but for ``dim``.
-        dim: The dimension to join along. Negative values count from the last one.
-        destination: Any device, the CPU included (-1, too, which is deprecated); by default,
-            and for an accelerator without index, the current device.
-        out: A tensor to fill, on any device, in place of ``destination``; values are converted
+        tensors: ``k`` dense tensors of the accelerator, of one shape except at ``dim``.
+        dim: The dimension to concatenate along. Negative values count from the last one.
+        destination: Any device, or the CPU (also -1, which is deprecated). None, or an
+            accelerator without index, is the current device.
+        out: A tensor to fill, on any device, instead of ``destination``. Values are converted
             to its dtype.
 
     Returns:
-        A new tensor with the first one's dtype, but complex if any input is, or ``out``.
-        Row-major, or channels-last where all inputs are. The host waits for it only on the CPU.
+        ``out``, or a new tensor. Its dtype is that of the first input, or complex if any input
+        is. It is channels-last if all inputs are, else row-major. The host waits only for a
+        result on the CPU.
 
     Raises:
         ValueError: A tensor is 0-dim.
         IndexError: The first tensor has no dimension ``dim``.
-        RuntimeError: ``tensors`` is empty; a tensor is off the accelerator or differs in shape
-            elsewhere than at ``dim``; ``out`` comes with ``destination`` or has another shape
-            than the result; an input requires grad while grad mode is on.
+        RuntimeError: ``tensors`` is empty; a tensor is not on the accelerator, or differs in
+            another dimension than ``dim``; ``out`` is given beside ``destination`` or has
+            another shape than the result; ``out`` is given, and an input requires grad while
+            grad mode is on.
     """
     tensors = list(tensors)
     if out is None:
@@ -291,7 +294,7 @@ def _as_dense(addends: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:
-    """Give the ordinal of ``device``; of the current device where it names none."""
+    """Return the ordinal of ``device``, or of the current device if it has none."""
     if is_cpu(device):
         raise ValueError(f"Expected a non cpu device, but got: {device}")
     return as_device_or_current(device).index

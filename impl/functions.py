@@ -1,9 +1,9 @@
-"""Moving tensors between devices with gradients: the movements of comm as autograd Functions.
+"""The functions of comm as autograd Functions.
 
-Each is applied by its ``apply`` and can be differentiated twice. Devices are written as for
-comm; an accelerator without index, or None, means the current device.
+Each Function is called by its ``apply`` and can be differentiated twice. Devices are given as in
+comm. None, or an accelerator without index, is the current device.
 
-Letters used in this file: ``N`` is the extent of a tensor along ``dim``, ``k`` the number of
+Letters used in this file: ``N`` is the size of a tensor along ``dim``, ``k`` the number of
 devices, ``n`` the number of tensors per device.
 """
 
@@ -57,13 +57,14 @@ class Broadcast(Function):
         """Copy ``inputs`` to each of ``target_gpus``.
 
         Args:
-            ctx: Autograd's notes.
-            target_gpus: ``k`` devices of the accelerator, first that of ``inputs``.
-            inputs: ``n`` tensors of the accelerator.
+            ctx: The context of autograd.
+            target_gpus: ``k`` devices of the accelerator. The first is the device of ``inputs``.
+            inputs: ``n`` tensors on the accelerator.
 
         Returns:
-            ``k * n`` tensors, those of one device together. An output requires grad where its
-            input does. Those of the first device are views of the inputs, the others copies.
+            ``k * n`` tensors: the ``n`` tensors of the first device, then those of the next one.
+            An output requires grad if its input does. The outputs on the first device are views
+            of the inputs; the others are copies.
 
         Raises:
             AssertionError: An input is on the CPU.
@@ -78,7 +79,7 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
-        # Where one input requires grad, autograd has every output require it.
+        # By default all outputs require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))
@@ -87,33 +88,34 @@ class Broadcast(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
-        # A Function and not comm's function, so that this backward can be differentiated again.
+        # A Function instead of comm's function, so that this backward can be differentiated.
         sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums
 
 
 class ReduceAddCoalesced(Function):
-    """Sums of ``k`` lists of ``n`` tensors; its gradient goes to every addend."""
+    """Sums of ``k`` lists of ``n`` tensors; each addend has the gradient of its sum."""
 
     @staticmethod
     @exclude_from_compilation
     def forward(
         ctx: Any, destination: DeviceLike | None, num_inputs: int, *grads: Tensor
     ) -> tuple[Tensor, ...]:
-        """Add ``grads`` index by index.
+        """Add the lists in ``grads`` index by index.
 
         Args:
-            ctx: Autograd's notes.
-            destination: Where the sums are wanted, the device of one list.
+            ctx: The context of autograd.
+            destination: The device of the sums, which is the device of one list.
             num_inputs: ``n``.
-            grads: ``k * n`` tensors, those of one device together.
+            grads: ``k * n`` tensors: the ``n`` tensors of one device, then those of the next one.
 
         Returns:
-            ``n`` sums, row-major and new.
+            ``n`` new row-major tensors.
 
         Raises:
             AssertionError: A tensor is on the CPU.
-            ValueError: ``grads`` are no whole number of lists, or two addends differ in size.
+            ValueError: The number of ``grads`` is no multiple of ``n``, or two addends differ in
+                size.
             RuntimeError: No list is on ``destination``.
         """
         starts = range(0, len(grads), num_inputs)
@@ -126,12 +128,12 @@ class ReduceAddCoalesced(Function):
     @exclude_from_compilation
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
-        # Copies away from the node's own device need no saved streams.
+        # Copies from the node's own device to others need no saved streams.
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
 class Scatter(Function):
-    """Chunks of one tensor on ``k`` devices; its gradient joins theirs."""
+    """Chunks of one tensor on ``k`` devices; its gradient concatenates theirs."""
 
     @staticmethod
     @exclude_from_compilation
@@ -145,21 +147,21 @@ class Scatter(Function):
         """Split ``input`` along ``dim`` over ``target_gpus``.
 
         Args:
-            ctx: Autograd's notes.
-            target_gpus: ``k`` devices, of the accelerator or the CPU.
-            chunk_sizes: ``k`` non-negative extents that sum to ``N``; None for equal ones but
-                for the last, so that there may be fewer chunks than devices.
+            ctx: The context of autograd.
+            target_gpus: ``k`` devices of the accelerator, or the CPU.
+            chunk_sizes: ``k`` non-negative sizes that sum to ``N``. By default all chunks but
+                the last have ``ceil(N / k)`` rows, so there may be fewer chunks than devices.
             dim: The dimension to split. Negative values count from the last one.
-            input: Shape ``(*, N, *)`` with ``N`` at ``dim``, dense, on any device.
+            input: A dense tensor on any device, of shape ``(*, N, *)`` with ``N`` at ``dim``.
 
         Returns:
-            The chunks. One whose device holds ``input`` already is a view of it; another is a
-            copy that keeps dense strides. A chunk of a CPU tensor is copied beside the current
-            stream, which waits for it.
+            The chunks. A chunk on the device of ``input`` is a view. A chunk on another device is
+            a copy that keeps dense strides. Copies from the CPU run on a side stream, and the
+            current stream waits for them.
 
         Raises:
             IndexError: ``input`` has no dimension ``dim``.
-            RuntimeError: There is no device; ``chunk_sizes`` has not ``k`` entries, has a
+            RuntimeError: There is no device; ``chunk_sizes`` does not have ``k`` entries, has a
                 negative one, or does not sum to ``N``; ``input`` is 0-dim; an ordinal is
                 negative.
         """
@@ -173,40 +175,43 @@ class Scatter(Function):
     @staticmethod
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Join the gradients of the chunks on the input's device."""
+        """Concatenate the gradients of the chunks on the input's device."""
         if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
-            # Gather leaves on the CPU what is there, refuses a mix, and fills a plain tensor.
+            # Gather would leave CPU gradients on the CPU, raise for a mix of the CPU and other
+            # devices, and return a plain tensor.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
-        # Autograd runs this node on the first chunk's device; the gradient is on the input's.
+        # Autograd runs this node on the device of the first chunk, and the gradient is on the
+        # device of the input.
         return None, None, None, wait_for_grad(grad)
 
 
 class Gather(Function):
-    """One tensor joined from those of ``k`` devices; its gradient is split among them."""
+    """The concatenation of tensors of ``k`` devices; its gradient is split among them."""
 
     @staticmethod
     @exclude_from_compilation
     def forward(ctx: Any, target_device: DeviceLike | None, dim: int, *inputs: Tensor) -> Tensor:
-        """Join ``inputs`` along ``dim``.
+        """Concatenate ``inputs`` along ``dim``.
 
         Args:
-            ctx: Autograd's notes.
-            target_device: Where the result is wanted, of the accelerator or the CPU (-1, too,
-                which is deprecated). Inputs that are all on the CPU are joined there.
-            dim: The dimension to join along. Negative values count from the last one.
-            inputs: ``k`` dense tensors, equal in shape but for ``dim``. Where all are 0-dim and
-                ``dim`` is 0 they are taken for vectors of one element, with a warning.
+            ctx: The context of autograd.
+            target_device: The device of the result: of the accelerator, or the CPU (also -1,
+                which is deprecated). If all inputs are on the CPU, so is the result.
+            dim: The dimension to concatenate along. Negative values count from the last one.
+            inputs: ``k`` dense tensors of one shape except at ``dim``. 0-dim tensors are treated
+                as vectors of one element, with a warning, if ``dim`` is 0.
 
         Returns:
-            A new tensor with the first one's dtype, but complex if any input is; channels-last
-            where all inputs are, else row-major. The host waits for it only on the CPU.
+            A new tensor. Its dtype is that of the first input, or complex if any input is. It is
+            channels-last if all inputs are, else row-major. The host waits only for a result on
+            the CPU.
 
         Raises:
-            AssertionError: Some inputs, but not all, are on the CPU.
+            AssertionError: Some inputs are on the CPU and others are not.
             IndexError: An input has no dimension ``dim``.
-            RuntimeError: There is no input, or shapes differ elsewhere than at ``dim``.
+            RuntimeError: There is no input, or shapes differ in another dimension than ``dim``.
         """
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
@@ -226,31 +231,31 @@ class Gather(Function):
     @exclude_from_compilation
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
-        # Needs no kept streams either: it only copies away from the node's own device.
+        # Copies from the node's own device to others need no saved streams.
         chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # in torch
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
-        # A real input that complex ones have made complex has a real gradient.
-        return None, None, *map(_of_kind, chunks, ctx.complex)
+        # The gradient of a real input is real, even if another input is complex.
+        return None, None, *map(_match_complexity, chunks, ctx.complex)
 
 
 def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
-        # A wrapper need not have `record_stream`.
+        # A wrapper tensor may lack `record_stream`.
         return to_device(chunk, device)
-    # 1. The copy runs beside the current stream and does not wait for the work queued there.
-    beside, current = side_stream(device), current_stream(device)
-    with use_stream(beside):
-        sent = to_device(chunk, device)
+    # 1. The side stream copies at once. The current stream may have work queued before.
+    side, current = side_stream(device), current_stream(device)
+    with use_stream(side):
+        copy = to_device(chunk, device)
     # 2. The current stream waits for the copy.
-    current.wait_stream(beside)
-    # 3. The memory belongs to the side stream, which must not reuse it before the current one
-    #    is done with it.
-    sent.record_stream(current)
-    return sent
+    current.wait_stream(side)
+    # 3. The allocator must not reuse the memory on the side stream before the current stream
+    #    has finished with it.
+    copy.record_stream(current)
+    return copy
 
 
-def _of_kind(grad: Tensor, is_complex: bool) -> Tensor:
+def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:
     return grad.real if grad.is_complex() and not is_complex else grad
 
 

@@ -1,4 +1,4 @@
-"""Several modules at once, each on its own device and in its own thread."""
+"""Calls of several modules at the same time, each on its device and in its thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -11,7 +11,6 @@ from torch import Tensor
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
-from ._pytree import Level, traverse
 from ._replica import has_compiled_code
 from ._threads import (
     CapturedError,
@@ -29,20 +28,30 @@ __all__ = ["get_a_var", "parallel_apply"]
 
 
 def get_a_var(obj: object) -> Tensor | None:
-    """Find the first tensor in nested tuples, lists and dictionaries.
+    """Return the first tensor in nested tuples, lists and dictionaries.
 
     Args:
-        obj: Anything. Of a dictionary each key is looked at before its value.
+        obj: Any object. Each key of a dictionary comes before its value.
 
     Returns:
-        The very tensor, or None if there is none.
+        The tensor itself, or None.
 
     Raises:
         RecursionError: Containers are nested deeper than the recursion limit.
     """
-    found: list[Tensor] = []
-    traverse(_search(obj, found))
-    return found[0] if found else None
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, dict):
+        parts: Iterable[object] = chain.from_iterable(obj.items())
+    elif isinstance(obj, (list, tuple)):
+        parts = obj
+    else:
+        return None
+    for part in parts:
+        found = get_a_var(part)
+        if found is not None:
+            return found
+    return None
 
 
 @exclude_from_compilation
@@ -54,52 +63,51 @@ def parallel_apply(
     *,
     in_turn: bool = False,
 ) -> list[Any]:
-    """Call ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
+    """Call each ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    The first module runs in the calling thread, unless modes are active there that the others
-    would not see; the others have a thread each. Those that no thread has begun when the first
-    has ended run in the calling thread, too. Every one works in the state of the calling thread
-    (grad mode, autocast, streams, context variables, ...; ``_threads.state.ThreadState`` lists
-    it), and nothing that it changes there comes back. Where replicas run compiled code (see
-    ``replicate``), all run one after the other, as PyTorch compiles in one thread at a time.
+    The first module runs in the calling thread, unless modes are active there that other threads
+    cannot inherit. Each other module has a worker thread. When the first module has ended, the
+    calling thread also runs the modules that no worker has started. Each module runs with the
+    state of the calling thread: grad mode, autocast, streams, context variables and the rest of
+    ``_threads.state.ThreadState``. Changes that a module makes to this state are discarded.
+    Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
+    compiles in one thread at a time.
 
     Args:
         modules: ``k`` modules, at least one.
-        inputs: ``k`` inputs. A list or tuple holds the positional arguments; anything else is
-            the one argument.
-        kwargs_tup: ``k`` mappings of keyword arguments; None for no such arguments.
-        devices: ``k`` current devices for the modules. None stands for the device of the
-            module's first tensor among its inputs, then its keyword arguments, and for the
-            caller's current device where there is none.
-        in_turn: Whether the calling thread calls the modules one after the other. No thread
-            then waits for another's interpreter lock, and the devices still compute side by side
-            where the accelerator lets the host go on. It is faster where an operator takes less
-            host time than handing over the interpreter lock, some 60 µs. It is slower where
-            operators take longer on the host, as on the CPU, and where a module waits for its
-            device. Modules must not wait for each other.
+        inputs: ``k`` inputs. A list or tuple contains the positional arguments; any other object
+            is the one argument.
+        kwargs_tup: ``k`` mappings of keyword arguments; None for no keyword arguments.
+        devices: ``k`` current devices for the modules. None is the device of the first tensor
+            among the inputs, then the keyword arguments, or else the caller's current device.
+        in_turn: Whether the calling thread calls the modules one after the other. Then no thread
+            waits for the interpreter lock, and asynchronous devices still compute at the same
+            time. This is faster if an operator takes less than about 60 µs on the host, the time
+            to hand over the lock. It is slower if operators take longer on the host, as on the
+            CPU, or if a module waits for its device. Modules must not wait for each other.
 
     Returns:
-        The ``k`` results, in the order of ``modules``. It returns when all modules have, but
-        does not wait for the devices.
+        The ``k`` results in the order of ``modules``. The call returns when all modules have
+        returned. It does not wait for the devices.
 
     Raises:
         AssertionError: The lengths differ.
-        IndexError: There are no modules.
-        Exception: A module raised one; if several did, that of the first in ``modules``. It
-            has the same type where that can be built from a text, else it is a RuntimeError;
-            it says which replica failed and where, and the original is its cause. It is
-            raised after all modules have ended.
-        BaseException: A module raised one that is no Exception: that very object. In turn, later
-            modules have not begun then.
+        IndexError: ``modules`` is empty.
+        Exception: A module raised an exception. If several did, the first in ``modules`` counts.
+            The exception has the same class if that can be built from a text, else it is a
+            RuntimeError. Its text names the replica and its device, and the original exception
+            is its cause. It is raised when all modules have ended.
+        BaseException: A module raised a BaseException that is no Exception. The same object is
+            raised. With ``in_turn``, later modules are not called.
         RuntimeError: torch.jit.trace records a call of several modules.
 
     Note:
-        In turn, a module that waits for a later one waits for ever. An interrupt (Ctrl-C) then
-        shows the line that waits.
+        With ``in_turn``, a module that waits for a later one waits forever. An interrupt
+        (Ctrl-C) then prints the line that waits.
 
-        An interrupt of the calling thread ends its own module, and is raised when the others
-        have ended. While it only waits for the others it is raised at once; they run to their
-        end, and nobody sees what they return.
+        An interrupt of the calling thread ends the module that runs there, and is raised when the
+        other modules have ended. If the calling thread waits for the others, the interrupt is
+        raised at once; the others finish, and their results are discarded.
     """
     _check_length(modules, "inputs", inputs)
     if kwargs_tup is not None:
@@ -107,9 +115,9 @@ def parallel_apply(
     if devices is not None:
         _check_length(modules, "devices", devices)
     if len(modules) > 1:
-        check_not_traced()  # It would record the outputs of other threads as constants.
-    _ = modules[0]  # Where there is none the container raises an IndexError of its own.
-    # One dictionary will do for all modules: a call with ** hands on a copy.
+        check_not_traced()  # A trace would contain the outputs of other threads as constants.
+    _ = modules[0]  # An empty container raises IndexError here.
+    # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = _find_devices(inputs, all_kwargs, devices)
     calls = [
@@ -121,10 +129,12 @@ def parallel_apply(
     outcomes = _run(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, CapturedError):
-            # The traceback of what is raised holds this frame, and `outcomes` the exceptions: a
-            # cycle, which would keep them alive until the collector runs.
+            # The traceback refers to this frame, and `outcomes` to the exceptions. This cycle
+            # would keep them alive until the next garbage collection.
             outcomes.clear()
-            reraise(outcome.pop(), f"in replica {index} on device {_shown(targets[index])}")
+            reraise(
+                outcome.pop(), f"in replica {index} on device {_format_device(targets[index])}"
+            )
     return outcomes
 
 
@@ -133,53 +143,34 @@ def _run(
 ) -> list[Any]:
     """Return a result or a CapturedError for each of ``calls``."""
     if len(calls) == 1:
-        # No other module could miss the modes that are active here.
+        # No other thread needs the modes that are active here.
         return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):
         return run_sequentially(calls)
-    return _outcomes(calls)
+    return _run_in_threads(calls)
 
 
-def _outcomes(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run ``calls`` at the same time; give a result or CapturedError for each when all have ended.
+def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run ``calls`` at the same time. Return a result or CapturedError for each.
 
-    caller    1 wake all ──► 2 run the first ──► 3 run what sleeps ──► 4 wait for the rest
-    worker    ····· wakes ·······► run its own, unless the caller has taken it
+    caller    1 wake workers ──► 2 run the first ──► 3 run unstarted calls ──► 4 wait for workers
+    worker         wakes up ────────► runs its call, unless the caller has claimed it
     """
     here = 1 if is_fully_transferable() else 0
-    # 1. Before the first one runs here: modules may wait for each other.
+    # 1. Wake the workers before the first call, because modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
     with isolate_locals() as clear_locals:
         # 2.
         outcomes = [capture(call) for call in calls[:here]]
-        # 3. From the end, since the threads that were woken last are likeliest to be asleep.
-        #    The question is asked anew: a module that ran here may have left a mode behind.
+        # 3. Claim from the end: the workers that were woken last are most likely still asleep.
+        #    Check again for each call, because a module that ran here may have left a mode.
         for other in reversed(pending):
-            if is_fully_transferable():  # Waking a thread takes longer than a small module does.
+            if is_fully_transferable():
                 clear_locals()
                 other.run_if_unclaimed()
     # 4.
     return outcomes + [other.wait() for other in pending]
-
-
-def _search(obj: object, found: list[Tensor]) -> Level | None:
-    if isinstance(obj, Tensor):
-        found.append(obj)
-    elif isinstance(obj, dict):
-        return _until_found(chain.from_iterable(obj.items()), found)
-    elif isinstance(obj, (list, tuple)):
-        return _until_found(obj, found)
-    return None
-
-
-def _until_found(parts: Iterable[object], found: list[Tensor]) -> Level:
-    for part in parts:
-        below = _search(part, found)
-        if below is not None:
-            yield below
-        if found:
-            return
 
 
 def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:
@@ -199,7 +190,7 @@ def _find_devices(
     all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
-    """Give each module's device."""
+    """Return the device of each module."""
     return [
         as_device_or_current(device)
         if device is not None
@@ -213,5 +204,5 @@ def _device_of(*nested: Any) -> torch.device:
     return as_device_or_current(None if tensor is None else tensor.device)
 
 
-def _shown(device: torch.device) -> int | str:
+def _format_device(device: torch.device) -> int | str:
     return str(device) if is_cpu(device) else device.index

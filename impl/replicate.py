@@ -1,4 +1,4 @@
-"""Copies of a module on several devices, through which gradients flow back to it.
+"""Replicas of a module on several devices, with gradients that flow back to the module.
 
 ``k`` is the number of devices.
 """
@@ -36,53 +36,55 @@ def replicate(
 ) -> list[T]:
     """Copy a module to each of ``devices``.
 
-    Modules, parameters and buffers that are shared stay shared, whatever is None stays None, and
-    any other attribute is the same object in every replica, but for two: dictionaries of hooks
-    are copied, and bound methods of modules of the tree are bound to the replica's modules.
-    Replicas of compiled modules, and of modules that have compiled ones below, run compiled: by
-    code that is made once a device, at the first call, and fits all later replicas.
+    Modules, parameters and buffers that are shared in ``network`` are shared in each replica, and
+    members that are None stay None. Dictionaries of hooks are copied. Bound methods of modules
+    in the tree are bound to the modules of the replica. Any other attribute is the same object
+    in all replicas. Replicas of compiled modules, and of modules with compiled submodules, run
+    compiled code. It is compiled once per device, at the first call, and reused by all later
+    replicas.
 
     Args:
         network: The module, with all parameters and buffers on ``devices[0]``. It is not
             changed.
         devices: ``k`` targets. The same device may appear twice.
-        detach: Whether replicas are cut off from ``network``: no gradient flows back.
-        buffer_size: Bytes per transfer, and per sum of gradients, gaps between tensors not
-            counted. Each such bucket has its own autograd node, so a small one frees the
+        detach: Whether the replicas are detached: no gradient flows back to ``network``.
+        buffer_size: Bytes per transfer and per sum of gradients, without the gaps between
+            tensors. Each such bucket has its own autograd node, so small buckets free the
             replicas' gradients sooner.
 
     Returns:
-        ``k`` modules of the same classes. Their ``parameters()`` are empty: each parameter's
-        copy is an attribute of the same name, and is listed in ``_former_parameters``. The
-        first replica shares the memory of parameters and buffers: its buffers are those of
-        ``network``, and so are its parameters if ``detach``, which then are its parameters. All
-        other copies have memory of their own, aligned as new tensors are. Buffers that require
-        grad are copied like parameters, others without history.
+        ``k`` modules of the same classes. Their ``parameters()`` are empty: the copy of a
+        parameter is an attribute of the same name, and an entry of ``_former_parameters``. The
+        first replica shares the memory of ``network``. Its buffers are those of ``network``, and
+        with ``detach`` its parameters are, too. All other copies have their own memory, aligned
+        like new tensors. Buffers that require grad are copied like parameters; other buffers are
+        copied without history.
 
     Raises:
-        RuntimeError: A ``ScriptModule`` has a Python module below it; a parameter or buffer is
-            not on ``devices[0]``; a module is lazy.
-        AssertionError: A parameter is on the CPU, ``devices[0]`` is not, and not ``detach``.
-        ValueError: A parameter or buffer is not initialized yet.
+        RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on
+            ``devices[0]``; a module is lazy.
+        AssertionError: ``detach`` is False, and a parameter is on the CPU while ``devices[0]``
+            is not.
+        ValueError: A parameter or buffer is not initialized.
 
     Note:
-        What a replica's forward writes is lost with the replica, except in-place changes of
-        the first replica's buffers and, under ``no_grad``, parameters.
+        Changes that a replica's forward makes to the replica are lost with it, except changes in
+        place to the first replica's buffers and, under ``no_grad``, to its parameters.
     """
     tree = collect_tree(network)
     _check_script_modules(tree)
     targets = [as_device_or_current(device) for device in devices]
     if not targets:
         return []
-    attached, detached = _sort_tensors(tree, detach=detach)
+    attached, detached = _partition_tensors(tree, detach=detach)
     _check_ready(attached, detached, targets[0])
-    # All that is made here stays until the replicas go, so the collector would run in vain.
+    # All objects created here live as long as the replicas, so a collection would free nothing.
     with pause_gc():
-        one = attached_copies(attached, targets, buffer_size=buffer_size)
-        other = detached_copies(detached, targets, buffer_size=buffer_size)
+        attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
+        detached_rows = detached_copies(detached, targets, buffer_size=buffer_size)
         replica_map = ReplicaMap(
             attached + detached,
-            [left + right for left, right in zip(one, other, strict=True)],
+            [left + right for left, right in zip(attached_rows, detached_rows, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
         build_replicas(tree.modules, replica_map, targets)
@@ -97,16 +99,16 @@ def _broadcast_coalesced_reshape(
     Args:
         tensors: ``n`` tensors on ``devices[0]``.
         devices: ``k`` targets. The same device may appear twice.
-        detach: Whether copies are cut off from ``tensors``: no gradient flows back.
+        detach: Whether the copies are detached from ``tensors``.
 
     Returns:
-        ``k`` lists of ``n`` tensors, as from ``Broadcast``, or from ``broadcast_coalesced`` if
-        ``detach``. Without tensors there is no list.
+        ``k`` lists of ``n`` tensors, copied by ``Broadcast``, or by ``broadcast_coalesced`` with
+        ``detach``. If ``tensors`` is empty, there are no lists.
 
     Raises:
-        AssertionError: A tensor is on the CPU, and not ``detach``.
+        AssertionError: ``detach`` is False, and a tensor is on the CPU.
         RuntimeError: A tensor is not on ``devices[0]``.
-        ValueError: ``devices`` is empty, or has the CPU in it.
+        ValueError: ``devices`` is empty or contains the CPU.
     """
     count = len(tensors)
     if count == 0:
@@ -122,11 +124,10 @@ def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) 
 
     Args:
         module: The root of the tree.
-        memo: Modules that are not checked, unless ``module`` is among them. Those of the tree
-            are added.
+        memo: Modules to skip, except ``module``. The modules of the tree are added to it.
 
     Returns:
-        True, too, where TorchScript is off.
+        Also True if TorchScript is disabled.
     """
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)
@@ -136,7 +137,7 @@ def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) 
 
 
 def _check_script_modules(tree: Tree) -> None:
-    """Refuse a script module with a Python module anywhere below it."""
+    """Check that no script module has a Python submodule."""
     if not _are_replicatable(tree.modules):
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
@@ -153,8 +154,8 @@ def _has_python_child(module: nn.Module) -> bool:
     )
 
 
-def _sort_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Part the tensors that gradients flow back to from the others."""
+def _partition_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors that gradients flow back to, and the others."""
     if detach:
         return [], [*tree.parameters, *tree.buffers]
     with_grad = [buffer for buffer in tree.buffers if buffer.requires_grad]
@@ -163,14 +164,14 @@ def _sort_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tenso
 
 
 def _check_ready(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
-    """Refuse tensors that are not on ``source``, or not initialized yet."""
+    """Check that all tensors are on ``source`` and initialized."""
     if not is_cpu(source) and any(map(is_cpu, {tensor.device for tensor in attached})):
         raise AssertionError("Broadcast function not implemented for CPU tensors")
     tensors = attached + detached
     if {tensor.device for tensor in tensors} - {source}:
         number = source if source.index is None else source.index
         raise RuntimeError(f"All tensors must be on devices[0]: {number}")
-    # One tensor of each class will do: `is_lazy` looks at the class only.
+    # `is_lazy` depends on the class alone, so one tensor of each class is enough.
     if any(map(is_lazy, {type(tensor): tensor for tensor in tensors}.values())):
         raise ValueError(
             "Attempted to use an uninitialized parameter in replicate. Call `forward` with a "

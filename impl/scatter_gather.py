@@ -1,7 +1,10 @@
-"""Splitting nested arguments over devices, and joining what the replicas return.
+"""Scatter of nested arguments over devices, and gather of nested outputs.
 
-Letters: ``N`` is the extent of a tensor along the dimension it is split or joined at, ``k`` the
-number of devices.
+Three modules split and concatenate. ``comm`` moves one tensor, without gradients. ``functions``
+adds an autograd node. This module handles nested values, and applies a node only to tensors that
+need one.
+
+Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of devices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,39 +56,40 @@ def scatter(
     *,
     chunk_sizes: Sequence[float] | None = None,
 ) -> Sequence[Any]:
-    """Split every tensor in a nested value, one chunk for each device.
+    """Split each tensor in a nested value into one chunk per device.
 
-    Tuples, lists, dictionaries, named tuples and dataclasses are built anew for each device with
-    the chunks of their tensors; a dataclass without a tensor, an empty container and any other
-    object go to each device by reference. A packed sequence is split by sequence, whatever
-    ``dim`` is. A tensor whose class has a ``__torch_dispatch__``, as nested and masked tensors
-    have, is split by the ``chunk`` of its class, and by ``split_with_sizes`` if ``chunk_sizes``
-    are given. A 0-dim tensor, and what is marked by ``Whole``, is copied to each device. Beside
-    tensors of another extent, a tensor with ``k`` rows has one for each device that gets a chunk
-    of those; the others are left out.
+    - Tuples, lists, dictionaries, named tuples and dataclasses are rebuilt for each device around
+      the chunks. Empty containers, dataclasses without a tensor and all other objects are passed
+      to each device by reference.
+    - A packed sequence is split by sequence, and ``dim`` does not apply to it.
+    - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
+      split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.
+    - A 0-dim tensor, and a value marked ``Whole``, is copied to each device.
+    - A tensor with ``k`` rows, beside tensors of another size, has one row per device. The rows
+      of devices without a chunk are dropped.
 
     Args:
-        inputs: Any nested value; ``SplitAlong`` gives a part of it a ``dim`` of its own.
+        inputs: Any nested value. ``SplitAlong`` marks a part with another ``dim``.
         target_gpus: ``k`` devices in output order. The same device may appear twice.
         dim: The dimension to split. Negative values count from the last one.
-        chunk_sizes: ``k`` sizes, or shares of any sum: ``N`` rows are dealt out in proportion.
-            By default every chunk but the last has ``ceil(N / k)`` rows.
+        chunk_sizes: ``k`` sizes that sum to ``N``, or ``k`` weights: ``N`` is then divided in
+            proportion to them. By default each chunk but the last has ``ceil(N / k)`` rows.
 
     Returns:
-        One value for each chunk, at most ``k``; a tuple for a bare tensor, else a list. Where
-        nothing is split there are ``k``. A chunk whose device holds its tensor already is a
-        view of it, another one is a copy that keeps dense strides. A tensor that goes to each
-        device is itself, or a view, on its own device, and elsewhere a row-major copy.
-        Gradients flow back to the tensors; those of a copied tensor are summed.
+        One value per chunk, at most ``k``: a tuple for a tensor, else a list. If nothing is
+        split, there are ``k`` values. A chunk on the device of its tensor is a view. A chunk on
+        another device is a copy that keeps dense strides. A tensor that goes to each device is
+        itself or a view on its own device, and a row-major copy on the others. Gradients flow
+        back to the tensors; those of a copied tensor are summed.
 
     Raises:
-        ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` has not ``k``
-            entries, has a negative one, or only zeros; a device carries no index.
+        ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` does not have
+            ``k`` entries, has a negative one, or only zeros; a device has no index.
         IndexError: A tensor has no dimension ``dim``.
-        RuntimeError: A tensor is given and no device; a nested tensor is ragged along ``dim``;
+        RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
     """
-    (column,) = _scattered([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
+    (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
 
 
@@ -98,27 +102,28 @@ def scatter_kwargs(
     *,
     chunk_sizes: Sequence[float] | None = None,
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
-    """Split positional and keyword arguments together, as :func:`scatter` splits one value.
+    """Split positional and keyword arguments together with :func:`scatter`.
 
     Args:
         inputs: The positional arguments.
-        kwargs: The keyword arguments; None for none.
-        target_gpus: As for :func:`scatter`.
-        dim: As for :func:`scatter`.
-        chunk_sizes: As for :func:`scatter`.
+        kwargs: The keyword arguments; None for no arguments.
+        target_gpus: See :func:`scatter`.
+        dim: See :func:`scatter`.
+        chunk_sizes: See :func:`scatter`.
 
     Returns:
-        The positional and the keyword arguments of each replica, two tuples of one length: the
-        number of chunks, ``k`` where nothing is split, 0 where there are no arguments at all.
+        A tuple with the positional arguments of each replica, and a tuple of the same length with
+        the keyword arguments. The length is the number of chunks, ``k`` if nothing is split, or 0
+        without any argument.
 
     Raises:
-        ValueError: As for :func:`scatter`.
-        IndexError: As for :func:`scatter`.
-        RuntimeError: As for :func:`scatter`.
+        ValueError: See :func:`scatter`.
+        IndexError: See :func:`scatter`.
+        RuntimeError: See :func:`scatter`.
     """
     roots = [(inputs, "args"), (kwargs, "kwargs")]
     present = [root for root in roots if root[0]]
-    columns = iter(_scattered(present, target_gpus, dim, chunk_sizes))
+    columns = iter(_scatter_together(present, target_gpus, dim, chunk_sizes))
     all_args = next(columns) if inputs else []
     all_kwargs = next(columns) if kwargs else []
     all_args += [() for _ in all_kwargs[len(all_args) :]]
@@ -128,70 +133,71 @@ def scatter_kwargs(
 
 @exclude_from_compilation
 def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
-    """Join the nested outputs of replicas, tensor by tensor, on one device.
+    """Concatenate the nested outputs of replicas, tensor by tensor, on one device.
 
-    Containers are built anew in the first output's likeness: a tuple or list subclass or any
-    other iterable by calling its class with one iterable, a mapping and a dataclass with all
-    they hold beside. Packed sequences become the one that holds their sequences in the order
-    given. Any other value stays beside its like in a list, in the order of the replicas; so do
-    iterables that fail to be iterated over, or to be built.
+    - Containers are rebuilt with the structure of the first output. The class of a tuple, a list
+      or another iterable is called with one iterable. A mapping and a dataclass keep their other
+      attributes.
+    - Packed sequences become one packed sequence that has all sequences in order.
+    - Other values become a list with one entry per replica, and so do iterables that cannot be
+      iterated over or rebuilt.
 
     Args:
-        outputs: What each replica returned, at least one.
-        target_device: Where the result is wanted; the CPU, too.
-        dim: The dimension to join along. Scalars become a vector, with a warning.
+        outputs: The outputs of the replicas, at least one.
+        target_device: The device of the result; the CPU is allowed.
+        dim: The dimension to concatenate along. Scalars become a vector, with a warning.
 
     Returns:
-        One value. Its tensors are new and live on ``target_device``, or on the CPU where all
-        the replicas' tensors did. Gradients flow back to the replicas' tensors.
+        One value. Its tensors are new. They are on ``target_device``, or on the CPU if all of
+        the replicas' tensors are. Gradients flow back to the replicas' tensors.
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
-        ValueError: Where some replicas returned None, or a tensor, others did not;
+        ValueError: At one place some replicas returned None or a tensor and others did not;
             dictionaries or sequences differ in length.
-        KeyError: A dictionary lacks a key that the first replica's has.
-        RuntimeError: Tensors differ in shape elsewhere than at ``dim``.
+        KeyError: A dictionary lacks a key of the first replica's dictionary.
+        RuntimeError: Tensors differ in another dimension than ``dim``.
 
     Warns:
-        UserWarning: Scalars became a vector; iterables could not be joined, and are listed.
+        UserWarning: Scalars became a vector; iterables that cannot be rebuilt became lists.
     """
     found = OutputLeaves()
     root = found.flatten(outputs, "output")
     pieces: dict[Leaf, list[Any]] = {
-        leaf: [_join_leaf(leaf, target_device, dim)] for leaf in found.gathered
+        leaf: [_cat_leaf(leaf, target_device, dim)] for leaf in found.gathered
     }
     return root.unflatten(1, pieces)[0]
 
 
-def _scattered(
+def _scatter_together(
     roots: Sequence[tuple[Any, str]],
     devices: Iterable[DeviceLike],
     dim: int,
     weights: Sequence[float] | None,
 ) -> list[list[Any]]:
-    """Split several values together; for each a list with what each replica gets."""
+    """Split several values together. Return the list of each value's parts, one per replica."""
     targets = list(devices)
     if weights is not None:
         check_weights(weights, len(targets))
-    # Everything is taken apart before anything is copied: all tensors together decide how many
-    # replicas get work, and extents that do not fit are refused before any device has work.
+    # All values are flattened before any tensor is copied: the number of chunks depends on all
+    # tensors, and sizes that do not match raise before any device has work.
     leaves = InputLeaves()
     nodes = [leaves.flatten(value, dim, name) for value, name in roots]
-    count, pieces = _distribute(leaves, targets, weights)
-    return [node.unflatten(count, pieces) for node in nodes]
+    count, pieces = _split_leaves(leaves, targets, weights)
+    return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
-def _distribute(
+def _split_leaves(
     leaves: InputLeaves, devices: Sequence[DeviceLike], weights: Sequence[float] | None
 ) -> tuple[int, Pieces]:
-    """Say how many replicas there is work for, and give the pieces of every leaf for them."""
+    """Return the number of replicas that have work, and their pieces of each leaf."""
     if not (leaves.splits or leaves.copied):
         return len(devices), {}
-    check_not_traced()  # It would record the extents as constants.
+    check_not_traced()  # A trace would contain the sizes as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
-    shares = share_out(leaves.splits, len(targets), weights)
+    shares = split_lengths(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     pieces: dict[Leaf, Sequence[Any]] = {
         split: split_leaf(split, targets, lengths, even=weights is None)
@@ -201,15 +207,16 @@ def _distribute(
     return count, pieces
 
 
-def share_out(
+def split_lengths(
     splits: Sequence[SplitLeaf], count: int, weights: Sequence[float] | None
 ) -> list[list[int]]:
-    """Share out each leaf's rows; as many chunks of one as of any other.
+    """Return the chunk lengths of each leaf, equally many for all leaves.
 
-    Beside a batch, a tensor with one row a device has a row for each device with work. The rows
-    of the others are left out: transformers' Trainer passes such a tensor with every batch.
+    A tensor with one row per device, beside a batch of another size, has chunks of one row.
+    transformers' Trainer passes such a tensor with every batch. If the batch has fewer chunks
+    than there are devices, the last rows are dropped.
     """
-    batch = [split for split in splits if not _is_per_device(split, count)]
+    batch = [split for split in splits if not _has_one_row_per_device(split, count)]
     if not batch or len({split.extent for split in splits}) == 1:
         batch = list(splits)
     lengths = {
@@ -218,17 +225,17 @@ def share_out(
     }
     for split in batch:
         if len(lengths[split.extent]) != len(lengths[batch[0].extent]):
-            raise ValueError(_mismatch(batch[0], split, count, lengths))
-    one_each = [1] * len(lengths[batch[0].extent]) if batch else []
-    dealt = set(map(id, batch))
-    return [lengths[split.extent] if id(split) in dealt else one_each for split in splits]
+            raise ValueError(_describe_mismatch(batch[0], split, count, lengths))
+    single_rows = [1] * len(lengths[batch[0].extent]) if batch else []
+    batch_ids = set(map(id, batch))
+    return [lengths[split.extent] if id(split) in batch_ids else single_rows for split in splits]
 
 
-def _is_per_device(split: SplitLeaf, count: int) -> bool:
+def _has_one_row_per_device(split: SplitLeaf, count: int) -> bool:
     return split.extent == count and isinstance(split.value, Tensor)
 
 
-def _mismatch(
+def _describe_mismatch(
     first: SplitLeaf, other: SplitLeaf, count: int, lengths: Mapping[int, list[int]]
 ) -> str:
     described = [
@@ -246,13 +253,13 @@ def split_leaf(
     *,
     even: bool = False,
 ) -> Sequence[Any]:
-    """Split one leaf: its chunks, each on its device.
+    """Return the chunks of one leaf, each on its device.
 
     Args:
         split: The leaf.
-        devices: The devices; there may be more than chunks.
-        lengths: The extents of the chunks. Rows beyond their sum are left out.
-        even: Whether the lengths are the default ones, of which `chunk` makes chunks too.
+        devices: At least as many devices as chunks.
+        lengths: The lengths of the chunks. Rows beyond their sum are dropped.
+        even: Whether ``Tensor.chunk`` gives chunks of these lengths.
     """
     targets = devices[: len(lengths)]
     if not isinstance(split.value, Tensor):
@@ -264,14 +271,14 @@ def split_leaf(
         return _split_wrapper(split, targets, lengths, even=even)
     used = sum(lengths)
     rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
-    # A subclass may refuse `split_with_sizes`, which is faster than `chunk`.
+    # `split_with_sizes` is faster than `chunk`, but a subclass may not support it.
     return _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
 
 
 def _split_tensor(
     tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
-    # From the CPU it is Scatter that copies, also without gradients: on streams of its own.
+    # Scatter also copies from the CPU without gradients, because it uses side streams.
     if _needs_node([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
@@ -284,7 +291,7 @@ def _split_wrapper(
 ) -> Sequence[Tensor]:
     """Split a tensor by the operations of its own class, which are differentiable."""
     rest = split.extent - sum(lengths)
-    # Where rows are left out, there is one row a chunk.
+    # Rows are dropped only if each chunk has one row.
     count = split.extent if rest else len(lengths)
     chunks = split_into_views(split.value, count, None if even else [*lengths, rest], split.dim)
     pairs = zip(chunks, targets, strict=False)
@@ -294,7 +301,7 @@ def _split_wrapper(
 def _copy_leaves(
     copied: Sequence[CopiedLeaf], devices: Sequence[torch.device]
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
-    """Copy leaves to every device, those that gradients flow through and the others apart."""
+    """Yield each leaf with its copies. Leaves with gradients are copied separately."""
     for leaf in copied:
         if is_wrapper(leaf.tensor):
             yield leaf, [wrapper_to_device(leaf.tensor, device) for device in devices]
@@ -306,15 +313,15 @@ def _copy_leaves(
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
-def _join_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
-    """Join one leaf's tensors, or its packed sequences."""
+def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
+    """Concatenate the tensors or the packed sequences of one leaf."""
     if not leaf.packed:
-        return _join_tensors(leaf.tensors, device, dim)
-    return cat_packed(leaf.packed, _join_tensors(leaf.tensors, device, 0))
+        return _cat_tensors(leaf.tensors, device, dim)
+    return cat_packed(leaf.packed, _cat_tensors(leaf.tensors, device, 0))
 
 
-def _join_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
-    # What wants a node, a warning, a refusal or the CPU is left to the Function.
+def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+    # Gather handles gradients, the warning about scalars, the CPU, and errors.
     if is_minus_one(device) or _needs_node(tensors) or any(map(_is_special, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
@@ -327,5 +334,5 @@ def _is_special(tensor: Tensor) -> bool:
 
 
 def _needs_node(tensors: Sequence[Tensor]) -> bool:
-    """Tell whether gradients are to flow; without, an autograd node only costs time."""
+    """Return whether gradients flow. Without gradients a node only costs time."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

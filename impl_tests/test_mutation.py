@@ -26,7 +26,7 @@ reason = "for this test"
 ALIKE = """
 [[equivalent]]
 file = "_comm/split_cat.py"
-place = "_steps_like_channels_last"
+place = "_is_channels_last"
 before = "return False"
 after = "pass"
 nth = 2

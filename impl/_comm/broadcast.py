@@ -1,11 +1,11 @@
-"""Copies of many tensors on many devices, through which gradients flow back as sums.
+"""Copies of many tensors on many devices. Backward sums the gradients of all copies.
 
-    t ──► [CopiedBucket] ──► row of the source's device: t itself, viewed
-      ◄── sum of rows    ──► row of another device: copies
-                         ──► …
+    tensors ──► [CopiedBucket] ──► views on the device of the tensors
+            ◄── sum of grads   ──► copies on another device
+                               ──► …
 
-There is one autograd node per bucket, so a sum is made, and the gradients of its replicas are
-freed, as soon as backward has passed that bucket's tensors in every replica.
+Each bucket has its own autograd node. Backward therefore sums and frees the gradients of a bucket
+as soon as all replicas have computed them.
 
 ``k`` is the number of devices, ``n`` the number of tensors.
 """
@@ -29,8 +29,6 @@ from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
 from .copy import copy_bucket, to_device
 from .reduce import add_buckets
 
-__all__ = ["attached_copies", "detached_copies"]
-
 _Rows = list[list[Tensor]]
 
 
@@ -48,15 +46,15 @@ def attached_copies(
         buffer_size: Bytes per bucket, that is, per transfer and per sum of gradients.
 
     Returns:
-        ``k`` lists of ``n`` tensors, which require grad where the source does and grad mode is
-        on. The first one on a source's own device shares its memory; under ``no_grad`` it may be
-        changed in place, which writes through. All others are row-major copies that share no
-        memory with it, though those of one list may share one storage.
+        ``k`` lists of ``n`` tensors. They require grad if their source does and grad mode is on.
+        The first one on the device of its source shares the memory of the source; in-place
+        changes under ``no_grad`` change the source. All others are row-major copies with memory
+        of their own; the copies in one list may share one storage.
 
-        Backward adds the gradients on the source's device, that of its own device first, then
-        in the order of ``devices``; a tensor of which no copy was used gets no gradient. Once
-        memory is changed in place, the gradient of what shares it goes straight to the source,
-        where autograd adds it to the sum of the others.
+        Backward adds the gradients on the device of the source: that of the shared tensor first,
+        then the others in the order of ``devices``. A tensor whose copies are not used gets no
+        gradient. After an in-place change of the shared tensor, autograd adds its gradient to
+        the source directly, apart from the sum of the others.
     """
     return _by_bucket(
         _attached_rows, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
@@ -77,9 +75,9 @@ def detached_copies(
         buffer_size: Bytes per transfer.
 
     Returns:
-        ``k`` lists of ``n`` tensors. The first one on a source's own device is the source, the
-        very object. All others are row-major copies that require no grad and share no memory
-        with it, though those of one list may share one storage.
+        ``k`` lists of ``n`` tensors. The first one on the device of its source is the source
+        itself. All others are row-major copies that require no grad, with memory of their own;
+        the copies in one list may share one storage.
     """
     return _by_bucket(_detached_rows, tensors, devices, plan_buckets(tensors, buffer_size))
 
@@ -110,11 +108,11 @@ def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _node_rows(bucket, others, with_views=own is not None)
     else:
-        # Not a view: that of a leaf says that it requires grad even while none is recorded.
+        # Not views: even under `no_grad`, a view of a leaf that requires grad requires grad.
         rows = [[tensor.detach() for tensor in bucket]] if own is not None else []
         rows += copy_bucket(bucket, others)
     if own is not None:
-        # The source's own row came first; it belongs where its device is listed.
+        # Move the row of the source's device from the front to its place in `devices`.
         rows.insert(own, rows.pop(0))
     return rows
 
@@ -122,27 +120,27 @@ def _attached_rows(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _node_rows(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
-    """Give the views of ``bucket``, if wanted, then its copies on ``others``, all of one node."""
-    # When the memory of a view is changed in place, even under `no_grad`, autograd replaces the
-    # view's node. By default the new node works by strides, which sparse gradients cannot pass;
-    # a node that repeats the view passes them all.
+    """Return views of ``bucket``, if wanted, and its copies on ``others``, from one node."""
+    # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
+    # view's node. By default the new node is a strided view, which sparse gradients cannot pass.
+    # A node that repeats the original view passes them.
     with track_original_views():
         outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [list(outputs[start : start + len(bucket)]) for start in _starts(outputs, bucket)]
         if with_views:
             rows[0] = list(map(_single_output_view, rows[0]))
-    # Backward runs the youngest node that is ready. This one is older than every node of the
-    # replicas, so it would run when the first replica's backward has ended, and all gradients
-    # would be held until then. As the youngest it runs as soon as its own gradients are there.
+    # Backward runs the newest ready node first. This node is older than all nodes of the
+    # replicas, so it would run after the backward of the first replica, and all gradients would
+    # be kept until then. With the highest priority it runs as soon as it is ready.
     run_first_in_backward(outputs[-1].grad_fn)
     return rows
 
 
 def _single_output_view(output: Tensor) -> Tensor:
-    """View ``output``, which is a view itself, once more, by a node with this one output.
+    """Return a view of ``output`` from a node with a single output.
 
-    That node autograd can replace when the memory changes (see ``_node_rows``). It cannot replace
-    the node of the bucket, which has several outputs, and so refuses to change them
+    Autograd can replace this node after an in-place change (see ``_node_rows``). It cannot replace
+    the node of the bucket, which has several outputs, so it refuses in-place changes of these
     (pytorch/pytorch#37246).
     """
     view = output[...]
@@ -152,12 +150,11 @@ def _single_output_view(output: Tensor) -> Tensor:
 
 
 class CopiedBucket(Function):
-    """One bucket's tensors as they are, if wanted, followed by its copies per device.
+    """Copies of one bucket of tensors, after views of the tensors if wanted.
 
-    ``functions.Broadcast``, which callers may apply themselves, has to do what the reference's
-    does: one node for all tensors, which must be on the first device, and zeros for the copies
-    that are not used. Replicas want a node a bucket, so that gradients are freed early, sources on
-    any device, and no gradient for what is not used.
+    Unlike ``functions.Broadcast``, which behaves as in torch.nn.parallel, there is one node for
+    each bucket, so that gradients are freed early. Sources may be on any device, and unused
+    copies get no gradient instead of zeros.
     """
 
     @staticmethod
@@ -165,16 +162,10 @@ class CopiedBucket(Function):
     def forward(
         ctx: Any, others: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:
-        """Copy ``bucket`` to ``others``; a view of it comes first if ``with_views``.
-
-        Autograd runs a node on the device of its first output: the source's, where the
-        gradients are added, so that they always arrive in the same order.
-        """
-        # A copy that is not used has no gradient, where autograd would make zeros.
-        ctx.set_materialize_grads(False)
+        """Return views of ``bucket`` if ``with_views``, then copies on each of ``others``."""
+        ctx.set_materialize_grads(False)  # An unused copy has no gradient.
         ctx.device = bucket[0].device
-        # Their number is enough: the node must not keep the tensors.
-        ctx.bucket = range(len(bucket))
+        ctx.bucket = range(len(bucket))  # Only the length: the node must not keep the tensors.
         save_streams(ctx, [ctx.device, *others])
         views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, others)))
@@ -182,7 +173,7 @@ class CopiedBucket(Function):
     @staticmethod
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Add the gradients of each tensor; None where no copy of it was used."""
+        """Return the sum of the gradients of each tensor; None if no copy of it was used."""
         rows = [grads[start : start + len(ctx.bucket)] for start in _starts(grads, ctx.bucket)]
         return None, None, *_sum_rows(rows, ctx.device)
 
@@ -191,8 +182,8 @@ def _sum_rows(
     rows: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
     columns = list(zip(*rows, strict=True))
-    # Where every replica has a dense gradient, the bucket's sums are made together. A sum of which
-    # one is sparse, or missing since its replica did not use the tensor, is made by itself.
+    # If all replicas have dense gradients of a tensor, they are added in one operation with the
+    # other such tensors. Sums with sparse or missing gradients are computed one by one.
     dense = {index: column for index, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
     if len(rows) > 1 and dense:
@@ -211,7 +202,7 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
 def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     grads = [to_device(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
-        grads = [grad.to_dense() for grad in grads]  # What is dense stays itself.
+        grads = [grad.to_dense() for grad in grads]  # Returns dense gradients unchanged.
     total = None
     for grad in grads:
         total = grad if total is None else torch.add(total, grad)
@@ -219,7 +210,6 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
 
 
 def _own_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
-    """Give the index of the first of ``devices`` that is the bucket's own device."""
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 

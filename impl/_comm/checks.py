@@ -1,4 +1,4 @@
-"""What callers of comm may pass: the refusals, with the texts of the reference.
+"""Checks of the arguments of comm, with the error messages of torch.nn.parallel.
 
 ``N`` is the extent of a tensor along ``dim``.
 """
@@ -10,18 +10,10 @@ from torch import Tensor
 from .._device import accelerator_type, is_of_type
 from .split_cat import wrap_dim
 
-__all__ = [
-    "check_broadcast_outputs",
-    "check_chunk_count",
-    "check_gather_inputs",
-    "check_gather_output",
-    "check_scatter_outputs",
-]
-
 
 def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
-    """Refuse outputs off the accelerator or of another shape than ``tensor``."""
-    for index, output in _accelerated(outputs, "output"):
+    """Check that all outputs are on the accelerator and have the shape of ``tensor``."""
+    for index, output in _enumerate_on_accelerator(outputs, "output"):
         if output.shape != tensor.shape:
             raise RuntimeError(
                 "Expected all output tensors to have same shape as the source tensor "
@@ -31,13 +23,13 @@ def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
 
 
 def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -> int:
-    """Refuse outputs that ``tensor`` does not just fill; count ``dim`` from the front."""
+    """Check that ``tensor`` exactly fills the outputs; return ``dim`` counted from the front."""
     if not outputs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor.dim())
     total = 0
-    for index, output in _accelerated(outputs, "output"):
-        if _other_extents(output, dim) != _other_extents(tensor, dim):
+    for index, output in _enumerate_on_accelerator(outputs, "output"):
+        if _other_sizes(output, dim) != _other_sizes(tensor, dim):
             raise RuntimeError(
                 f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
                 f"Expected same shape except for scatter dim {dim} as the source tensor: "
@@ -54,19 +46,19 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
 
 
 def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
-    """Refuse inputs that do not fit, or off the accelerator; count ``dim`` from the front.
+    """Check that inputs fit, and are on the accelerator; return ``dim`` counted from the front.
 
     Args:
         tensors: The inputs.
-        dim: The dimension to join along.
+        dim: The dimension to concatenate along.
         any_device: Whether inputs may be on any device.
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dims = tensors[0].dim()
     dim = wrap_dim(dim, dims)
-    accelerated = _accelerated(tensors, "input")
-    for index, tensor in enumerate(tensors) if any_device else accelerated:
+    on_accelerator = _enumerate_on_accelerator(tensors, "input")
+    for index, tensor in enumerate(tensors) if any_device else on_accelerator:
         if tensor.dim() != dims:
             raise RuntimeError(
                 "Expected all input tensors to have the same number of dimensions, but tensor at "
@@ -89,7 +81,6 @@ def _check_slice_shape(tensors: Sequence[Tensor], index: int, dim: int) -> None:
 
 
 def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
-    """Refuse an output that has not the gathered ``shape``."""
     if list(out.shape) != list(shape):
         raise RuntimeError(
             f"Expected out tensor to have shape {list(shape)}, but got {list(out.shape)}"
@@ -97,7 +88,7 @@ def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
 
 
 def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
-    """Refuse to split over no device, or with other than one size for each of ``count``."""
+    """Check that there are devices, and one chunk size for each of the ``count`` devices."""
     if count == 0:
         raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != count:
@@ -107,8 +98,13 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
         )
 
 
-def _accelerated(tensors: Sequence[Tensor], role: str) -> Iterator[tuple[int, Tensor]]:
-    """Number ``tensors``; refuse, when it is its turn, one that is not on the accelerator."""
+def _enumerate_on_accelerator(
+    tensors: Sequence[Tensor], role: str
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield the index of each tensor with the tensor; check first that it is on the accelerator.
+
+    The checks of one tensor thus precede those of the next, as in torch.nn.parallel.
+    """
     kind = accelerator_type()
     for index, tensor in enumerate(tensors):
         if not is_of_type(tensor.device, kind):
@@ -120,9 +116,9 @@ def _accelerated(tensors: Sequence[Tensor], role: str) -> Iterator[tuple[int, Te
         yield index, tensor
 
 
-def _other_extents(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
-    extents = list(tensor.shape)
-    return tensor.dim(), extents[:dim] + extents[dim + 1 :]
+def _other_sizes(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
+    sizes = list(tensor.shape)
+    return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
 
 
 def _check_dimension(tensor: Tensor, index: int, purpose: str) -> None:

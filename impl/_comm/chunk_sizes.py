@@ -1,4 +1,4 @@
-"""How many rows each device gets.
+"""The number of rows of each chunk.
 
 Letters: ``N`` is the extent of a tensor along the dimension to split, ``k`` the number of
 devices.
@@ -7,35 +7,35 @@ devices.
 import math
 from collections.abc import Sequence
 
-__all__ = ["check_weights", "chunk_lengths"]
-
-#: Absorbs the rounding of a quotient that is whole in exact arithmetic.
+#: Rows by which rounding may increase a quotient that is an integer in exact arithmetic.
 _ROUNDING = 1e-9
 
 
 def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = None) -> list[int]:
-    """Share ``extent`` rows out to devices.
+    """Return the number of rows of each chunk.
 
     Args:
         extent: ``N``, zero or more.
         count: ``k``, one or more.
-        weights: ``k`` shares in proportion to which rows are dealt out, each rounded up while
-            rows last; shares that sum to ``N`` are taken as they are. Without them every chunk
-            but the last has ``ceil(N / k)`` rows.
+        weights: ``k`` chunk sizes that sum to ``N``, or weights: chunks are then proportional
+            to them, rounded up while rows are left. By default every chunk but the last has
+            ``ceil(N / k)`` rows.
 
     Returns:
-        At most ``k`` lengths that sum to ``N``. Devices at the end that no row is left for get
-        none, unless ``N`` is 0: then there are ``k`` lengths of 0.
+        At most ``k`` lengths that sum to ``N``: devices for which no row is left have none. If
+        ``N`` is 0, there are ``k`` lengths of 0.
     """
     if extent == 0:
         return [0] * count
     if weights is None:
-        return _equal_lengths(extent, math.ceil(extent / count))
+        length = math.ceil(extent / count)
+        full, remainder = divmod(extent, length)
+        return [length] * full + [remainder] * (remainder > 0)
     return _weighted_lengths(extent, weights)
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:
-    """Refuse weights by which nothing can be shared out.
+    """Check weights.
 
     Raises:
         ValueError: There are not ``count`` weights, one is negative or not finite, or all are 0.
@@ -46,11 +46,6 @@ def check_weights(weights: Sequence[float], count: int) -> None:
         raise ValueError(f"negative or infinite chunk size in {list(weights)}")
     if not any(weights):
         raise ValueError(f"every chunk size is 0 in {list(weights)}")
-
-
-def _equal_lengths(extent: int, length: int) -> list[int]:
-    full, rest = divmod(extent, length)
-    return [length] * full + [rest] * (rest > 0)
 
 
 def _weighted_lengths(extent: int, weights: Sequence[float]) -> list[int]:

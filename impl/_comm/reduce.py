@@ -1,4 +1,4 @@
-"""Sums of tensors over devices, in an order that does not depend on timing.
+"""Sums of tensors over devices, in an order that is independent of timing.
 
 ``k`` is the number of addends.
 """
@@ -13,19 +13,17 @@ from .._device import is_on_cpu
 from .buckets import pack, plan_buckets, spacing_on, unpack
 from .copy import partition_by_size, to_device
 
-__all__ = ["add_buckets", "reduce_lists", "reduce_tensors"]
-
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
     """Add ``k`` tensors on the accelerator's device ``ordinal``, differentiably.
 
     Args:
         tensors: Equal in shape, dense or sparse COO, at least one of them on that device.
-        ordinal: Where the sum is wanted.
+        ordinal: The device of the sum.
 
     Returns:
-        A new tensor: the last addend that is there plus the others in order; a single tensor
-        itself.
+        A new tensor: the last addend on that device plus the others in order. A single addend
+        is returned itself.
 
     Raises:
         ValueError: There are no tensors, or two shapes differ.
@@ -46,14 +44,14 @@ def reduce_lists(
     """Add ``k`` lists of dense tensors index by index, bucket by bucket.
 
     Args:
-        lists: One list per device, alike in length.
-        ordinal: Where the sums are wanted.
+        lists: One list per device, of equal lengths.
+        ordinal: The device of the sums.
         buffer_size: Bytes per bucket.
 
     Returns:
-        Row-major sums in the order of :func:`reduce_tensors`, aligned as new tensors are, without
-        history, with version counters of their own. With one list, a bucket's only sum shares its
-        addend's memory.
+        Row-major sums, added in the order of :func:`reduce_tensors`, aligned as new tensors,
+        without history, with their own version counters. With one list, the only sum of a bucket
+        shares the memory of its addend.
 
     Raises:
         ValueError: Two buckets differ in their numbers of elements.
@@ -70,16 +68,15 @@ def reduce_lists(
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add lists of dense tensors index by index, in the order given, differentiably.
+    """Add lists of dense tensors index by index, in the given order, differentiably.
 
     Args:
         lists: Two or more buckets with the same shapes, each on one device.
-        device: Where the sums are wanted.
+        device: The device of the sums.
 
     Returns:
-        New tensors, aligned as new ones are. What is on ``device`` already in every list is added
-        without a flat copy; where something must travel, the small tensors of a list are added
-        as they arrive, packed.
+        New tensors, aligned as new tensors. If a list is on another device, the small tensors of
+        all lists are packed, and added in this form.
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
@@ -92,7 +89,7 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
 
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    # The first sum is new, so the other addends may be added in place; they are the caller's.
+    # The addends belong to the caller. The first sum is new, so the rest is added in place.
     total = torch.add(to_device(tensors[0], device), to_device(tensors[1], device))
     for other in tensors[2:]:
         total.add_(to_device(other, device))
@@ -107,7 +104,7 @@ def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
-    # What was packed out of several tensors is new, so the sum may grow in it.
+    # The packed tensor is new, so the other lists are added to it in place.
     spacing = spacing_on([device], lists[0][0].dtype)
     total = to_device(pack(lists[0], spacing), device)
     for other in lists[1:]:
@@ -116,7 +113,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 
 
 def _plans(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
-    """Cut each list into buckets; alike lists alike, others each by its own dtypes and sizes."""
+    """Return the buckets of each list; lists with other dtypes or shapes get their own."""
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
@@ -134,7 +131,7 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         totals = _add_lists([root, *others])
     else:
         totals = _reduce_packed(lists, ordinal)
-    # `.data` gives each its own version counter, see pytorch/pytorch#13594.
+    # `.data` creates a version counter for each sum (pytorch/pytorch#13594).
     return [total.data for total in totals]
 
 
@@ -143,7 +140,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     is_uniform = (
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
-    # Gaps would stand elsewhere in a list of other sizes or dtypes: those are added without gaps.
+    # Lists of different sizes or dtypes would have gaps at different places.
     spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)
@@ -161,7 +158,7 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
 
 
 def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
-    # The last one that is there, as in the reference: the sum's rounding shows the order.
+    # The last one on the device, as in torch.nn.parallel: the order decides the rounding.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
             return [tensors[root], *tensors[:root], *tensors[root + 1 :]]
@@ -171,7 +168,7 @@ def _root_first(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
 
 
 def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
-    """Tell whether two or more lists can be added where they are, row-major as they are."""
+    """Return whether two or more lists are on the device, row-major, and of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
     kinds = {tuple(map(_kind, tensors)) for tensors in lists}

@@ -1,4 +1,4 @@
-"""Slices of a tensor along one dimension: cutting them off and joining them again.
+"""Splitting of tensors along a dimension, and concatenation.
 
 ``N`` is the extent of a tensor along ``dim``, ``k`` the number of slices.
 """
@@ -11,32 +11,23 @@ from torch import Tensor
 
 from .._device import is_cpu
 
-__all__ = [
-    "cat_on_device",
-    "cat_shape",
-    "copy_into_slices",
-    "is_wrapper",
-    "split_into_views",
-    "wrap_dim",
-]
-
 
 def is_wrapper(tensor: Tensor) -> bool:
-    """Return whether the class of ``tensor`` implements the operations itself.
+    """Return whether the class of ``tensor`` implements its own operators.
 
-    It need not have them all: jagged nested tensors and masked tensors, for example, have
-    ``chunk`` and not ``split_with_sizes``.
+    Some may be missing: jagged nested tensors and masked tensors have ``chunk``, but no
+    ``split_with_sizes``.
     """
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def wrap_dim(dim: int, dims: int) -> int:
-    """Count ``dim`` from the front.
+    """Return ``dim`` counted from the front.
 
     Raises:
         IndexError: A tensor with ``dims`` dimensions has no ``dim``.
     """
-    # A tensor without dimensions is addressed as if it had one.
+    # A 0-dim tensor counts as having one dimension.
     extent = max(dims, 1)
     if not -extent <= dim < extent:
         raise IndexError(
@@ -49,17 +40,17 @@ def wrap_dim(dim: int, dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Cut ``tensor`` into views along ``dim``.
+    """Split ``tensor`` into views along ``dim``.
 
     Args:
         tensor: Shape ``(*, N, *)`` with ``N`` at ``dim``.
-        count: ``k``, where the slices are to be of equal size but for the last.
-        chunk_sizes: Extents that sum to ``N``, or None.
-        dim: The dimension to cut.
+        count: ``k``, the number of views of equal size; ignored with ``chunk_sizes``.
+        chunk_sizes: Sizes that sum to ``N``, or None.
+        dim: The dimension to split.
 
     Returns:
-        ``len(chunk_sizes)`` views; without sizes at most ``count``, fewer where ``N`` does not
-        fill them.
+        ``len(chunk_sizes)`` views. Without sizes at most ``count`` views, as from
+        ``torch.chunk``.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -73,16 +64,17 @@ def split_into_views(
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
-    """Copy ``tensors`` one behind the other along ``dim`` into a new tensor on ``device``.
+    """Concatenate ``tensors`` along ``dim`` on ``device``.
 
     Args:
-        tensors: One or more, equal in shape but for ``dim``, on any devices.
-        dim: The dimension to join along, counted from the front.
-        device: Where the result is wanted.
+        tensors: One or more tensors on any devices, of equal shape except along ``dim``.
+        dim: The dimension, counted from the front.
+        device: The device of the result.
 
     Returns:
-        A tensor with the first one's dtype and layout, but complex if any input is;
-        channels-last where all inputs are, else row-major. Only a copy to the CPU is waited for.
+        A new tensor with the layout and dtype of the first one, but complex if any input is. It
+        is channels-last if all inputs are, else row-major. The host waits only for copies to the
+        CPU.
     """
     out = torch.empty(
         cat_shape(tensors, dim),
@@ -95,21 +87,18 @@ def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> 
 
 
 def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
-    """Give the shape of ``tensors`` joined along ``dim``."""
+    """Return the shape of ``tensors`` concatenated along ``dim``."""
     shape = list(tensors[0].shape)
     shape[dim] = sum(tensor.size(dim) for tensor in tensors)
     return shape
 
 
 def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """Copy ``tensors`` one behind the other along ``dim`` into ``out``, and return it.
-
-    Only a copy to the CPU is waited for.
-    """
+    """Concatenate ``tensors`` along ``dim`` into ``out``, and return it."""
     is_awaited = is_cpu(out.device)
     slices = torch.split_with_sizes(out, [tensor.size(dim) for tensor in tensors], dim)
-    for piece, tensor in zip(slices, tensors, strict=True):
-        piece.copy_(tensor, non_blocking=not is_awaited)
+    for part, tensor in zip(slices, tensors, strict=True):
+        part.copy_(tensor, non_blocking=not is_awaited)
     return out
 
 
@@ -118,30 +107,29 @@ def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
     if not complex_dtypes or dtypes[0].is_complex:
         return dtypes[0]
-    # In a real tensor the imaginary parts would be lost.
+    # A real result would lose the imaginary parts.
     return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
 
 
 def _common_memory_format(tensors: Iterable[Tensor]) -> torch.memory_format:
-    """Give channels-last where all of ``tensors`` agree on it, else row-major."""
     formats = {_memory_format(tensor) for tensor in tensors}
     return formats.pop() if len(formats) == 1 else torch.contiguous_format
 
 
 def _memory_format(tensor: Tensor) -> torch.memory_format:
-    if tensor.layout is not torch.strided or not _steps_like_channels_last(tensor):
+    if tensor.layout is not torch.strided or not _is_channels_last(tensor):
         return torch.contiguous_format
     return torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
 
 
-def _steps_like_channels_last(tensor: Tensor) -> bool:
-    """Tell whether the strides grow from channels over space to batch, without ambiguity."""
+def _is_channels_last(tensor: Tensor) -> bool:
+    """Return whether the strides increase from channels over space to batch, unambiguously."""
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
         return False
     least = 0
     for dim in (1, *range(dims - 1, 1, -1), 0):
-        # Images of one element have the same strides in both formats; they count as row-major.
+        # One-element images have the same strides in both formats; they count as row-major.
         ambiguous = dim == 0 and least == strides[1]
         if strides[dim] < least or ambiguous:
             return False

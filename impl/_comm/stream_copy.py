@@ -1,7 +1,6 @@
-"""Copies of chunks on streams that the caller names.
+"""Copies of chunks on streams of the caller.
 
-One of those streams at a time is current: from the chunk that it comes with until the chunk that
-comes with another one.
+The stream of a chunk stays current for the following chunks, until a chunk has another stream.
 """
 
 from collections.abc import Sequence
@@ -13,14 +12,12 @@ from torch import Tensor
 from .._device import accelerator_type, device_at, use_stream
 from .copy import to_device
 
-__all__ = ["Streams", "check_streams", "chunks_to_devices", "copy_chunks"]
-
-#: One stream per chunk, None for the current one; shorter or longer than the chunks at will.
+#: One stream per chunk; None keeps the current stream. May be shorter or longer than the chunks.
 Streams = Sequence[torch.Stream | None] | None
 
 
 def check_streams(streams: object) -> None:
-    """Refuse what is no sequence of streams and Nones."""
+    """Check that ``streams`` is None or a sequence of streams and Nones."""
     if streams is None:
         return
     if not isinstance(streams, Sequence):
@@ -37,21 +34,21 @@ def chunks_to_devices(
     ordinals: Sequence[int],
     streams: Streams,
 ) -> tuple[Tensor, ...]:
-    """Send each chunk to its device; one that is there already stays itself.
+    """Copy each chunk to its device, unless it is already there.
 
     Raises:
-        RuntimeError: The ordinal of a chunk to send is negative, or its stream is of another
+        RuntimeError: The ordinal of a chunk to copy is negative, or its stream is on another
             device.
     """
-    sent = []
+    results = []
     with ExitStack() as current:
-        # There may be fewer chunks than devices: the surplus ones are not even looked at.
+        # There may be fewer chunks than devices; the remaining devices are not checked.
         for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
             if chunk.get_device() != ordinal:
                 _enter_stream(current, streams, index, ordinal)
                 chunk = to_device(chunk, device_at(ordinal))
-            sent.append(chunk)
-    return tuple(sent)
+            results.append(chunk)
+    return tuple(results)
 
 
 def copy_chunks(
@@ -71,19 +68,14 @@ def _enter_stream(
     index: int,
     ordinal: int,
 ) -> None:
-    """Make the stream at ``index``, if there is one, current in place of the one before it."""
+    """Make the stream of the chunk ``index`` current, if it has one."""
     stream = streams[index] if streams is not None and index < len(streams) else None
     if stream is not None:
-        _check_stream_device(stream, index, ordinal)
+        if stream.device_index != ordinal:
+            raise RuntimeError(
+                f"Expected the device associated with the stream at index {index} "
+                f"(was {stream.device_index}) to match the device supplied at that index "
+                f"(expected {ordinal})"
+            )
         current.close()
         current.enter_context(use_stream(stream))
-
-
-def _check_stream_device(stream: torch.Stream, index: int, ordinal: int) -> None:
-    """Refuse a stream of another device than the one its chunk goes to."""
-    if stream.device_index != ordinal:
-        raise RuntimeError(
-            f"Expected the device associated with the stream at index {index} "
-            f"(was {stream.device_index}) to match the device supplied at that index "
-            f"(expected {ordinal})"
-        )

@@ -1,16 +1,11 @@
-"""Private names of PyTorch, recorded calls, installation, and the pause of the garbage collector.
+"""Private names of PyTorch, recorded calls, installation, garbage collection, and forks.
 
 This package imports torch only.
 """
 
-from .gc_pause import (
-    pause_gc,
-)
-from .installation import (
-    install,
-    installed,
-    uninstall,
-)
+from .forks import register_fork_handler
+from .gc_pause import pause_gc
+from .installation import install, installed, uninstall
 from .recording import (
     ProfilerSpan,
     break_graph,
@@ -81,6 +76,7 @@ __all__ = [
     "move_tensors",
     "next_sequence_nr",
     "pause_gc",
+    "register_fork_handler",
     "run_first_in_backward",
     "sparse_parts",
     "track_original_views",

@@ -1,13 +1,11 @@
 """A pause of Python's garbage collector while many long-lived objects are created."""
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import Lock, get_ident
 
-__all__ = ["pause_gc"]
+from .forks import register_fork_handler
 
 
 @contextmanager
@@ -19,7 +17,6 @@ def pause_gc() -> Iterator[None]:
     the whole heap. The setting is process-wide: garbage of other threads waits, too. Blocks may
     overlap in several threads. The last one to end restores the state that the first one found.
     """
-    _register_fork_handler()
     _pauses.begin()
     try:
         yield
@@ -60,9 +57,4 @@ class _Pauses:
 
 
 _pauses = _Pauses()
-
-
-@cache
-def _register_fork_handler() -> None:
-    if hasattr(os, "register_at_fork"):  # Windows has no forks.
-        os.register_at_fork(after_in_child=_pauses.reset_after_fork)
+register_fork_handler(_pauses.reset_after_fork)

@@ -15,8 +15,6 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["install", "installed", "uninstall"]
-
 #: The name of this package, which may be vendored under another name than ``impl``.
 _PACKAGE = __name__.rpartition("._compat.")[0]
 

@@ -1,7 +1,7 @@
 """Calls that torch.compile, torch.export or torch.jit.trace record as a graph.
 
-A graph holds the work of one device. What several devices compute is in none: torch.compile leaves
-it out, and torch.jit.trace is refused. With one device, or none, the graph is the module's.
+A graph contains the work of one device. With several devices torch.compile breaks the graph, and
+torch.jit.trace raises an error. With one device, or none, the graph is that of the module.
 """
 
 from typing import Any
@@ -12,27 +12,18 @@ from torch.autograd.profiler import record_function
 
 from .torch_private import compile_only_inlined, exclude_from_compilation
 
-__all__ = [
-    "ProfilerSpan",
-    "break_graph",
-    "check_not_traced",
-    "is_movable",
-    "is_recorded",
-    "move_tensors",
-]
-
-#: What is passed on as it is. Anything else may be, or hold, a container or a marker.
+#: Types without tensors. A value of any other type may contain a tensor or a marker.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
 
 
 @compile_only_inlined
 def is_recorded() -> bool:
-    """Return whether this call is recorded; torch.compile takes the answer for a constant."""
+    """Return whether this call is recorded. For torch.compile the result is a constant."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call] # in torch
 
 
 def check_not_traced() -> None:
-    """Raise RuntimeError where torch.jit.trace records this call."""
+    """Raise RuntimeError if torch.jit.trace records this call."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call] # in torch
         raise RuntimeError(
             "torch.jit.trace cannot record work that is split over devices: trace the module "
@@ -41,7 +32,7 @@ def check_not_traced() -> None:
 
 
 def break_graph() -> None:
-    """Break the graph that torch.compile records, if any: with ``fullgraph=True`` it raises."""
+    """Break the graph if torch.compile records this call, which raises with ``fullgraph=True``."""
     if torch.compiler.is_compiling():
         return _compute_on_several_devices()
     return None
@@ -49,14 +40,14 @@ def break_graph() -> None:
 
 @exclude_from_compilation
 def _compute_on_several_devices() -> None:
-    """Do nothing: torch.compile names it where it tells why the graph ends."""
+    """Do nothing. torch.compile prints this name as the reason of the graph break."""
 
 
 class ProfilerSpan:
-    """``record_function`` around what may be compiled, with code that is not.
+    """A ``record_function`` block that may contain compiled code, but is not compiled.
 
     Args:
-        name: What a profiler shows.
+        name: The name that a profiler shows.
     """
 
     @exclude_from_compilation
@@ -73,11 +64,11 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` does with ``value`` what scatter does for one device.
+    """Return whether :func:`move_tensors` does the same as scatter to one device.
 
     Args:
-        value: Anything.
-        dim: The dimension that scatter would split.
+        value: Any nested value.
+        dim: The dimension of scatter.
     """
     if isinstance(value, Tensor):
         return value.dim() == 0 or -value.dim() <= dim < value.dim()
@@ -89,7 +80,7 @@ def is_movable(value: Any, dim: int) -> bool:
 
 
 def move_tensors(value: Any, device: torch.device) -> Any:
-    """Return nested ``value`` with its tensors on ``device``, by operators that are recorded."""
+    """Return nested ``value`` with its tensors on ``device``, by recorded operators."""
     if isinstance(value, Tensor):
         return value if value.device == device else value.to(device)
     if type(value) is tuple:

@@ -20,37 +20,6 @@ from torch.autograd import grad_mode
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._device import DeviceContext
 
-__all__ = [
-    "add_lists",
-    "add_lists_in_place",
-    "allow_inplace_changes",
-    "compilation_in_place",
-    "compilation_of_wrapper",
-    "compile_only_inlined",
-    "compiled_module",
-    "copy_context_of_backward",
-    "exclude_from_compilation",
-    "flatten",
-    "function_mode_count",
-    "has_dispatch_modes",
-    "has_hooks",
-    "has_registration_hooks",
-    "has_saved_tensor_hooks",
-    "has_transforms",
-    "is_compilation_loaded",
-    "is_compiled",
-    "is_needed_in_backward",
-    "is_torchscript_enabled",
-    "next_sequence_nr",
-    "run_first_in_backward",
-    "sparse_parts",
-    "track_original_views",
-    "unnumbered_default_device",
-    "use_unrecorded_views",
-    "version_counters",
-    "was_created_since",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: The reason that torch.compile prints for a call that is in no graph.
@@ -64,7 +33,7 @@ _MAX_SEQUENCE_NR = 2**63 - 1
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Join dense tensors into a flat one. A single contiguous tensor is viewed, not copied.
+    """Concatenate dense tensors into a flat one, or return a view of a single contiguous one.
 
     Name: ``torch._C._nn.flatten_dense_tensors``, since <= 2.11.
     Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
@@ -73,13 +42,13 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
     return torch._C._nn.flatten_dense_tensors(list(tensors))
 
 
-def add_lists(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
+def add_lists(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
     """Return the sums of two lists of tensors on one device, index by index.
 
     Name: ``torch._foreach_add``, since <= 2.11.
     Without it: a loop of ``torch.add``, with one kernel for each sum.
     """
-    return list(torch._foreach_add(one, other))
+    return list(torch._foreach_add(first, second))
 
 
 def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
@@ -276,7 +245,7 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
 
     Args:
         function: A function written in Python.
-        has_callees: Whether all that it calls is excluded, too.
+        has_callees: Whether the functions that it calls are excluded, too.
 
     Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
     ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
@@ -285,17 +254,17 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
     Without it: torch.compile compiles the Python code of impl, which takes seconds and makes
     each call slower.
     """
-    # 1. No caller's graph takes it in.
+    # 1. Do not inline the function into a caller's graph.
     function.__dict__.update(_torchdynamo_disable=True, _torchdynamo_disable_msg=_REASON)
-    # 2. A call of it is not compiled either.
+    # 2. Do not compile the function by itself.
     _skip_frames(function, has_callees=has_callees)
     return function
 
 
 def compile_only_inlined(function: _Function) -> _Function:
-    """Have torch.compile compile a function in its callers' graphs only; a decorator.
+    """Make torch.compile inline a function, but never compile it by itself; a decorator.
 
-    Where the caller is not compiled, the function is not either, but what it calls may be.
+    If the caller is not compiled, the function is not compiled, but its callees may be.
 
     Name: as for :func:`exclude_from_compilation`, since <= 2.11.
     Without it: as for :func:`exclude_from_compilation`.
@@ -305,7 +274,7 @@ def compile_only_inlined(function: _Function) -> _Function:
 
 
 def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
-    with suppress(AttributeError):  # It is asked at import, which must not fail.
+    with suppress(AttributeError):  # This runs at import, which must not fail.
         dynamo = torch._C._dynamo.eval_frame
         action = dynamo._FrameAction
         callees = action.SKIP if has_callees else action.DEFAULT

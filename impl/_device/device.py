@@ -12,30 +12,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = [
-    "CPU",
-    "DeviceLike",
-    "accelerator_in_use",
-    "accelerator_type",
-    "alignment_on",
-    "all_devices",
-    "as_device",
-    "as_device_or_current",
-    "as_target",
-    "check_device_type",
-    "current_device",
-    "device_at",
-    "device_index",
-    "has_streams",
-    "indexed_accelerator_type",
-    "is_cpu",
-    "is_cuda",
-    "is_minus_one",
-    "is_of_type",
-    "is_on_cpu",
-    "use_device",
-]
-
 DeviceLike = int | str | torch.device
 
 CPU = torch.device("cpu")

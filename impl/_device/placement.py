@@ -16,8 +16,6 @@ from .device import (
     is_cpu,
 )
 
-__all__ = ["Placement", "choose_devices"]
-
 #: An ordinal of the accelerator, unchecked, or the CPU.
 DeviceId = int | torch.device
 

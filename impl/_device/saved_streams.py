@@ -18,8 +18,6 @@ from .._compat import exclude_from_compilation
 from .device import accelerator_type, current_device, has_streams, is_of_type
 from .stream import current_stream, current_streams, set_current_streams
 
-__all__ = ["save_streams", "wait_for_grad", "with_saved_streams"]
-
 _Backward = Callable[..., Any]
 
 

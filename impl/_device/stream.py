@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["current_stream", "current_streams", "set_current_streams", "side_stream", "use_stream"]
-
 
 @contextmanager
 def use_stream(stream: torch.Stream) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""Nested values: flatten inputs and outputs into their leaves, and unflatten them.
+"""Pytrees: flattening of nested inputs and outputs into leaves, and unflattening.
 
-It imports torch only.
+This package imports torch only.
 """
 
 from .containers import Leaf, Node, Pieces, format_path, is_named_tuple
@@ -8,14 +8,12 @@ from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers
 from .markers import SplitAlong, Whole
 from .outputs import GatheredLeaf, OutputLeaves
 from .packed_sequence import cat_packed, split_packed
-from .traversal import Level, traverse
 
 __all__ = [
     "CopiedLeaf",
     "GatheredLeaf",
     "InputLeaves",
     "Leaf",
-    "Level",
     "Node",
     "OutputLeaves",
     "Pieces",
@@ -27,5 +25,4 @@ __all__ = [
     "is_named_tuple",
     "remove_markers",
     "split_packed",
-    "traverse",
 ]

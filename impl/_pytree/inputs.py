@@ -1,9 +1,6 @@
-"""What nested arguments hold: tensors to split, tensors to copy whole, and the rest.
+"""Flattening of nested inputs into tensors to split, tensors to copy, and constants."""
 
-``N`` is the extent of a tensor along the dimension it is split at, ``k`` the number of devices.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,20 +18,16 @@ from .containers import (
     NamedTupleBranch,
     Node,
     TupleBranch,
-    field_names,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
 )
 from .markers import SplitAlong, Whole
-from .packed_sequence import PackedBranch, sequence_count
-from .traversal import Level, traverse
-
-__all__ = ["CopiedLeaf", "InputLeaves", "SplitLeaf", "remove_markers"]
+from .packed_sequence import PackedBranch, count_sequences
 
 
 class CopiedLeaf(Leaf):
-    """A tensor that every replica gets whole."""
+    """A tensor that every replica receives whole."""
 
     __slots__ = ("tensor",)
 
@@ -43,7 +36,14 @@ class CopiedLeaf(Leaf):
 
 
 class SplitLeaf(Leaf):
-    """A tensor, or a packed sequence, whose ``N`` rows or sequences are shared out."""
+    """A tensor or packed sequence that is split over the replicas.
+
+    Attributes:
+        value: The tensor or packed sequence.
+        dim: The dimension to split.
+        extent: The number of rows along ``dim``, or of sequences.
+        path: The path of the leaf.
+    """
 
     __slots__ = ("dim", "extent", "path", "value")
 
@@ -55,11 +55,11 @@ class SplitLeaf(Leaf):
 
 
 class InputLeaves:
-    """The leaves of nested arguments that are more than references.
+    """The leaves of flattened inputs.
 
     Attributes:
-        splits: What is to be split.
-        copied: What is to be copied whole.
+        splits: The leaves to split.
+        copied: The leaves to copy.
         num_markers: The number of markers.
     """
 
@@ -69,172 +69,132 @@ class InputLeaves:
         self.splits: list[SplitLeaf] = []
         self.copied: list[CopiedLeaf] = []
         self.num_markers = 0
+        # The ids of the dataclass instances that contain the current part.
         self._open: set[int] = set()
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Take ``value`` apart.
+        """Flatten ``value``, and add its leaves to this object.
 
         Args:
-            value: Anything.
-            dim: The dimension to split tensors at, None to copy them whole. A tensor without
-                dimensions is copied whole in any case.
-            path: How the caller wrote ``value``.
+            value: Any nested value.
+            dim: The dimension to split tensors along; None to copy them. A 0-dim tensor is
+                always copied.
+            path: The name of ``value`` in error messages.
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.
             RuntimeError: A nested tensor is ragged along ``dim``.
-            RecursionError: Containers are nested deeper than the recursion limit. Dataclasses
-                are not counted: one that leads back to itself is a reference there.
+            RecursionError: Containers are nested deeper than the recursion limit, or a list,
+                tuple or dictionary contains itself.
         """
-        nodes: list[Node] = []
-        traverse(_find_handler(value)(self, value, dim, path, nodes), self._open)
-        return nodes[0]
+        handler = _HANDLERS.get(type(value)) or _find_handler(value)
+        return handler(self, value, dim, path)
 
-    def _level(
-        self,
-        branch: type[Branch],
-        value: Any,
-        steps: Iterable[tuple[Any, Any]],
-        dim: int | None,
-        path: KeyPath,
-        nodes: list[Node],
-    ) -> Level:
-        """Take the parts of ``value`` apart, then append the node of ``value`` to ``nodes``."""
-        parts: list[Node] = []
-        for step, part in steps:
-            handler = _HANDLERS.get(type(part)) or _find_handler(part)
-            below = handler(self, part, dim, (path, branch.spelling, step), parts)
-            if below is not None:
-                yield below
-        nodes.append(branch(value, parts) if parts or value else Constant(value))
+    def _flatten_constant(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        return Constant(value)
 
-    def _flatten_constant(
-        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> None:
-        nodes.append(Constant(value))
-
-    def _flatten_tensor(
-        self, value: Tensor, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> None:
+    def _flatten_tensor(self, value: Tensor, dim: int | None, path: KeyPath) -> Node:
         if dim is None or value.dim() == 0:
-            nodes.append(self._copy(value))
-        else:
-            extent = value.size(dim)
-            if not isinstance(extent, int) and value.layout is torch.jagged:
-                raise RuntimeError(
-                    f"{format_path(path)} cannot be split along its ragged dim {dim}"
-                )
-            nodes.append(self._split(value, dim, extent, path))
+            return self._add_copied(value)
+        extent = value.size(dim)
+        if not isinstance(extent, int) and value.layout is torch.jagged:
+            raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
+        return self._add_split(value, dim, extent, path)
 
-    def _split(self, value: Any, dim: int, extent: int, path: KeyPath) -> Node:
-        split = SplitLeaf(value, dim, extent, path)
-        self.splits.append(split)
-        return split
-
-    def _copy(self, tensor: Tensor) -> Node:
-        copied = CopiedLeaf(tensor)
-        self.copied.append(copied)
-        return copied
-
-    def _flatten_tuple(
-        self, value: tuple[Any, ...], dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        return self._level(TupleBranch, value, enumerate(value), dim, path, nodes)
-
-    def _flatten_list(
-        self, value: list[Any], dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        return self._level(ListBranch, value, enumerate(value), dim, path, nodes)
-
-    def _flatten_mapping(
-        self, value: dict[Any, Any], dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        return self._level(MappingBranch, value, value.items(), dim, path, nodes)
-
-    def _flatten_named_tuple(
-        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        fields = zip(value._fields, value, strict=True)
-        return self._level(NamedTupleBranch, value, fields, dim, path, nodes)
-
-    def _flatten_fields(
-        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        """Take a dataclass apart if there is anything in it to split, copy or unwrap."""
-        if id(value) in self._open:
-            # It holds itself: what was a reference before stays one.
-            nodes.append(Constant(value))
-            return
-        self._open.add(id(value))
-        before = self._found()
-        fields = ((name, getattr(value, name)) for name in field_names(value))
-        yield from self._level(FieldsBranch, value, fields, dim, path, nodes)
-        self._open.remove(id(value))
-        if self._found() == before:
-            nodes[-1] = Constant(value)
-
-    def _found(self) -> int:
-        return len(self.splits) + len(self.copied) + self.num_markers
-
-    def _flatten_packed(
-        self, value: PackedSequence, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> None:
+    def _flatten_packed(self, value: PackedSequence, dim: int | None, path: KeyPath) -> Node:
         if dim is None:
-            nodes.append(PackedBranch(value, [self._copy(value.data)]))
-        else:
-            # Whatever `dim` is, sequences are what a packed sequence is a batch of.
-            nodes.append(self._split(value, 0, sequence_count(value), path))
+            return PackedBranch(value, [self._add_copied(value.data)])
+        # A packed sequence is a batch of sequences, so it is always split by sequence.
+        return self._add_split(value, 0, count_sequences(value), path)
 
-    def _flatten_whole(
-        self, value: Whole[Any], dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level | None:
-        return self._flatten_marked(value.value, None, path, nodes)
+    def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        # The only frame of a level on Python's stack: nesting is as deep as in torch.nn.parallel.
+        branch = _BRANCHES.get(type(value)) or _find_branch(value)
+        children: list[Node] = []
+        for step, part in branch.items(value):
+            handler = _HANDLERS.get(type(part)) or _find_handler(part)
+            children.append(handler(self, part, dim, (path, branch.step_format, step)))
+        return branch(value, children) if children or value else Constant(value)
 
-    def _flatten_split_along(
-        self, value: SplitAlong[Any], dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level | None:
-        return self._flatten_marked(value.value, value.dim, path, nodes)
+    def _flatten_dataclass(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        """Flatten a dataclass instance; without tensors and markers it is a constant."""
+        if id(value) in self._open:
+            return Constant(value)  # It contains itself.
+        before, is_outermost = self._count(), not self._open
+        self._open.add(id(value))
+        try:
+            node = self._flatten_container(value, dim, path)
+        except RecursionError:
+            # A long chain of instances without tensors is passed by reference, as in
+            # torch.nn.parallel.
+            if not is_outermost or self._count() > before:
+                raise
+            return Constant(value)
+        finally:
+            self._open.remove(id(value))
+        return node if self._count() > before else Constant(value)
 
-    def _flatten_marked(
-        self, value: Any, dim: int | None, path: KeyPath, nodes: list[Node]
-    ) -> Level | None:
-        """Take apart what a marker holds, in place of the marker."""
+    def _flatten_whole(self, value: Whole[Any], dim: int | None, path: KeyPath) -> Node:
         self.num_markers += 1
-        return _find_handler(value)(self, value, dim, path, nodes)
+        return self.flatten(value.value, None, path)
+
+    def _flatten_split_along(self, value: SplitAlong[Any], dim: int | None, path: KeyPath) -> Node:
+        self.num_markers += 1
+        return self.flatten(value.value, value.dim, path)
+
+    def _add_split(self, value: Any, dim: int, extent: int, path: KeyPath) -> SplitLeaf:
+        self.splits.append(SplitLeaf(value, dim, extent, path))
+        return self.splits[-1]
+
+    def _add_copied(self, tensor: Tensor) -> CopiedLeaf:
+        self.copied.append(CopiedLeaf(tensor))
+        return self.copied[-1]
+
+    def _count(self) -> int:
+        return len(self.splits) + len(self.copied) + self.num_markers
 
 
 def remove_markers(value: Any) -> Any:
-    """Give ``value`` with what its markers hold in their place; itself if it has none."""
+    """Return ``value`` with its markers replaced by their values; itself if it has none."""
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
-    pieces: dict[Leaf, list[Any]] = {copied: [copied.tensor] for copied in leaves.copied}
-    pieces.update((split, [split.value]) for split in leaves.splits)
+    pieces: dict[Leaf, list[Any]] = {leaf: [leaf.tensor] for leaf in leaves.copied}
+    pieces.update((leaf, [leaf.value]) for leaf in leaves.splits)
     return root.unflatten(1, pieces)[0] if leaves.num_markers else value
 
 
-_Handler = Callable[[InputLeaves, Any, int | None, KeyPath, list[Node]], Level | None]
+_Handler = Callable[[InputLeaves, Any, int | None, KeyPath], Node]
 
-#: By exact type, since a chain of `isinstance` for every leaf is what costs most.
+#: Handlers by exact type: a chain of `isinstance` calls would take most of the time of a leaf.
 _HANDLERS: dict[type, _Handler] = {
     Tensor: InputLeaves._flatten_tensor,
     nn.Parameter: InputLeaves._flatten_tensor,
     PackedSequence: InputLeaves._flatten_packed,
-    tuple: InputLeaves._flatten_tuple,
-    list: InputLeaves._flatten_list,
-    dict: InputLeaves._flatten_mapping,
+    tuple: InputLeaves._flatten_container,
+    list: InputLeaves._flatten_container,
+    dict: InputLeaves._flatten_container,
     Whole: InputLeaves._flatten_whole,
     SplitAlong: InputLeaves._flatten_split_along,
     **dict.fromkeys(
         [bool, int, float, complex, str, bytes, type(None)], InputLeaves._flatten_constant
     ),
 }
+_BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
 def _find_handler(value: object) -> _Handler:
     for kind, handler in _HANDLERS.items():
         if isinstance(value, kind):
-            is_named = kind is tuple and is_named_tuple(value)
-            return InputLeaves._flatten_named_tuple if is_named else handler
+            return handler
     if is_dataclass_instance(value) and not isinstance(value, nn.Module):
-        return InputLeaves._flatten_fields
+        return InputLeaves._flatten_dataclass
     return InputLeaves._flatten_constant
+
+
+def _find_branch(value: object) -> type[Branch]:
+    if is_named_tuple(value):
+        return NamedTupleBranch
+    for kind, branch in _BRANCHES.items():
+        if isinstance(value, kind):
+            return branch
+    return FieldsBranch

@@ -1,14 +1,11 @@
-"""What a caller wraps round an argument that is not to be split like the others.
+"""Markers for arguments that are not split along ``dim``.
 
-A marker may stand anywhere in a nested argument and may hold a nested value itself; it reaches
-every tensor below it. Of two markers round one tensor the inner one counts. A module never sees
-them: it receives what they hold.
+A marker may be anywhere in a nested argument, and may contain a nested value; it applies to every
+tensor inside. The innermost marker of a tensor applies. Modules receive the values of the markers.
 """
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-__all__ = ["SplitAlong", "Whole"]
 
 T = TypeVar("T")
 
@@ -17,7 +14,7 @@ T = TypeVar("T")
 class Whole(Generic[T]):
     """An argument that every replica receives whole.
 
-    Gradients that reach the replicas' copies are summed on the device of the original.
+    The gradients of all copies are summed on the device of the original.
 
     Args:
         value: A tensor, or any nested value; its tensors are copied, not split. A replica on
@@ -29,7 +26,7 @@ class Whole(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitAlong(Generic[T]):
-    """An argument that is split along a dimension of its own.
+    """An argument that is split along another dimension than the other arguments.
 
     Args:
         value: A tensor, or any nested value whose tensors are all split along ``dim``.

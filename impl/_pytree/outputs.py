@@ -1,6 +1,6 @@
-"""What nested outputs of several replicas hold: tensors to join, and the rest.
+"""Flattening of the nested outputs of several replicas into tensors to gather, and constants.
 
-The first replica's output says what is expected of the others.
+The first replica's output determines the structure.
 """
 
 import enum
@@ -29,12 +29,9 @@ from .containers import (
     is_dataclass_instance,
     is_named_tuple,
 )
-from .traversal import Level, traverse
 
-__all__ = ["GatheredLeaf", "OutputLeaves"]
-
-#: Iterable, but one value and no container of outputs.
-_ONE_VALUE = (
+#: Types that are iterable, but are no containers of outputs.
+_SINGLE_VALUES = (
     str,
     bytes,
     bytearray,
@@ -47,17 +44,24 @@ _ONE_VALUE = (
     Iterator,
 )
 
-
-#: What a part must be in the outputs of all replicas or of none.
-_ALIKE: dict[type, str] = {
+#: If a part is of one of these types in one replica, it must be so in all replicas.
+_UNIFORM_TYPES: dict[type, str] = {
     type(None): "None",
     Tensor: "a tensor",
     PackedSequence: "a packed sequence",
 }
 
+#: Errors that the class of a container did not cause.
+_MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
+
 
 class GatheredLeaf(Leaf):
-    """Tensors, one of each replica, that become one; or the rows of packed sequences."""
+    """Tensors, one from each replica, that are gathered into one.
+
+    Attributes:
+        tensors: The tensors, or the data of the packed sequences.
+        packed: The packed sequences, if these are some.
+    """
 
     __slots__ = ("packed", "tensors")
 
@@ -66,8 +70,8 @@ class GatheredLeaf(Leaf):
         self.packed = packed
 
 
-class _MadeBranch(NamedTupleBranch):
-    """A named tuple that is built past its class's constructor."""
+class _MakeNamedTupleBranch(NamedTupleBranch):
+    """A named tuple that is built by ``_make``, which does not call its constructor."""
 
     __slots__ = ()
 
@@ -75,16 +79,12 @@ class _MadeBranch(NamedTupleBranch):
         return type(self.template)._make(parts)
 
 
-#: What says nothing of the class that fails.
-_NO_MEMORY = (MemoryError, torch.OutOfMemoryError)
-
-
 class _IterableBranch(Branch):
-    """Other iterables, whose class is called with one iterable of parts to build one of them.
+    """Another iterable, whose class is called with one iterable of the parts.
 
     Args:
-        template: Those of all replicas. They are kept where their class refuses.
-        children: Nodes of the parts.
+        template: The iterables of all replicas. They are listed if the class raises an error.
+        children: The nodes of the parts.
     """
 
     __slots__ = ()
@@ -92,18 +92,18 @@ class _IterableBranch(Branch):
     def build(self, parts: tuple[Any, ...]) -> Any:
         try:
             return type(self.template[0])(parts)
-        except _NO_MEMORY:
+        except _MEMORY_ERRORS:
             raise
         except Exception as error:
-            _warn_of_kept(self.template, "be built from joined parts", error)
+            _warn_not_gathered(self.template, "be built from joined parts", error)
             return list(self.template)
 
 
 class OutputLeaves:
-    """The leaves of replicas' outputs that are to be joined.
+    """The leaves of flattened outputs.
 
     Attributes:
-        joined: These leaves.
+        gathered: The leaves.
     """
 
     __slots__ = ("gathered",)
@@ -112,119 +112,106 @@ class OutputLeaves:
         self.gathered: list[GatheredLeaf] = []
 
     def flatten(self, values: Sequence[Any], path: KeyPath) -> Node:
-        """Take what the replicas returned as one part of their outputs apart.
+        """Flatten one part of the outputs of all replicas, and add its leaves to this object.
 
         Args:
-            values: One value of each replica, at least one.
-            path: The way to this part.
+            values: One value from each replica, at least one.
+            path: The path of this part.
 
         Raises:
-            ValueError: Some values are None, or tensors, and others are not; dictionaries or
+            ValueError: Some values are None or tensors, and others are not; or dictionaries or
                 sequences differ in length.
-            KeyError: A dictionary lacks a key that the first replica's has.
+            KeyError: A dictionary lacks a key of the first replica's.
             RecursionError: Values are nested deeper than the recursion limit.
         """
-        nodes: list[Node] = []
-        traverse(self._visit(values, path, nodes))
-        return nodes[0]
-
-    def _level(
-        self,
-        branch: type[Branch],
-        values: Sequence[Any],
-        steps: Iterable[tuple[Any, Sequence[Any]]],
-        path: KeyPath,
-        nodes: list[Node],
-    ) -> Level:
-        """Take the parts of ``values`` apart, then append their node to ``nodes``."""
-        parts: list[Node] = []
-        for step, row in steps:
-            below = self._visit(row, (path, branch.spelling, step), parts)
-            if below is not None:
-                yield below
-        nodes.append(branch(values[0], parts))
-
-    def _visit(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level | None:
-        """Append the node of ``values`` to ``nodes``, at once or at the end of their level."""
-        _check_alike(values, path)
+        _check_uniform(values, path)
         handler = _HANDLERS.get(type(values[0])) or _find_handler(values)
-        return handler(self, values, path, nodes)
+        return handler(self, values, path)
 
-    def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath, nodes: list[Node]) -> None:
-        self._join(GatheredLeaf(values), nodes)
+    def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Branch:
+        # The only frame of a level on Python's stack, as in `InputLeaves`.
+        branch = _find_branch(values[0])
+        children: list[Node] = []
+        for step, row in _ITEMS[branch](values):
+            part = (path, branch.step_format, step)
+            _check_uniform(row, part)
+            handler = _HANDLERS.get(type(row[0])) or _find_handler(row)
+            children.append(handler(self, row, part))
+        return branch(values[0], children)
 
-    def _flatten_packed(
-        self, values: Sequence[PackedSequence], path: KeyPath, nodes: list[Node]
-    ) -> None:
-        self._join(GatheredLeaf([value.data for value in values], values), nodes)
-
-    def _join(self, joined: GatheredLeaf, nodes: list[Node]) -> None:
-        self.gathered.append(joined)
-        nodes.append(joined)
-
-    def _flatten_none(self, values: Sequence[None], path: KeyPath, nodes: list[Node]) -> None:
-        nodes.append(Constant(None))
-
-    def _flatten_values(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> None:
-        """Keep all of them, in the order of the replicas."""
-        nodes.append(Constant(list(values)))
-
-    def _flatten_iterable(
-        self, values: Sequence[Any], path: KeyPath, nodes: list[Node]
-    ) -> Level | None:
+    def _flatten_iterable(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
             members = [list(value) for value in values]
-        except _NO_MEMORY:
+        except _MEMORY_ERRORS:
             raise
         except Exception as error:
-            _warn_of_kept(values, "be iterated over", error)
-            self._flatten_values(values, path, nodes)
-            return None
-        return self._level(_IterableBranch, [values], _members(members), path, nodes)
+            _warn_not_gathered(values, "be iterated over", error)
+            return self._flatten_values(values, path)
+        return _IterableBranch(values, self._flatten_container(members, path).children)
 
-    def _flatten_tuple(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
-        return self._level(TupleBranch, values, _members(values), path, nodes)
+    def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath) -> Node:
+        return self._add_leaf(GatheredLeaf(values))
 
-    def _flatten_list(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
-        return self._level(ListBranch, values, _members(values), path, nodes)
+    def _flatten_packed(self, values: Sequence[PackedSequence], path: KeyPath) -> Node:
+        return self._add_leaf(GatheredLeaf([value.data for value in values], values))
 
-    def _flatten_named_tuple(
-        self, values: Sequence[Any], path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        fields = zip(values[0]._fields, zip(*values, strict=True), strict=True)
-        return self._level(_MadeBranch, values, fields, path, nodes)
+    def _add_leaf(self, leaf: GatheredLeaf) -> Node:
+        self.gathered.append(leaf)
+        return leaf
 
-    def _flatten_mapping(
-        self, values: Sequence[Mapping[Any, Any]], path: KeyPath, nodes: list[Node]
-    ) -> Level:
-        if len({len(value) for value in values}) > 1:
-            raise ValueError("All dicts must have the same number of keys")
-        keys = values[0].keys()
-        items = ((key, [value[key] for value in values]) for key in keys)
-        return self._level(MappingBranch, values, items, path, nodes)
+    def _flatten_none(self, values: Sequence[None], path: KeyPath) -> Node:
+        return Constant(None)
 
-    def _flatten_fields(self, values: Sequence[Any], path: KeyPath, nodes: list[Node]) -> Level:
-        names = field_names(values[0])
-        fields = ((name, [getattr(value, name) for value in values]) for name in names)
-        return self._level(FieldsBranch, values, fields, path, nodes)
+    def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
+        """Return a list of other values, in the order of the replicas."""
+        return Constant(list(values))
 
 
-def _members(values: Sequence[Any]) -> Iterable[tuple[int, Sequence[Any]]]:
+_Items = Iterable[tuple[Any, Sequence[Any]]]
+
+
+def _sequence_items(values: Sequence[Any]) -> _Items:
     return enumerate(zip(*values, strict=True))
 
 
-_Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath, list[Node]], Level | None]
+def _named_tuple_items(values: Sequence[Any]) -> _Items:
+    return zip(values[0]._fields, zip(*values, strict=True), strict=True)
 
-#: By exact type, since a chain of `isinstance` for every leaf is what costs most.
+
+def _mapping_items(values: Sequence[Mapping[Any, Any]]) -> _Items:
+    if len({len(value) for value in values}) > 1:
+        raise ValueError("All dicts must have the same number of keys")
+    keys = values[0].keys()
+    return ((key, [value[key] for value in values]) for key in keys)
+
+
+def _field_items(values: Sequence[Any]) -> _Items:
+    names = field_names(values[0])
+    return ((name, [getattr(value, name) for value in values]) for name in names)
+
+
+#: For each kind of container, its parts: the step, and the part of each replica.
+_ITEMS: dict[type[Branch], Callable[[Sequence[Any]], _Items]] = {
+    TupleBranch: _sequence_items,
+    ListBranch: _sequence_items,
+    MappingBranch: _mapping_items,
+    _MakeNamedTupleBranch: _named_tuple_items,
+    FieldsBranch: _field_items,
+}
+
+_Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
+
+#: Handlers by exact type, as for inputs.
 _HANDLERS: dict[type, _Handler] = {
     Tensor: OutputLeaves._flatten_tensors,
-    tuple: OutputLeaves._flatten_tuple,
-    list: OutputLeaves._flatten_list,
-    dict: OutputLeaves._flatten_mapping,
+    tuple: OutputLeaves._flatten_container,
+    list: OutputLeaves._flatten_container,
+    dict: OutputLeaves._flatten_container,
     PackedSequence: OutputLeaves._flatten_packed,
     type(None): OutputLeaves._flatten_none,
     **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
+_BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
 def _find_handler(values: Sequence[Any]) -> _Handler:
@@ -232,57 +219,57 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
             return _HANDLERS[kind]
-    if isinstance(first, Mapping):
-        return OutputLeaves._flatten_mapping
-    if is_named_tuple(first):
-        return OutputLeaves._flatten_named_tuple
-    if _is_one_value(first) or _are_unordered(values):
+    if isinstance(first, Mapping) or is_named_tuple(first):
+        return OutputLeaves._flatten_container
+    if _is_single_value(first) or _are_unordered(values):
         return OutputLeaves._flatten_values
-    return (
-        OutputLeaves._flatten_fields
-        if is_dataclass_instance(first)
-        else OutputLeaves._flatten_iterable
-    )
+    if is_dataclass_instance(first):
+        return OutputLeaves._flatten_container
+    return OutputLeaves._flatten_iterable
 
 
-def _is_one_value(value: Any) -> bool:
-    if isinstance(value, _ONE_VALUE) or hasattr(value, "__array__"):
+def _find_branch(first: Any) -> type[Branch]:
+    if type(first) in _BRANCHES:
+        return _BRANCHES[type(first)]
+    if isinstance(first, Mapping):
+        return MappingBranch
+    return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
+
+
+def _is_single_value(value: Any) -> bool:
+    if isinstance(value, _SINGLE_VALUES) or hasattr(value, "__array__"):
         return True
     is_sequence = hasattr(value, "__getitem__") and hasattr(value, "__len__")
     return not (is_sequence or hasattr(value, "__iter__") or is_dataclass_instance(value))
 
 
 def _are_unordered(values: Sequence[Any]) -> bool:
-    """Tell whether these are sets of other things than tensors, whose members have no order."""
+    """Return whether these are sets with members other than tensors, which have no order."""
     return all(isinstance(value, set | frozenset) for value in values) and not all(
         isinstance(member, Tensor) for value in values for member in value
     )
 
 
-def _check_alike(values: Sequence[Any], path: KeyPath) -> None:
-    """Refuse None, tensors or packed sequences of some replicas beside other things."""
+def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
+    """Raise ValueError if some replicas have None, a tensor or a packed sequence, others not."""
     if len(set(map(type, values))) == 1:
         return
-    for kind, what in _ALIKE.items():
-        verdicts = [isinstance(value, kind) for value in values]
-        if len(set(verdicts)) > 1:
-            raise ValueError(_odd_ones(what, verdicts, path))
+    for kind, name in _UNIFORM_TYPES.items():
+        matches = [index for index, value in enumerate(values) if isinstance(value, kind)]
+        others = [index for index in range(len(values)) if index not in matches]
+        if matches and others:
+            raise ValueError(
+                f"{format_path(path)} is {name} in replicas {matches}, "
+                f"but not in replicas {others}"
+            )
 
 
-def _warn_of_kept(values: Sequence[Any], what: str, error: Exception) -> None:
+def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> None:
     name = type(values[0]).__name__
-    # Unlike `str(error)`, it never raises.
+    # Unlike `str(error)`, this never raises.
     reason = traceback.format_exception_only(error)[-1].strip()
     warnings.warn(
-        f"{name} among the outputs cannot {what} ({reason}), so those of all replicas are listed",
+        f"{name} among the outputs cannot {verb} ({reason}), so those of all replicas are listed",
         UserWarning,
         stacklevel=2,
     )
-
-
-def _odd_ones(what: str, verdicts: Sequence[bool], path: KeyPath) -> str:
-    ones, others = (
-        [replica for replica, verdict in enumerate(verdicts) if verdict is side]
-        for side in (True, False)
-    )
-    return f"{format_path(path)} is {what} in replicas {ones}, but not in replicas {others}"

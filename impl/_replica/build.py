@@ -20,8 +20,6 @@ from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
 
-__all__ = ["ReplicaMap", "build_replicas"]
-
 #: The names of the hook dictionaries that every module has.
 _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)

@@ -19,8 +19,6 @@ from .._compat import version_counters
 from .._device import DeviceId, as_device_or_current, current_streams, has_streams
 from .module_tree import check_source
 
-__all__ = ["ReplicaCache", "find_replica_cache", "use_replica_cache"]
-
 #: The modules of a tree with their names, the root first.
 _Named = Sequence[tuple[str, nn.Module]]
 #: By the index of each buffer, the dictionary of one tree that holds it, and its key there.

@@ -1,10 +1,10 @@
-"""The code that ``torch.compile`` makes of a module, for the module's replicas.
+"""Compiled code for the replicas of modules that ``torch.compile`` has compiled.
 
-    module ──► how it was compiled ──► one function a device ──► runs every replica made there
+    module ──► its compiler ──► one function per device ──► runs all replicas on that device
 
-PyTorch keeps compiled code with the function it was made of, beside what must hold for it to fit:
-how the modules are built and where their tensors are, not which modules they are. So a function
-of its own for each module and device is compiled once, and fits all replicas that follow.
+PyTorch caches compiled code with the compiled function, together with guards on the structure of
+the modules and the devices of the tensors, but not on the identity of the modules. A function for
+each module and device is therefore compiled once, and runs all later replicas there.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,12 +28,10 @@ from .._compat import (
 )
 from .._pytree import InputLeaves
 
-__all__ = ["attach_compiled_code", "has_compiled_code"]
-
-#: A replica has this attribute where it, or a module below it, runs compiled code.
+#: The attribute of replicas that run compiled code, or have submodules that do.
 _COMPILED_FLAG = "_has_compiled_code"
 
-#: Compiles a function in the way of some module: with its back end, mode and options.
+#: A compiler with the back end, mode and options of some module.
 _Compilation = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -41,8 +39,8 @@ class _Functions:
     """The functions of one compiled module, one for each device.
 
     Args:
-        compilation: How they are compiled.
-        body: What they do: call a replica with its arguments.
+        compilation: The compiler.
+        body: The function to compile. It calls a replica with its arguments.
     """
 
     def __init__(self, compilation: _Compilation, body: FunctionType) -> None:
@@ -51,14 +49,14 @@ class _Functions:
         self._by_device: dict[torch.device, Callable[..., Any]] = {}
 
     def for_device(self, device: torch.device) -> Callable[..., Any]:
-        """Give the function for ``device``, the same each time."""
+        """Return the function for ``device``, always the same one."""
         if device not in self._by_device:
             self._by_device.setdefault(device, self.compilation(_copy_function(self._body)))
         return self._by_device[device]
 
 
 def _copy_function(body: FunctionType) -> FunctionType:
-    """Copy a function, with code of its own: PyTorch keeps what it compiles by the code."""
+    # With its own code object, since PyTorch caches compiled code by the code object.
     return FunctionType(body.__code__.replace(), body.__globals__, body.__name__)
 
 
@@ -67,20 +65,20 @@ def _call_wrapped(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    # Past `__call__`, which runs compiled code where there is some: this function.
+    # Not `__call__`, which would call this function again.
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call] # in torch
 
 
-#: By the module that was compiled. What goes with the module goes with it.
+#: By compiled module.
 _functions: WeakKeyDictionary[nn.Module, _Functions] = WeakKeyDictionary()
 
 
 class _CompiledCall:
-    """Calls one replica by compiled code.
+    """A call of one replica by compiled code.
 
     Args:
-        function: What was compiled.
-        replica: Gives the replica, or None once it is gone.
+        function: The compiled function.
+        replica: Returns the replica, or None if it has been freed.
     """
 
     __slots__ = ("_function", "_replica")
@@ -99,7 +97,7 @@ class _CompiledCall:
 
 
 def has_compiled_code(module: object) -> bool:
-    """Tell whether ``module`` is a replica that runs compiled code, itself or below."""
+    """Return whether ``module`` is a replica that runs compiled code, or has one below it."""
     return _COMPILED_FLAG in getattr(module, "__dict__", ())
 
 
@@ -108,12 +106,12 @@ def attach_compiled_code(
     replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
-    """Let replicas of compiled modules run compiled code, and mark those that do.
+    """Set the compiled code of the replicas of compiled modules, and mark these replicas.
 
     Args:
         modules: All modules of a tree.
-        replicas_of: Gives the replicas of one of them, ready but for this.
-        devices: Theirs.
+        replicas_of: Returns the otherwise complete replicas of a module.
+        devices: The device of each replica.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
@@ -132,7 +130,7 @@ def attach_compiled_code(
 def _with_ancestors(
     members: Iterable[nn.Module], modules: Iterable[nn.Module]
 ) -> Iterable[nn.Module]:
-    """Give ``members`` and those of ``modules`` that have one of them below."""
+    """Return ``members``, and those of ``modules`` that have a member below them."""
     parents: dict[nn.Module | None, list[nn.Module]] = {}
     for module in modules:
         for child in module._modules.values():
@@ -148,7 +146,7 @@ def _with_ancestors(
 
 
 def _may_be_compiled(module: nn.Module) -> bool:
-    # Of most trees nothing is, and this is asked of every module in every call.
+    # A cheap check: it runs for every module in every call, and few modules are compiled.
     return "_compiled_call_impl" in module.__dict__ or is_compiled(type(module))
 
 
@@ -171,21 +169,21 @@ def _functions_of(module: nn.Module) -> _Functions | None:
 def _attach(replica: nn.Module, function: Callable[..., Any]) -> None:
     wrapped = compiled_module(replica)
     if wrapped is None:
-        # Not itself: a replica without cycles is freed as soon as nobody uses it.
+        # A weak reference: a replica without cycles is freed without garbage collection.
         replica.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(replica))
     else:
         replica.__dict__["forward"] = _CompiledCall(function, lambda: wrapped)
 
 
 def _separate_backward_contexts(output: Any, first: int) -> None:
-    """Give each compiled node behind ``output`` context variables of its own in backward.
+    """Make each compiled node behind ``output`` copy the context variables in backward.
 
-    Compiled code enters the one copy of the caller's that a backward pass has, and two devices'
-    threads cannot be in it at the same time.
+    A backward pass has one copy of the caller's context. Compiled code enters it in the thread of
+    its device, and two threads cannot enter one context at the same time.
 
     Args:
-        output: What compiled code gave.
-        first: The number of the first node that may have been made by it.
+        output: The output of compiled code.
+        first: The sequence number of the first autograd node that it may have created.
     """
     leaves = InputLeaves()
     leaves.flatten(output, None, "output")
@@ -199,7 +197,7 @@ def _separate_backward_contexts(output: Any, first: int) -> None:
         if was_created_since(first, node):
             if isinstance(node, BackwardCFunction):
                 node.register_prehook(_use_own_context)
-            pending += [before for before, _ in node.next_functions]
+            pending += [next_node for next_node, _ in node.next_functions]
 
 
 def _use_own_context(grads: Sequence[Tensor | None]) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["FormerParameters"]
-
 
 class FormerParameters(OrderedDict[str, Tensor]):
     """Copies of a module's parameters by name, which make their replica deepcopyable.

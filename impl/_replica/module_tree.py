@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from .._compat import exclude_from_compilation
 
-__all__ = ["Tree", "collect_tree"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tree:

@@ -1,4 +1,4 @@
-"""An exception's way from a replica to the caller's thread."""
+"""Capture of exceptions in worker threads, and raising them in the caller's thread."""
 
 import inspect
 import traceback
@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Never
 
-__all__ = ["CapturedError", "capture", "format_error", "raise_rebuilt", "reraise"]
-
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class CapturedError:
-    """What :func:`capture` returns in place of a result."""
+    """The result of :func:`capture` if the function raised an exception."""
 
     __slots__ = ("_error",)
 
@@ -21,18 +19,21 @@ class CapturedError:
 
     @property
     def is_interrupt(self) -> bool:
-        """Whether it asks to stop, as Ctrl-C does, not only tells that something went wrong."""
+        """Whether the exception is no Exception, for example a KeyboardInterrupt."""
         return not isinstance(self._error, Exception)
 
     def pop(self) -> BaseException:
-        """Give the exception away, once: the frames that it comes through must not keep it."""
+        """Return the exception and drop it. A second call raises AttributeError.
+
+        A reference from a frame of its traceback would be a cycle.
+        """
         error = self._error
         del self._error
         return error
 
 
 class _KeyErrorMessage(str):
-    """A text that stays readable where an exception shows the ``repr`` of its argument."""
+    """A text without quotes and escapes in ``str(KeyError(text))``, which is its ``repr``."""
 
     __slots__ = ()
 
@@ -44,14 +45,14 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
     """Call ``function(*args)``.
 
     Returns:
-        Its result, or a :class:`CapturedError` that holds the exception. The frames that this
-        exception came through have forgotten their local variables, so that it keeps no
-        tensor alive and belongs to no reference cycle of theirs.
+        The result of the function, or a :class:`CapturedError` with its exception. The local
+        variables of all frames in the traceback are cleared, so that the exception keeps no
+        tensor alive and is in no reference cycle.
     """
     try:
         return function(*args)
     except BaseException as error:
-        # The frames of the traceback lead to this one, and so to what it would still hold.
+        # The traceback refers to this frame, which must not refer to the arguments.
         del function, args
         return _capture_error(error)
 
@@ -61,24 +62,23 @@ def _capture_error(error: BaseException) -> CapturedError:
     with suppress(Exception):
         for each in _chain(error):
             _clear_frames(each)
-    # The traceback begins with the frame of `capture`, which is none of the replica's.
+    # Without the first frame, which is that of `capture`.
     return CapturedError(error.with_traceback(trace and trace.tb_next))
 
 
 def reraise(error: BaseException, where: str) -> Never:
-    """Raise in this thread what a replica raised in its own.
+    """Raise the exception of a replica in this thread.
 
     Args:
         error: The replica's exception, from :meth:`CapturedError.pop`.
         where: The replica and its device: ``"in replica 1 on device 1"``.
 
     Raises:
-        Exception: Of the type of ``error`` if that can be built from a text, else a
-            RuntimeError. Its message, or a note where ``__str__`` does not return what the
-            constructor was given, holds ``where`` and the original traceback; its cause is
-            ``error``, without its traceback.
-        BaseException: ``error`` itself, with a note that holds ``where``, if it is no
-            Exception.
+        Exception: A new exception of the type of ``error`` if that can be built from a text,
+            else a RuntimeError. Its message contains ``where`` and the original traceback; if
+            ``__str__`` does not return the message, a note contains them. Its cause is
+            ``error`` without its traceback.
+        BaseException: ``error`` itself, with ``where`` in a note, if it is no Exception.
     """
     try:
         if isinstance(error, Exception):
@@ -87,19 +87,20 @@ def reraise(error: BaseException, where: str) -> Never:
             error.add_note(f"Raised {where}.")
         raise error
     finally:
-        del error  # Its traceback holds this frame, which must not hold it in turn: a cycle.
+        del error  # Its traceback refers to this frame: a reference would be a cycle.
 
 
 def raise_rebuilt(error: Exception | None, text: str) -> Never:
-    """Raise in this process what was raised in another.
+    """Raise the exception of another process in this process.
 
     Args:
-        error: The exception; None where it could not be sent.
+        error: The exception; None if it could not be sent.
         text: The result of :func:`format_error`.
 
     Raises:
-        Exception: Of the type of ``error`` if that can be built from a text, else a
-            RuntimeError. Its message or a note holds ``text``; its cause is ``error``.
+        Exception: A new exception of the type of ``error`` if that can be built from a text,
+            else a RuntimeError. Its message or a note contains ``text``; its cause is
+            ``error``.
     """
     if error is None:
         raise RuntimeError(text)
@@ -113,29 +114,29 @@ def format_error(error: Exception, where: str) -> str:
 
 
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
-    """Format ``error`` and its causes, but no cause that its own text already tells.
+    """Format ``error`` with its causes, unless its message already contains the cause.
 
-    The error of a nested ``parallel_apply`` tells its cause; told twice at each level, the
-    text would double with every one. ``outer`` are the errors that ``error`` is a cause of.
+    The error of a nested ``parallel_apply`` contains the text of its cause. With the cause
+    appended, the text would double at each level. ``outer`` are the errors caused by ``error``.
     """
     cause, seen = error.__cause__, (*outer, error)
-    told = False
+    has_cause_text = False
     if cause is not None and all(cause is not other for other in seen):
-        told = _shows(error, _format_traceback(cause, *seen))
+        has_cause_text = _shows(error, _format_traceback(cause, *seen))
     with suppress(Exception):
-        return "".join(traceback.format_exception(error, chain=not told))
+        return "".join(traceback.format_exception(error, chain=not has_cause_text))
     lines = "".join(traceback.format_tb(error.__traceback__))
     return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
     """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
-    silent = []
+    without_text = []
     for candidate in _candidates(error, text):
         if _shows(candidate, text):
             return candidate
-        silent.append(candidate)
-    for candidate in silent:
+        without_text.append(candidate)
+    for candidate in without_text:
         with suppress(Exception):
             candidate.add_note(text)
             return candidate
@@ -143,12 +144,12 @@ def _rebuild(error: Exception, text: str) -> Exception:
 
 
 def _candidates(error: Exception, text: str) -> Iterator[Exception]:
-    """Yield new exceptions of the type of ``error`` that were given ``text``."""
+    """Yield new exceptions of the type of ``error``, built from ``text``."""
     argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
     for construct in _constructors(error):
         with suppress(Exception):
             candidate = construct(argument)
-            # A constructor may give anything: another class, or one and the same object always.
+            # A class may return an object of another class, or a singleton.
             if isinstance(candidate, type(error)) and candidate is not error:
                 if not _shows(candidate, text):
                     with suppress(Exception):
@@ -172,8 +173,8 @@ def _has_message(kind: type[Exception]) -> bool:
 
 
 def _shows(error: BaseException, text: str) -> bool:
-    """Return whether the message of ``error`` or one of its notes holds ``text``."""
-    # `__str__` may raise anything. A SystemExit of it must not end the program.
+    """Return whether the message of ``error`` or one of its notes contains ``text``."""
+    # `__str__` may raise anything, even SystemExit, which must not end the program.
     with suppress(BaseException):
         if text in str(error):
             return True
@@ -183,10 +184,9 @@ def _shows(error: BaseException, text: str) -> bool:
 
 
 def _without_traceback(error: Exception) -> Exception:
-    """Take the tracebacks of ``error`` away, which would lead back to it.
+    """Remove the tracebacks of ``error`` and of its chained exceptions.
 
-    They lead to every frame below: to the modules, one of which may well hold the error, and
-    to whatever else the callers hold.
+    Tracebacks refer to all frames and so to the modules, one of which may refer to the error.
     """
     for each in _chain(error):
         each.with_traceback(None)
@@ -194,23 +194,18 @@ def _without_traceback(error: Exception) -> Exception:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Give ``error`` and the exceptions that it is chained to or holds, each once."""
-    seen, waiting = set[int](), [error]
+    """Yield ``error``, its causes and contexts, and the members of groups, each once."""
+    seen = set[int]()
+    waiting: list[BaseException | None] = [error]
     while waiting:
         current = waiting.pop()
-        if id(current) not in seen:
-            seen.add(id(current))
-            yield current
-            waiting.extend(_linked(current))
-
-
-def _linked(error: BaseException) -> Iterator[BaseException]:
-    if error.__cause__ is not None:
-        yield error.__cause__
-    if error.__context__ is not None:
-        yield error.__context__
-    if isinstance(error, BaseExceptionGroup):
-        yield from error.exceptions
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
 
 
 def _clear_frames(error: BaseException) -> None:

@@ -18,8 +18,6 @@ from functools import partial
 from typing import Any
 from weakref import getweakrefcount
 
-__all__ = ["can_isolate_locals", "clear_locals", "count_locals", "isolate_locals"]
-
 
 def can_isolate_locals() -> bool:
     """Return whether :func:`isolate_locals` and :func:`clear_locals` work in this interpreter."""

@@ -8,7 +8,6 @@ A reused thread looks like a new one: it has no ``threading.local`` values, and 
 
 import atexit
 import contextvars
-import os
 import sysconfig
 import threading
 from collections.abc import Callable
@@ -16,11 +15,10 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
+from .._compat import register_fork_handler
 from .exceptions import capture
 from .locals import clear_locals, count_locals
 from .state import install_thread_hooks, is_pristine
-
-__all__ = ["MAX_IDLE", "SINGLE_USE_THREADS", "Future", "start"]
 
 #: The largest number of idle threads. Further threads end after their function.
 MAX_IDLE = 64
@@ -197,7 +195,7 @@ class _Pool:
             return self._idle.pop() if self._idle else None
 
     def _new_worker(self) -> _Worker:
-        _register_process_handlers()
+        _register_exit_handler()
         worker = _Worker(self)
         worker.start()
         with self._lock:
@@ -220,18 +218,19 @@ def start(function: Callable[[], Any]) -> Future:
     return _pool.start(function)
 
 
-@cache
-def _register_process_handlers() -> None:
-    """Register the handlers for a fork and for the end of the process."""
-    if hasattr(os, "register_at_fork"):  # Windows has no forks.
-        os.register_at_fork(after_in_child=_reset_after_fork)
-    atexit.register(_close_at_exit)
-
-
 def _reset_after_fork() -> None:
     global _pool
     _pool.close_after_fork()
     _pool = _Pool()
+
+
+register_fork_handler(_reset_after_fork)
+
+
+@cache
+def _register_exit_handler() -> None:
+    # At the first use: exit handlers run in reverse order of their registration.
+    atexit.register(_close_at_exit)
 
 
 def _close_at_exit() -> None:

@@ -8,8 +8,6 @@ from .locals import isolate_locals
 from .pool import start
 from .state import is_fully_transferable
 
-__all__ = ["run_sequentially"]
-
 
 def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Make ``calls`` in order, in the calling thread if all of its state is transferable.

@@ -30,15 +30,6 @@ from .._device import (
 )
 from .locals import can_isolate_locals
 
-__all__ = [
-    "ThreadState",
-    "call_in",
-    "install_thread_hooks",
-    "is_fully_transferable",
-    "is_pristine",
-    "thread_states",
-]
-
 
 class _Scope(NamedTuple):
     """The autocast types and devices whose settings are transferred."""

@@ -22,8 +22,6 @@ from torch.autograd import Function
 from .._compat import has_hooks
 from .process_group import Communicator
 
-__all__ = ["EnterParallelRegion", "ExitParallelRegion", "PrepareBackward"]
-
 #: Receives the sentinel of :class:`ExitParallelRegion` when backward starts.
 PrepareBackward = Callable[[Tensor], None]
 

@@ -10,8 +10,6 @@ from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
 from .serialization import TensorMeta, copy_to_bytes, count_bytes, pack, unpack, view_tensors
 
-__all__ = ["broadcast_inputs", "sync_buffers"]
-
 
 def sync_buffers(module: nn.Module, comm: Communicator) -> None:
     """Set the buffers of ``module`` to the values on rank 0.

@@ -20,8 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from .._compat import is_needed_in_backward
 from .process_group import Communicator
 
-__all__ = ["GradientReducer", "get_reducer"]
-
 
 class _ConnectLeaves(Function):
     """A dummy scalar whose graph leads to the given leaves."""

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
-from ..scatter_gather import share_out, split_leaf
+from ..scatter_gather import split_leaf, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
-
-__all__ = ["Fingerprint", "ShardedInputs", "check_same_inputs", "local_chunk"]
 
 #: Name, shape, dtype and hash of each tensor: equal, save for collisions, only for equal inputs.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
@@ -53,7 +51,7 @@ class ShardedInputs:
         self._lengths: list[list[int]] = []
         self.num_active_ranks = comm.size if args or kwargs else 1
         if self._flattened.splits:
-            self._lengths = share_out(self._flattened.splits, comm.size, chunk_sizes)
+            self._lengths = split_lengths(self._flattened.splits, comm.size, chunk_sizes)
             self.num_active_ranks = len(self._lengths[0])
         self.graph_anchor = self._enter_parallel_region(comm)
 

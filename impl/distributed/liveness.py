@@ -10,8 +10,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-__all__ = ["LivenessCheck"]
-
 #: Seconds that a rank has to answer. Waiting ranks look into the store once a second.
 _TIMEOUT = 5.0
 _POLL_SECONDS = 0.05

@@ -12,8 +12,6 @@ from .process_group import Communicator
 from .rank_result import RankResult, Returned
 from .serialization import TensorMeta, copy_to_bytes, count_bytes, unpack, view_tensors
 
-__all__ = ["OutputGraph", "gather_outputs", "local_output", "single_rank_output"]
-
 
 class OutputGraph:
     """The autograd graph behind the outputs of one call.

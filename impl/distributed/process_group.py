@@ -18,8 +18,6 @@ from .._device import CPU, is_cpu
 from .._threads import start
 from .liveness import LivenessCheck
 
-__all__ = ["Communicator", "get_communicator"]
-
 #: Bytes that every rank sends in the first round. Longer payloads are sent in a second round.
 _FRAME_BYTES = 1024
 #: The part of the frame that holds the length of the payload.

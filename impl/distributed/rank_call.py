@@ -13,8 +13,6 @@ from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
 from .serialization import TensorMeta, pack
 
-__all__ = ["RankCall"]
-
 
 class RankCall:
     """One rank's part of one call, and its result.

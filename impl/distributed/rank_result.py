@@ -8,8 +8,6 @@ from typing import NamedTuple
 from .._threads import format_error, raise_rebuilt
 from .serialization import TensorMeta
 
-__all__ = ["Failed", "Idle", "RankResult", "Returned", "make_failed", "raise_first_error"]
-
 
 class Returned(NamedTuple):
     """The result of a rank whose module returned.

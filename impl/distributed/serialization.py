@@ -14,8 +14,6 @@ from torch import Tensor
 
 from .._device import alignment_on, is_on_cpu
 
-__all__ = ["TensorMeta", "copy_to_bytes", "count_bytes", "pack", "unpack", "view_tensors"]
-
 
 class TensorMeta(NamedTuple):
     """The metadata of a tensor.

@@ -1,7 +1,6 @@
 """impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
 
 import gc
-import os
 import threading
 
 import pytest
@@ -84,27 +83,3 @@ def test_forked_child_can_pause_while_the_parent_held_the_lock(pauses):
     pauses.reset_after_fork()
     pauses.begin()
     pauses.end()
-
-
-@pytest.fixture
-def unregistered():
-    """Forget that the fork handler is registered, before and after the test."""
-    gc_pause._register_fork_handler.cache_clear()
-    yield
-    gc_pause._register_fork_handler.cache_clear()
-
-
-@pytest.mark.usefixtures("unregistered")
-def test_first_block_registers_the_fork_handler(monkeypatch):
-    registered = []
-    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: registered.append(hooks))
-    with pause_gc():
-        pass
-    assert registered == [{"after_in_child": gc_pause._pauses.reset_after_fork}]
-
-
-@pytest.mark.usefixtures("unregistered")
-def test_blocks_work_on_a_system_without_forks(monkeypatch):
-    monkeypatch.delattr(os, "register_at_fork")
-    with pause_gc():
-        assert not gc.isenabled()

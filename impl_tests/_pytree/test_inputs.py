@@ -111,3 +111,29 @@ def test_packed_sequence_marked_whole_is_copied(leaves):
 def test_named_tuple_with_more_members_than_fields_raises(leaves):
     with pytest.raises(ValueError, match="longer"):
         leaves.flatten(Misnamed([1, 2]), 0, "x")
+
+
+def chain(length, value):
+    record = Record(value)
+    for _ in range(length - 1):
+        record = Record(value, record)
+    return record
+
+
+def test_long_chain_of_dataclasses_without_tensors_is_a_constant(leaves):
+    value = chain(20_000, "text")
+    node = leaves.flatten([value], 0, "x").children[0]
+    assert isinstance(node, Constant)
+    assert node.value is value
+
+
+def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
+    with pytest.raises(RecursionError):
+        leaves.flatten(chain(20_000, torch.ones(2)), 0, "x")
+
+
+def test_leaves_are_in_depth_first_order(leaves):
+    tensors = [torch.ones(size) for size in range(4)]
+    first, second, third, fourth = tensors
+    leaves.flatten([first, {"x": [second, (third,)]}, fourth], 0, "x")
+    assert [id(leaf.value) for leaf in leaves.splits] == [*map(id, tensors)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
-from impl._pytree.packed_sequence import cat_packed, sequence_count, split_packed
+from impl._pytree.packed_sequence import cat_packed, count_sequences, split_packed
 
 lengths = st.lists(st.integers(1, 5), min_size=1, max_size=8)
 
@@ -47,7 +47,7 @@ def test_default_device_has_no_effect(topology):
 def test_chunk_can_be_empty():
     value, _ = packed([2, 1], is_sorted=True)
     empty, whole = cut(value, [0, 2])
-    assert [sequence_count(empty), sequence_count(whole)] == [0, 2]
+    assert [count_sequences(empty), count_sequences(whole)] == [0, 2]
     found = cat_packed([empty, whole], torch.cat([empty.data, whole.data]))
     assert torch.equal(found.data, value.data)
 

@@ -261,7 +261,7 @@ def test_thread_key_is_the_key_in_every_object():
 @pytest.mark.usefixtures("counting")
 def test_caller_runs_no_module_if_locals_cannot_be_isolated():
     assert not thread_state.is_fully_transferable()
-    found = parallel_apply._outcomes([threading.get_ident] * 3)
+    found = parallel_apply._run_in_threads([threading.get_ident] * 3)
     assert threading.get_ident() not in found
 
 
@@ -274,4 +274,4 @@ def test_modules_find_no_values_if_locals_cannot_be_isolated(local, request, int
         local.value = found
         return found
 
-    assert [parallel_apply._outcomes([set_value] * 3) for _ in range(3)] == [[None] * 3] * 3
+    assert [parallel_apply._run_in_threads([set_value] * 3) for _ in range(3)] == [[None] * 3] * 3

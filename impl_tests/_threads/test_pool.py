@@ -1,6 +1,5 @@
 """impl._threads.pool: reuse, end and isolation of worker threads."""
 
-import atexit
 import gc
 import os
 import signal
@@ -257,14 +256,6 @@ def test_closed_pool_ends_workers_of_claimed_functions(pool):
     for future in futures:
         future.run_if_unclaimed()
     assert all_end(threads)
-
-
-def test_threads_close_at_exit_on_a_system_without_forks(monkeypatch):
-    handlers = []
-    monkeypatch.delattr(os, "register_at_fork")
-    monkeypatch.setattr(atexit, "register", handlers.append)
-    thread_pool._register_process_handlers.__wrapped__()
-    assert handlers == [thread_pool._close_at_exit]
 
 
 def test_thread_is_reused_after_its_locals_are_cleared(pool):
