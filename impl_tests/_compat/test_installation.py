@@ -29,7 +29,7 @@ REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
 #: Import statements of programs, and the object that each one finds during an installation.
-NAMED = [
+IMPORTS = [
     ("from torch.nn import DataParallel as it", "impl.DataParallel"),
     ("import torch; it = torch.nn.DataParallel", "impl.DataParallel"),
     ("import torch; it = torch.nn.parallel.DataParallel", "impl.DataParallel"),
@@ -94,7 +94,7 @@ def _state_is_restored(recwarn):
 
 
 @pytest.fixture
-def early(monkeypatch):
+def early_module(monkeypatch):
     """A module that imports names before the installation."""
     module = types.ModuleType("early_module")
     module.DP, module.comm, module.none, module.fine = (
@@ -109,7 +109,7 @@ def early(monkeypatch):
     return module
 
 
-def warned(action, statement="action(**kwargs)", **kwargs):
+def warning_text(action, statement="action(**kwargs)", **kwargs):
     """Run ``statement`` and return the text of its warning, or an empty text."""
     code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
@@ -120,7 +120,9 @@ def warned(action, statement="action(**kwargs)", **kwargs):
     return str(caught[0].message) if caught else ""
 
 
-@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
+@pytest.mark.parametrize(
+    ("statement", "expected_source"), IMPORTS, ids=[each[0] for each in IMPORTS]
+)
 def test_installed_name_is_impls(statement, expected_source):
     scope, expected = {}, {"impl": impl, "sys": sys}
     with impl.installed():
@@ -128,7 +130,9 @@ def test_installed_name_is_impls(statement, expected_source):
     assert scope["it"] is eval(expected_source, expected)
 
 
-@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
+@pytest.mark.parametrize(
+    ("statement", "expected_source"), IMPORTS, ids=[each[0] for each in IMPORTS]
+)
 def test_uninstalled_name_is_the_references(statement, expected_source):
     impl.install()
     impl.uninstall()
@@ -149,8 +153,8 @@ def test_every_public_name_is_replaced():
             ours = [each for each in getattr(old, "__all__", ()) if hasattr(new, each)]
             assert ours == list(getattr(old, "__all__", ()))
         public = [getattr(PARALLEL, each) for each in PARALLEL.__all__]
-    theirs = [each for each in public if each.__module__.startswith("torch.")]
-    assert theirs == [DISTRIBUTED.DistributedDataParallel]
+    not_replaced = [each for each in public if each.__module__.startswith("torch.")]
+    assert not_replaced == [DISTRIBUTED.DistributedDataParallel]
 
 
 def test_distributed_data_parallel_is_not_replaced():
@@ -172,9 +176,9 @@ def test_one_uninstall_restores_every_entry_in_order():
         assert state() == before
 
 
-def test_second_install_does_not_warn(early):
-    assert early.__name__ in warned(impl.install)
-    assert warned(impl.install) == ""
+def test_second_install_does_not_warn(early_module):
+    assert early_module.__name__ in warning_text(impl.install)
+    assert warning_text(impl.install) == ""
 
 
 def test_block_restores_the_state_after_an_error():
@@ -203,25 +207,25 @@ def test_block_keeps_an_earlier_installation():
     assert state() == before
 
 
-def test_block_restores_an_installation_that_it_uninstalls(early):
+def test_block_restores_an_installation_that_it_uninstalls(early_module):
     impl.install(rebind=True)
     before = state()
     with impl.installed():
         impl.uninstall()
-        assert (nn.DataParallel, early.DP) == (REFERENCE, REFERENCE)
+        assert (nn.DataParallel, early_module.DP) == (REFERENCE, REFERENCE)
     assert state() == before
-    assert early.DP is impl.DataParallel
+    assert early_module.DP is impl.DataParallel
 
 
-def test_block_restores_rebound_names(early):
+def test_block_restores_rebound_names(early_module):
     old = REFERENCE  # This module's own name is rebound, too.
     impl.install(rebind=True)
     with impl.installed():
         impl.uninstall()
-        early.DP, early.another = nn.Identity, old
+        early_module.DP, early_module.another = nn.Identity, old
         impl.install(rebind=True)
-        assert (early.DP, early.another) == (nn.Identity, impl.DataParallel)
-    assert (early.DP, early.another) == (impl.DataParallel, old)
+        assert (early_module.DP, early_module.another) == (nn.Identity, impl.DataParallel)
+    assert (early_module.DP, early_module.another) == (impl.DataParallel, old)
 
 
 def test_block_ends_an_inner_installation():
@@ -232,11 +236,11 @@ def test_block_ends_an_inner_installation():
     assert state() == before
 
 
-def test_rebinding_block_undoes_only_the_rebinding(early):
+def test_rebinding_block_undoes_only_the_rebinding(early_module):
     impl.install()
     with impl.installed(rebind=True):
-        assert early.DP is impl.DataParallel
-    assert early.DP is REFERENCE
+        assert early_module.DP is impl.DataParallel
+    assert early_module.DP is REFERENCE
     assert nn.DataParallel is impl.DataParallel
 
 
@@ -260,63 +264,63 @@ def test_second_install_replaces_entries_that_other_code_changed():
     nn.DataParallel = REFERENCE
 
 
-def test_warning_lists_modules_and_names(early):
-    text = warned(impl.install)
+def test_warning_lists_modules_and_names(early_module):
+    text = warning_text(impl.install)
     assert "early_module: DP, Scatter, comm, kwargs" in text
     assert "not replaced without rebind=True" in text
     assert not re.search(r"[:;] torch\.(nn|nn\.parallel|cuda): ", text)
-    assert early.DP is REFERENCE
+    assert early_module.DP is REFERENCE
 
 
-def test_block_does_not_rebind_by_default(early):
+def test_block_does_not_rebind_by_default(early_module):
     old = REFERENCE  # This module's own name would be rebound, too.
     with impl.installed():
-        assert early.DP is old
+        assert early_module.DP is old
 
 
-def test_block_warns_at_its_first_line(early):
-    assert early.__name__ in warned(impl.installed, "with action(): pass")
+def test_block_warns_at_its_first_line(early_module):
+    assert early_module.__name__ in warning_text(impl.installed, "with action(): pass")
 
 
-def test_rebound_modules_are_restored(early):
-    before = list(vars(early).items())
-    text = warned(impl.install, rebind=True)
+def test_rebound_modules_are_restored(early_module):
+    before = list(vars(early_module).items())
+    text = warning_text(impl.install, rebind=True)
     assert "rebound: " in text
-    assert (early.DP, early.comm) == (impl.DataParallel, impl.comm)
-    assert early.kwargs is impl.scatter_gather.scatter_kwargs
-    assert early.Scatter is impl.functions.Scatter
-    assert (early.none, early.fine) == (None, impl)
+    assert (early_module.DP, early_module.comm) == (impl.DataParallel, impl.comm)
+    assert early_module.kwargs is impl.scatter_gather.scatter_kwargs
+    assert early_module.Scatter is impl.functions.Scatter
+    assert (early_module.none, early_module.fine) == (None, impl)
     impl.uninstall()
-    assert list(vars(early).items()) == before
+    assert list(vars(early_module).items()) == before
 
 
-def test_names_that_the_reference_imports_are_not_rebound(early):
+def test_names_that_the_reference_imports_are_not_rebound(early_module):
     elsewhere = torch._utils._get_device_index
-    early.index = OLD[f"{PACKAGE}.comm"]._get_device_index
+    early_module.index = OLD[f"{PACKAGE}.comm"]._get_device_index
     impl.install(rebind=True)
     assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not elsewhere
-    assert early.index is torch._utils._get_device_index is elsewhere
+    assert early_module.index is torch._utils._get_device_index is elsewhere
 
 
-def test_later_install_can_rebind(early):
+def test_later_install_can_rebind(early_module):
     impl.install()
-    assert "rebound: " in warned(impl.install, rebind=True)
-    assert early.DP is impl.DataParallel
+    assert "rebound: " in warning_text(impl.install, rebind=True)
+    assert early_module.DP is impl.DataParallel
     impl.uninstall()
-    assert early.DP is REFERENCE
+    assert early_module.DP is REFERENCE
 
 
-def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early):
+def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early_module):
     impl.install(rebind=True)
-    early.DP = nn.Identity
+    early_module.DP = nn.Identity
     impl.uninstall()
-    assert early.DP is nn.Identity
+    assert early_module.DP is nn.Identity
 
 
-def test_missing_module_of_the_reference_rebinds_no_none(early, monkeypatch):
+def test_missing_module_of_the_reference_rebinds_no_none(early_module, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
-    assert early.none is None
+    assert early_module.none is None
     assert importlib.import_module("torch.nn.parallel.comm") is impl.comm
 
 
@@ -329,10 +333,10 @@ def test_install_without_the_reference_changes_nothing(monkeypatch):
     assert nn.DataParallel is REFERENCE
 
 
-def test_install_changes_nothing_if_warnings_are_errors(early):
+def test_install_changes_nothing_if_warnings_are_errors(early_module):
     before = state()
     warnings.simplefilter("error")
-    with pytest.raises(UserWarning, match=early.__name__):
+    with pytest.raises(UserWarning, match=early_module.__name__):
         impl.install()
     assert state() == before
 
@@ -344,12 +348,12 @@ def test_warning_lists_derived_classes():
     class Further(Derived):
         pass
 
-    text = warned(impl.install)
+    text = warning_text(impl.install)
     for each in (Derived, Further):
         assert f"{each.__module__}.{each.__qualname__}" in text
         assert not issubclass(each, nn.DataParallel)
-    assert warned(impl.install, rebind=True)
-    assert warned(impl.install, rebind=True) == ""
+    assert warning_text(impl.install, rebind=True)
+    assert warning_text(impl.install, rebind=True) == ""
 
 
 def test_wrapped_model_stays_the_references():
@@ -365,12 +369,12 @@ def test_wrapped_model_calls_the_references_functions(topology, monkeypatch):
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
-        monkeypatch.setattr(sys.modules["impl.data_parallel"], name, refuse)
+        monkeypatch.setattr(sys.modules["impl.data_parallel"], name, raise_error)
     with impl.installed():
         assert wrapped(torch.ones(4, 2, device=devices[0])).shape == (4, 1)
 
 
-def refuse(*args, **kwargs):
+def raise_error(*args, **kwargs):
     raise AssertionError
 
 
@@ -378,7 +382,7 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     for module in OLD.values():
         for name, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
-                monkeypatch.setattr(module, name, refuse)
+                monkeypatch.setattr(module, name, raise_error)
     devices = topology.take(2)
     with impl.installed():
         wrapped = nn.DataParallel(nn.Linear(2, 1).to(devices[0]), devices)
@@ -386,7 +390,7 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     assert wrapped.module.weight.grad.tolist() == [[4.0, 4.0]]
 
 
-def unwrapped(model):
+def unwrap(model):
     """Return the wrapped module, as training libraries do."""
     kinds = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     while isinstance(model, kinds):
@@ -397,10 +401,10 @@ def unwrapped(model):
 def test_isinstance_recognises_wrapped_models():
     net = nn.Linear(2, 1)
     wrapped = impl.DataParallel(impl.DataParallel(net, ["cpu", "cpu"]))
-    assert unwrapped(wrapped) is wrapped
+    assert unwrap(wrapped) is wrapped
     with impl.installed():
         assert isinstance(wrapped, torch.nn.DataParallel)
-        assert unwrapped(wrapped) is net
+        assert unwrap(wrapped) is net
 
 
 def test_functional_call_rejects_the_wrapper(topology):
@@ -483,14 +487,14 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
     [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
 def test_script_with_early_imports(rebind, state):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == f"{rebind} {rebind} True\nTrue True\n"
+    assert completed.stdout == f"{rebind} {rebind} True\nTrue True\n"
     names = "__main__: DP, parallel_apply, scatter_gather"
     text = f"imported from torch.nn.parallel before the installation, {state}: {names}"
-    assert done.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]
+    assert completed.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]
