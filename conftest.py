@@ -1,4 +1,4 @@
-"""Every folder of tests and benchmarks runs on the same devices, chosen by the same options."""
+"""Add the options that choose target and devices to all tests and benchmarks."""
 
 pytest_plugins = [
     "spec_tests.harness.pytest_plugin.options",

@@ -1,6 +1,6 @@
-"""Try the built wheel and sdist as users do: a new environment, an empty folder, no checkout.
+"""Test the built wheel and sdist in a new environment and an empty folder, without the checkout.
 
-``try_wheel.py FOLDER``: ``FOLDER/dist`` holds both. The first thing that fails ends it.
+Usage: ``try_wheel.py FOLDER``, with both in ``FOLDER/dist``. The first failure ends the program.
 """
 
 import json
@@ -13,22 +13,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 TORCH = os.environ.get("TORCH_VERSION", "2.13.0")
-#: Few of the clauses: what is tried is the way there, not the target.
-#: FN-6 is known by a text that an installed suite, whose assertions pytest rewrites, once changed.
+#: A few clauses are enough to test the installation. FN-6 is among them because its record has an
+#: error text that pytest's assertion rewriting once changed in an installed suite.
 CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
-FEW = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
+OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
-
-#: A package with two bugs, laid out in its own way; what is judged of it, and what fails.
-OWN = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "renamed_target"
-JUDGED = ("comm.gather", "comm.reduce-add")
+#: A package with two bugs and other names than torch.nn.parallel, the tested clauses, and the
+#: clauses that fail.
+PACKAGE = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "renamed_target"
+TESTED = ("comm.gather", "comm.reduce-add")
 BUGS = {"comm.gather.minus-one-is-the-cpu", "comm.reduce-add.refuses-other-shapes"}
+#: The exit status of a run with failures.
 FAILED = 1
 COMMAND = "parallel-conformance"
 
 
 def main(folder: Path) -> None:
-    """Install the wheel and call every command; then the sdist, and judge a little."""
+    """Test every command of the wheel, and one command of the sdist."""
     empty = folder / "empty"
     for stale in (empty, folder / "venv"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -42,39 +43,39 @@ def main(folder: Path) -> None:
         print("$", tool, *arguments, flush=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         command = [tools / tool, *arguments]
-        found = subprocess.run(command, cwd=empty, env=environment, check=False).returncode
-        if found != status:
-            sys.exit(f"exit status {found}, expected {status}")
+        actual = subprocess.run(command, cwd=empty, env=environment, check=False).returncode
+        if actual != status:
+            sys.exit(f"exit status {actual}, expected {status}")
 
     call("pip", "install", "-q", f"{wheel}[suite,report]", f"torch=={TORCH}")
-    _try_commands(call, empty)
-    _try_own_package(call, empty)
+    _test_commands(call, empty)
+    _test_package(call, empty)
     call("pip", "install", "-q", "--force-reinstall", "--no-deps", str(sdist))
-    call(COMMAND, "run", "torch.nn.parallel", *FEW)
+    call(COMMAND, "run", "torch.nn.parallel", *OPTIONS)
 
 
-def _try_commands(call: Callable[..., None], empty: Path) -> None:
+def _test_commands(call: Callable[..., None], empty: Path) -> None:
     call(COMMAND, "doctor")
     call(COMMAND, "clauses", "comm.scatter")
-    call(COMMAND, "run", "torch.nn.parallel", *FEW, "--verdicts", "verdicts.jsonl")
+    call(COMMAND, "run", "torch.nn.parallel", *OPTIONS, "--verdicts", "verdicts.jsonl")
     call(COMMAND, "report", "verdicts.jsonl")
     if "comm.scatter.slices" not in (empty / "site" / "matrix.html").read_text(encoding="utf-8"):
-        sys.exit("the page of the matrix does not have the clauses")
-    own = ("--target", "torch.nn.parallel", "--accelerator", "sim", "-q")
-    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own)
-    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *own, "-n", "2")
+        sys.exit("site/matrix.html does not name the clause comm.scatter.slices")
+    options = ("--target", "torch.nn.parallel", "--accelerator", "sim", "-q")
+    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *options)
+    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *options, "-n", "2")
 
 
-def _try_own_package(call: Callable[..., None], empty: Path) -> None:
-    """Two bugs behind a map are the two failures."""
-    shutil.copytree(OWN, empty, dirs_exist_ok=True)
+def _test_package(call: Callable[..., None], empty: Path) -> None:
+    """Check that the two bugs of a package with ``--target-map`` are the two failures."""
+    shutil.copytree(PACKAGE, empty, dirs_exist_ok=True)
     options = ["--accelerator=sim", "--target-map=map.toml", "--verdicts=own.jsonl"]
-    options += [f"--clause={name}" for name in JUDGED]
+    options += [f"--clause={name}" for name in TESTED]
     call(COMMAND, "run", "own", *options, status=FAILED)
     lines = [json.loads(line) for line in (empty / "own.jsonl").read_text().splitlines()]
-    found = {line["clause"] for line in lines if line.get("verdict") == "fail"}
-    if found != BUGS:
-        sys.exit(f"failed: {sorted(found)}, expected {sorted(BUGS)}")
+    failed = {line["clause"] for line in lines if line.get("verdict") == "fail"}
+    if failed != BUGS:
+        sys.exit(f"failed: {sorted(failed)}, expected {sorted(BUGS)}")
 
 
 if __name__ == "__main__":

@@ -17,31 +17,3 @@ from .copy import row_major_copy, to_device, wrapper_to_device
 from .reduce import reduce_lists, reduce_tensors
 from .split_cat import cat_on_device, cat_shape, copy_into_slices, is_wrapper, split_into_views
 from .stream_copy import Streams, check_streams, chunks_to_devices, copy_chunks
-
-__all__ = [
-    "DEFAULT_BUFFER_SIZE",
-    "REPLICA_BUFFER_SIZE",
-    "Streams",
-    "attached_copies",
-    "cat_on_device",
-    "cat_shape",
-    "check_broadcast_outputs",
-    "check_chunk_count",
-    "check_gather_inputs",
-    "check_gather_output",
-    "check_scatter_outputs",
-    "check_streams",
-    "check_weights",
-    "chunk_lengths",
-    "chunks_to_devices",
-    "copy_chunks",
-    "copy_into_slices",
-    "detached_copies",
-    "is_wrapper",
-    "reduce_lists",
-    "reduce_tensors",
-    "row_major_copy",
-    "split_into_views",
-    "to_device",
-    "wrapper_to_device",
-]

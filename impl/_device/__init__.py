@@ -27,36 +27,3 @@ from .device import (
 from .placement import DeviceId, Placement, choose_devices
 from .saved_streams import save_streams, wait_for_grad, with_saved_streams
 from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
-
-__all__ = [
-    "CPU",
-    "DeviceId",
-    "DeviceLike",
-    "Placement",
-    "accelerator_in_use",
-    "accelerator_type",
-    "alignment_on",
-    "as_device",
-    "as_device_or_current",
-    "as_target",
-    "check_device_type",
-    "choose_devices",
-    "current_device",
-    "current_stream",
-    "current_streams",
-    "device_at",
-    "device_index",
-    "has_streams",
-    "is_cpu",
-    "is_cuda",
-    "is_minus_one",
-    "is_of_type",
-    "is_on_cpu",
-    "save_streams",
-    "set_current_streams",
-    "side_stream",
-    "use_device",
-    "use_stream",
-    "wait_for_grad",
-    "with_saved_streams",
-]

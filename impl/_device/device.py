@@ -18,11 +18,7 @@ CPU = torch.device("cpu")
 
 
 def accelerator_type() -> str | None:
-    """Return the type of the accelerator that this process can use now.
-
-    Returns:
-        A device type such as ``"cuda"``, or None if no accelerator is available.
-    """
+    """Return the type of the accelerator, such as ``"cuda"``, or None if none is available."""
     accelerator = torch.accelerator.current_accelerator()
     return None if accelerator is None else _usable_type(accelerator)
 
@@ -35,20 +31,15 @@ def _usable_type(accelerator: torch.device) -> str | None:
 
 
 def indexed_accelerator_type() -> str | None:
-    """Return the type of the accelerator if its devices have indices.
-
-    Returns:
-        A device type; also None for Apple's "mps", a single device without index.
-    """
+    """Return the type of the accelerator; None if its devices have no indices (Apple's "mps")."""
     kind = accelerator_type()
     return None if kind == "mps" else kind
 
 
 def accelerator_in_use() -> str | None:
-    """Return the type of the accelerator that this process has initialized. Initialize nothing.
+    """Return the type of the accelerator if this process has initialized it.
 
-    Returns:
-        A device type; None in a forked child, which cannot use the context of its parent.
+    The result is None in a forked child, which cannot use the context of its parent.
     """
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is None:
@@ -70,10 +61,10 @@ def is_cuda(device: torch.device) -> bool:
 
 
 def alignment_on(device: torch.device) -> int:
-    """Return the bytes of which the address of every new tensor on ``device`` is a multiple.
+    """Return the alignment of new tensors on ``device`` in bytes.
 
-    CUDA's allocator gives out multiples of 512 bytes, PyTorch's CPU allocator multiples of 64.
-    Other accelerators are taken to give out multiples of 64 bytes at least.
+    CUDA's allocator aligns to 512 bytes, PyTorch's CPU allocator to 64. For other accelerators 64
+    bytes are assumed.
     """
     return 512 if is_cuda(device) else 64
 
@@ -106,13 +97,7 @@ def check_device_type(device: torch.device, kind: str) -> None:
 
 
 def device_index(device: DeviceLike) -> int:
-    """Return the ordinal of ``device``.
-
-    Args:
-        device: An ordinal, or a device with an index, also as a string.
-
-    Returns:
-        The ordinal, unchecked: it may be negative, or larger than any ordinal.
+    """Return the ordinal of ``device``, which may be negative or larger than any ordinal.
 
     Raises:
         ValueError: ``device`` is the CPU, or has no index.
@@ -144,13 +129,7 @@ def device_at(ordinal: int) -> torch.device:
 
 
 def as_device(device: DeviceLike) -> torch.device:
-    """Return ``device`` as a ``torch.device``.
-
-    Args:
-        device: An ordinal of the accelerator, a device with an index, or the CPU.
-
-    Returns:
-        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+    """Return a device of the accelerator, with its index, or ``torch.device("cpu")``.
 
     Raises:
         ValueError: ``device`` has no index and is not the CPU.
@@ -161,13 +140,7 @@ def as_device(device: DeviceLike) -> torch.device:
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Return ``device`` as a ``torch.device``, or the current device if it has no ordinal.
-
-    Args:
-        device: As for :func:`as_device`; also None, or an accelerator without index.
-
-    Returns:
-        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
+    """Return the same as :func:`as_device`, or the current device if ``device`` has no index.
 
     Raises:
         RuntimeError: As for :func:`as_device`.
@@ -183,14 +156,11 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
-    """Return the target device of a copy.
+    """Return the same as :func:`as_device_or_current`, and the CPU for -1, its deprecated name.
 
     Args:
-        device: As for :func:`as_device_or_current`; also -1, a deprecated name of the CPU.
+        device: The target device of a copy.
         warns: Whether -1 raises a FutureWarning at the caller of the calling function.
-
-    Returns:
-        A device of the accelerator, always with an index, or ``torch.device("cpu")``.
 
     Raises:
         RuntimeError: As for :func:`as_device`.

@@ -48,7 +48,7 @@ def with_saved_streams(backward: _Backward) -> _Backward:
         before = current_streams(stream.device_index for stream in ctx.streams)
         if before == ctx.streams:
             return backward(ctx, *grads)
-        # The thread runs other nodes afterwards, so its own streams are restored.
+        # The thread runs other nodes afterwards, so its streams are restored.
         set_current_streams(ctx.streams)
         try:
             return backward(ctx, *grads)

@@ -8,21 +8,3 @@ from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers
 from .markers import SplitAlong, Whole
 from .outputs import GatheredLeaf, OutputLeaves
 from .packed_sequence import cat_packed, split_packed
-
-__all__ = [
-    "CopiedLeaf",
-    "GatheredLeaf",
-    "InputLeaves",
-    "Leaf",
-    "Node",
-    "OutputLeaves",
-    "Pieces",
-    "SplitAlong",
-    "SplitLeaf",
-    "Whole",
-    "cat_packed",
-    "format_path",
-    "is_named_tuple",
-    "remove_markers",
-    "split_packed",
-]

@@ -108,7 +108,7 @@ class InputLeaves:
         return self._add_split(value, 0, count_sequences(value), path)
 
     def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        # The only frame of a level on Python's stack: nesting is as deep as in torch.nn.parallel.
+        # One stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
         branch = _BRANCHES.get(type(value)) or _find_branch(value)
         children: list[Node] = []
         for step, part in branch.items(value):

@@ -60,7 +60,7 @@ class GatheredLeaf(Leaf):
 
     Attributes:
         tensors: The tensors, or the data of the packed sequences.
-        packed: The packed sequences, if these are some.
+        packed: The packed sequences; empty for tensors.
     """
 
     __slots__ = ("packed", "tensors")
@@ -129,7 +129,7 @@ class OutputLeaves:
         return handler(self, values, path)
 
     def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Branch:
-        # The only frame of a level on Python's stack, as in `InputLeaves`.
+        # One stack frame per level, as in `InputLeaves`.
         branch = _find_branch(values[0])
         children: list[Node] = []
         for step, row in _ITEMS[branch](values):

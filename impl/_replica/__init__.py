@@ -7,14 +7,3 @@ from .build import ReplicaMap, build_replicas
 from .cache import find_replica_cache, use_replica_cache
 from .compiled import has_compiled_code
 from .module_tree import Tree, check_source, collect_tree
-
-__all__ = [
-    "ReplicaMap",
-    "Tree",
-    "build_replicas",
-    "check_source",
-    "collect_tree",
-    "find_replica_cache",
-    "has_compiled_code",
-    "use_replica_cache",
-]

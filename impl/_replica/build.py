@@ -2,7 +2,7 @@
 
 Most modules are *written*: the ``__dict__`` of the replica is built from that of the module, which
 costs a fraction of attribute assignment. A module that overrides replication or attribute
-assignment, in its class or itself, is *assigned*: its own hook creates the replica, and its own
+assignment, in its class or in the instance, is *assigned*: its hook creates the replica, and its
 ``__setattr__`` receives every child, parameter and buffer.
 
 Nothing is cached between calls, since modules may change.
@@ -215,7 +215,7 @@ def _replicate_by_hook(module: nn.Module) -> Any:
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
     state.pop("_compiled_call_impl", None)
-    # As in `_write_state`, the replica has hook dictionaries of its own.
+    # As in `_write_state`, the replica has its own hook dictionaries.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
@@ -225,9 +225,9 @@ def _replicate_by_hook(module: nn.Module) -> Any:
 
 def _move_to_front(state: dict[str, Any], name: str) -> None:
     if name in state:
-        rest = state.copy()
+        others = state.copy()
         state.clear()
-        state.update({name: rest.pop(name), **rest})
+        state.update({name: others.pop(name), **others})
 
 
 def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:

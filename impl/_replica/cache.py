@@ -21,11 +21,11 @@ from .module_tree import check_source
 
 #: The modules of a tree with their names, the root first.
 _Named = Sequence[tuple[str, nn.Module]]
-#: By the index of each buffer, the dictionary of one tree that holds it, and its key there.
+#: For the index of each buffer: the dictionary that contains it, and its key there.
 _BufferSlots = dict[int, tuple[Any, str]]
 #: The ``id``, the version counter and the address of each tensor.
 _States = tuple[list[int], list[object], list[Any]]
-#: The training flag of a module, then its members of each kind as pairs of name and identity.
+#: The training flag of a module, and the names and ids of its members of each kind.
 _Structure = tuple[Any, ...]
 _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
@@ -45,7 +45,7 @@ class ReplicaCache:
         self._device_ids = list(device_ids)
         self._snapshot: _ModuleSnapshot | None = None
         # By the current streams at the time of the copies: the copies are ready on these streams,
-        # and their memory is freed on them. A forward on other streams has replicas of its own.
+        # and their memory is freed on them. A forward on other streams builds other replicas.
         self._replicas: dict[tuple[torch.Stream, ...], _Replicas] = {}
         self._lock = Lock()  # Forwards in several threads may use the same replicas.
 
@@ -143,9 +143,9 @@ class _ModuleSnapshot:
             where = f"module {name!r}" if name else "the module"
             return f"{where} has been switched to {'train' if now[0] else 'eval'}()"
         kind = next(index for index in _KINDS if now[index] != then[index])
-        one, other = dict(now[kind]), dict(then[kind])
-        changed = [key for key in {**other, **one} if one.get(key) != other.get(key)]
-        listed = ", ".join(repr(_join_names(name, key)) for key in changed or one)
+        new, old = dict(now[kind]), dict(then[kind])
+        changed = [key for key in {**old, **new} if new.get(key) != old.get(key)]
+        listed = ", ".join(repr(_join_names(name, key)) for key in changed or new)
         return f"there are other {_KINDS[kind]}, {listed},"
 
 
@@ -235,7 +235,7 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def _structure(module: nn.Module) -> _Structure:
-    """Return the same for one module, in a form that is slower and easier to compare by name."""
+    """Return the structure of one module with names; slower than :func:`_flat_structure`."""
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
@@ -272,13 +272,13 @@ def _changed_indices(
 
 def _differing_indices(now: _States, then: _States) -> set[int]:
     columns = zip(zip(*now, strict=True), zip(*then, strict=True), strict=True)
-    return {index for index, (one, other) in enumerate(columns) if one != other}
+    return {index for index, (new, old) in enumerate(columns) if new != old}
 
 
 class _AttributeBuffers:
-    """The buffers of a module with a ``__setattr__`` of its own, accessed as attributes.
+    """The buffers of a module with its own ``__setattr__``, accessed as attributes.
 
-    Script modules are an example. Below them a replica has no Python modules.
+    An example is a script module, below which a replica has no Python modules.
     """
 
     def __init__(self, module: Any) -> None:

@@ -14,8 +14,8 @@ class FormerParameters(OrderedDict[str, Tensor]):
 
     A replica's tensors are not leaves, and torch refuses to deepcopy those. This mapping comes
     before all other references to these tensors in the replica's ``__dict__``, and enters
-    detached clones of them into the memo of a deepcopy. Shared tensors stay shared, and a module
-    with a ``__deepcopy__`` of its own, such as a parametrized one, works as well.
+    detached clones of them into the memo of a deepcopy. Shared tensors stay shared. Modules with
+    their own ``__deepcopy__``, such as parametrized ones, can be deepcopied, too.
 
     It pickles as a plain ordered dictionary: a saved replica can be loaded without this package.
 

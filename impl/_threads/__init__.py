@@ -8,17 +8,3 @@ from .locals import isolate_locals
 from .pool import start
 from .sequential import run_sequentially
 from .state import call_in, is_fully_transferable, thread_states
-
-__all__ = [
-    "CapturedError",
-    "call_in",
-    "capture",
-    "format_error",
-    "is_fully_transferable",
-    "isolate_locals",
-    "raise_rebuilt",
-    "reraise",
-    "run_sequentially",
-    "start",
-    "thread_states",
-]

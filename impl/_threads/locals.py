@@ -64,7 +64,7 @@ def count_locals() -> float:
 
 
 def _foreign_keys(entries: dict[Any, Any]) -> list[Any]:
-    # C extensions may store entries of their own in the dictionary.
+    # C extensions may also store entries in the dictionary.
     return [key for key, entry in entries.items() if type(entry) is not _Entry]
 
 
@@ -126,9 +126,9 @@ class _ThreadKey(threading.local):
     def __init__(self) -> None:
         # The key is read from a new object that no other thread uses. A shared object holds the
         # keys of all its threads, and reading it would briefly add references to them.
-        own = threading.local()
-        own.value = True
-        self.key = _find_key(own)
+        local = threading.local()
+        local.value = True
+        self.key = _find_key(local)
 
 
 def _find_key(local: threading.local) -> object:

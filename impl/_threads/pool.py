@@ -1,6 +1,6 @@
 """A pool of worker threads, so that a call need not start new threads.
 
-Every started function immediately has a thread of its own, an idle or a new one. Functions that
+Every started function immediately gets its own thread, an idle or a new one. Functions that
 wait for each other, or that start others and wait for them, therefore never wait for a thread.
 A reused thread looks like a new one: it has no ``threading.local`` values, and the hooks of
 ``threading.settrace`` and ``threading.setprofile``.
@@ -23,9 +23,9 @@ from .state import install_thread_hooks, is_pristine
 #: The largest number of idle threads. Further threads end after their function.
 MAX_IDLE = 64
 
-#: Whether a thread runs one function only, and its end is awaited. That is so on free-threaded
-#: Python: PyTorch 2.12 crashes where the end of a thread is what frees a tensor, and an object
-#: that other threads release is not freed until its own thread runs again.
+#: Whether each thread runs a single function, and the caller waits for its end. True on
+#: free-threaded Python: PyTorch 2.12 crashes if the end of a thread frees a tensor, and objects
+#: that other threads release are freed only when their own thread runs again.
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
@@ -89,8 +89,8 @@ class _Worker:
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
         self._queue = SimpleQueue[Future | None]()
-        # A daemon: the interpreter joins other threads before it calls `_close_at_exit`, which is
-        # what ends an idle worker.
+        # A daemon: the interpreter joins other threads before it calls `_close_at_exit`, which
+        # ends idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def start(self) -> None:
@@ -156,7 +156,6 @@ class _Pool:
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Future:
-        """Run ``function`` in a thread of its own, immediately."""
         worker = self._pop_idle() or self._new_worker()
         future = Future(function, worker)
         worker.submit(future)
@@ -171,7 +170,7 @@ class _Pool:
             return True
 
     def close(self) -> None:
-        """End the idle workers, wait for the busy ones, and accept no idle worker any more."""
+        """End the idle workers, wait for the busy ones, and accept no more idle workers."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -182,10 +181,9 @@ class _Pool:
             thread.join()
 
     def close_after_fork(self) -> None:
-        """Accept no idle worker any more, in a forked child that has only the running thread.
+        """Accept no more idle workers, in a forked child that has only the running thread.
 
-        If a replica has forked, that thread is a worker of this pool and calls :meth:`add_idle`
-        once more.
+        If a replica has forked, that thread is a worker of this pool, and calls :meth:`add_idle`.
         """
         self._lock = threading.Lock()  # A thread of the parent may hold the old one.
         self._closed = True
@@ -207,7 +205,7 @@ _pool = _Pool()
 
 
 def start(function: Callable[[], Any]) -> Future:
-    """Run ``function`` in a thread of its own, immediately.
+    """Run ``function`` in another thread, immediately.
 
     Returns:
         A future of the result of ``function``, or of a ``CapturedError`` with its exception.

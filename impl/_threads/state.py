@@ -1,6 +1,6 @@
 """Transfer of the caller's thread state to the threads of the replicas."""
 
-import asyncio  # torch imports it anyway.
+import asyncio  # torch imports it, too.
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +80,7 @@ class ThreadState(NamedTuple):
       every new thread;
     * ``threading.local`` values: a replica starts with none, and those that it sets are released
       when it ends;
-    * the running event loop of the caller's thread: a replica may run one of its own;
+    * the running event loop of the caller's thread: a replica may run another one;
     * the exception being handled: it is not the context of an error in a replica;
     * process-wide settings, which need no transfer: anomaly mode, deterministic algorithms, the
       default dtype, the backends' flags.
@@ -114,7 +114,7 @@ def call_in(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Call ``function(*args, **kwargs)`` in ``state``, then restore this thread's own state.
+    """Call ``function(*args, **kwargs)`` in ``state``, then restore this thread's state.
 
     Call this through ``state.context.run``, which sets the context variables.
     """

@@ -2,14 +2,14 @@
 
     inputs -- EnterParallelRegion --> chunk -- module -- ExitParallelRegion --> all outputs
 
-Every rank computes the same loss from the outputs of all ranks. The gradient of a rank's own
-outputs is therefore a slice of the incoming gradients, and the exit communicates nothing. The
+Every rank computes the same loss from the outputs of all ranks. The gradient of a rank's outputs
+is therefore a slice of the incoming gradients, and the exit communicates nothing. The
 gradient that reaches the entry is one of ``k`` summands, where ``k`` is the number of ranks, so
 the entry all-reduces it.
 
 Inside the region gradients are ``k`` times as large as in one process, because those of
-parameters are averaged over the ranks, not summed. A sum would count ``k`` times whatever is
-equal on every rank: a penalty on parameters in the loss, and the gradient already in ``grad``.
+parameters are averaged over the ranks, not summed. A sum would count gradients that are equal on
+every rank ``k`` times: those of a penalty on parameters, and the one already in ``grad``.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ class ExitParallelRegion(Function):
             prepare: The function that backward calls first, with ``sentinel``.
             local: The indices of this rank's outputs.
             scale: The factor of their gradients.
-            sentinel: A leaf of this call alone.
+            sentinel: A leaf that belongs to this call only.
             graph_anchor: The dummy scalar of :class:`EnterParallelRegion`, if an input requires
                 a gradient.
             num_outputs: The number of outputs.

@@ -30,7 +30,7 @@ def sync_buffers(module: nn.Module, comm: Communicator) -> None:
 
 
 def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
-    """Set the buffers to ``values``, by id; one that has several names stays one tensor."""
+    """Set the buffers to ``values``, by id. A buffer with several names stays one tensor."""
     updated: dict[int, Tensor] = {}
     for owner in module.modules():
         for name, buffer in list(owner.named_buffers(recurse=False, remove_duplicate=False)):
@@ -47,9 +47,9 @@ def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
 
 
 def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch.device) -> Any:
-    """Return the ``inputs`` of rank ``source`` on every rank; those of other ranks are ignored.
+    """Return the ``inputs`` of rank ``source`` on every rank.
 
-    Tensors from the CPU stay there, all others move to ``device``.
+    Tensors on the CPU of ``source`` are on the CPU of all ranks, others on ``device``.
 
     Raises:
         Exception: ``inputs`` cannot be pickled; the same error on every rank.

@@ -1,9 +1,9 @@
 """Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel averages them, bucket by bucket. It wraps the tensors, not the module.
-It expects that backward reaches all of them, and is prepared at the beginning of backward. They
-are all reached because every output leads to every parameter (``autograd.ExitParallelRegion``),
-though to some without a gradient.
+DistributedDataParallel averages them, bucket by bucket. It wraps the tensors, not the module, and
+is prepared when backward begins. It requires that backward reaches all tensors. The graph of every
+output therefore leads to every parameter, if necessary without a gradient
+(``autograd.ExitParallelRegion``).
 """
 
 import weakref
@@ -26,7 +26,6 @@ class _ConnectLeaves(Function):
 
     @staticmethod
     def forward(ctx: Any, *leaves: Tensor) -> Tensor:
-        """Return the scalar."""
         return leaves[0].new_zeros(())
 
 
@@ -59,11 +58,6 @@ class GradientReducer:
 
     The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
-    Args:
-        module: The module, with the same parameters and buffers on all ranks.
-        comm: The ranks.
-        options: Further arguments of DistributedDataParallel.
-
     Attributes:
         trainable: The tensors that require gradients.
         config: The :func:`reducer_config` at construction.
@@ -85,12 +79,12 @@ class GradientReducer:
         """Prepare for the running backward.
 
         Args:
-            sentinel: A leaf of one call alone: only a backward to all leaves reaches it.
+            sentinel: A leaf of one call: only a backward to all leaves reaches it.
             require_grad_sync: Whether to average the gradients; else each rank keeps its own.
 
         Raises:
-            RuntimeError: This backward builds a graph of its own (``create_graph=True``), or it
-                reaches selected tensors only and parameters are among them.
+            RuntimeError: This backward builds a graph (``create_graph=True``), or computes the
+                gradients of selected tensors with parameters among them.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(_NO_DOUBLE_BACKWARD)
@@ -98,7 +92,8 @@ class GradientReducer:
             if any(map(is_needed_in_backward, self.trainable)):
                 raise RuntimeError(_NO_SELECTED_PARAMETERS)
             return
-        # If one backward covers several calls, all of them come here before any parameter.
+        # If one backward covers several calls, this runs for all of them before it reaches a
+        # parameter.
         if require_grad_sync and self._ddp is not None:
             with torch.enable_grad():
                 self._ddp()
@@ -115,7 +110,10 @@ _NO_SELECTED_PARAMETERS = (
 
 
 def _check_no_sparse_gradients(module: nn.Module) -> None:
-    """Refuse sparse gradients: DistributedDataParallel needs the module and no hook for them."""
+    """Check that no submodule has sparse gradients.
+
+    For these DistributedDataParallel needs the module, and supports no communication hook.
+    """
     for name, submodule in module.named_modules():
         if getattr(submodule, "sparse", False) is True:
             raise NotImplementedError(
@@ -125,7 +123,7 @@ def _check_no_sparse_gradients(module: nn.Module) -> None:
 
 
 def _check_same_module(module: nn.Module, comm: Communicator) -> None:
-    """Refuse modules that differ; in DistributedDataParallel rank 0 would wait for the others."""
+    """Check that all ranks have the same module; DistributedDataParallel would hang otherwise."""
     descriptions = {name: _describe(tensor) for name, tensor in _named_tensors(module).items()}
     first, *others = comm.all_gather_object(descriptions)
     for rank, other in enumerate(others, 1):
@@ -163,11 +161,11 @@ def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tenso
 
 
 def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:
-    """Return the facts that a :class:`GradientReducer` relies on; a change needs a new one."""
+    """Return the values that a :class:`GradientReducer` is built for."""
     buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
     tensors = [*module.parameters(), *buffers]
-    facts = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
-    return comm, facts, dict(options)
+    states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
+    return comm, states, dict(options)
 
 
 #: One reducer per module: two would reduce the same gradients twice.
@@ -177,17 +175,7 @@ _REDUCERS: weakref.WeakKeyDictionary[nn.Module, GradientReducer] = weakref.WeakK
 def get_reducer(
     module: nn.Module, comm: Communicator, options: Mapping[str, Any]
 ) -> GradientReducer:
-    """Return the cached reducer of ``module``, or a new one if the module has changed.
-
-    Args:
-        module: As for :class:`GradientReducer`.
-        comm: As for :class:`GradientReducer`.
-        options: As for :class:`GradientReducer`.
-
-    Raises:
-        RuntimeError: As for :class:`GradientReducer`.
-        NotImplementedError: As for :class:`GradientReducer`.
-    """
+    """Return the cached reducer of ``module``, or a new one if the module has changed."""
     reducer = _REDUCERS.get(module)
     if reducer is None or reducer.config != reducer_config(module, comm, options):
         _REDUCERS.pop(module, None)  # Remove the old reducer's hooks first.

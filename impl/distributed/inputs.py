@@ -1,4 +1,4 @@
-"""A rank's chunk of nested inputs, by the rules of ``scatter``."""
+"""The chunk of nested inputs for one rank, by the rules of ``scatter``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,23 +11,16 @@ from ..scatter_gather import split_leaf, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
-#: Name, shape, dtype and hash of each tensor: equal, save for collisions, only for equal inputs.
+#: Name, shape, dtype and hash of each tensor. Except for hash collisions, only equal inputs have
+#: equal fingerprints.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
 
-#: Multiplies positions, so that the hash depends on the order of the elements.
+#: Factor of the positions, so that the hash depends on the order of the elements.
 _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 
 class ShardedInputs:
     """The inputs of a call, split into a chunk for each rank.
-
-    Args:
-        comm: The ranks.
-        args: Positional arguments of the module.
-        kwargs: Keyword arguments.
-        device: This rank's device.
-        dim: The dimension to split.
-        chunk_sizes: One size or weight for each rank, as for ``scatter``.
 
     Attributes:
         num_active_ranks: The number of ranks with a chunk, counted from rank 0.
@@ -66,7 +59,7 @@ class ShardedInputs:
         return args, kwargs
 
     def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
-        # An idle rank gets a chunk without rows; only `local_chunk` asks for it.
+        # An idle rank gets a chunk without rows, which only `local_chunk` uses.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
         return split_leaf(split, devices, padded)[self._rank]
@@ -104,13 +97,10 @@ def local_chunk(
 
 
 def check_same_inputs(fingerprints: Sequence[Fingerprint | None]) -> None:
-    """Refuse inputs that differ between ranks.
-
-    Args:
-        fingerprints: The fingerprint of each rank's inputs; None for ranks without one.
+    """Check that the inputs of all ranks with a fingerprint are equal.
 
     Raises:
-        ValueError: A fingerprint differs from the most frequent one; rank 0's wins a tie.
+        ValueError: A fingerprint differs from the most frequent one, or in a tie from the first.
     """
     present = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
     if not present:
@@ -126,11 +116,11 @@ def _describe_difference(found: Fingerprint, common: Fingerprint) -> str:
     if len(found) != len(common):
         return f"{len(found)} tensors, where most ranks have {len(common)}"
     pairs = zip(found, common, strict=True)
-    one, other = next(pair for pair in pairs if pair[0] != pair[1])
+    local, usual = next(pair for pair in pairs if pair[0] != pair[1])
     for name, field in (("shape", 1), ("dtype", 2)):
-        if one[field] != other[field]:
-            return f"{one[0]} has {name} {one[field]}, where most ranks have {other[field]}"
-    return f"the elements of {one[0]} differ from those on most ranks"
+        if local[field] != usual[field]:
+            return f"{local[0]} has {name} {local[field]}, where most ranks have {usual[field]}"
+    return f"the elements of {local[0]} differ from those on most ranks"
 
 
 def _tensor_of(leaf: SplitLeaf | CopiedLeaf) -> Tensor:

@@ -1,7 +1,7 @@
 """Detection of the ranks that have ended, after a collective has failed.
 
 Back ends report a broken connection, not the process that ended, and only its neighbours notice.
-So the first rank that notices requests a check in the group's store, and live ranks answer.
+The first rank that notices requests a check in the store of the group, and live ranks respond.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-#: Seconds that a rank has to answer. Waiting ranks look into the store once a second.
+#: Seconds until a rank without response counts as missing. Waiting ranks check once a second.
 _TIMEOUT = 5.0
 _POLL_SECONDS = 0.05
 #: Keys of the store.
@@ -18,11 +18,7 @@ _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive
 
 
 class LivenessCheck:
-    """The liveness check of one process group.
-
-    Args:
-        group: The group.
-    """
+    """The liveness check of one process group."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._store: Any = group.get_group_store()
@@ -37,7 +33,7 @@ class LivenessCheck:
             return True  # The process that hosts the store has ended.
 
     def run(self) -> str:
-        """Request the check, answer it, and return a text that names the missing ranks."""
+        """Request the check, respond to it, and return a text that names the missing ranks."""
         try:
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
             self._store.set(_REQUESTED, b"")

@@ -41,12 +41,9 @@ class OutputGraph:
     def attach(
         self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local: range
     ) -> list[Tensor]:
-        """Return ``tensors``, in the graph where their metadata require a gradient.
+        """Return ``tensors``, attached to the graph if their metadata require a gradient.
 
-        Args:
-            tensors: The tensors in the outputs.
-            metas: Their metadata.
-            local: The indices of this rank's tensors.
+        ``local`` are the indices of this rank's tensors.
         """
         attached = list(tensors)
         wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]
@@ -94,7 +91,7 @@ def gather_outputs(
     Args:
         results: The result of each rank; none has failed.
         tensors: The tensors in this rank's output.
-        comm: The ranks.
+        comm: The process group.
         graph: The graph to attach the tensors to.
         device: The device of the tensors from other ranks, except those on the CPU.
     """
@@ -125,26 +122,25 @@ def local_output(
     device: torch.device,
     dim: int,
 ) -> Any:
-    """Return this rank's output; on an idle rank the first rank's, with tensors without rows.
+    """Return this rank's output. On an idle rank return the first rank's, with empty tensors.
 
     Args:
         results: The result of each rank; none has failed.
         tensors: The tensors in this rank's output.
         rank: This rank.
         graph: The graph to attach the tensors to.
-        device: This rank's device.
-        dim: The dimension without rows.
+        device: The device of empty tensors.
+        dim: The dimension that has size 0 in empty tensors.
     """
     first = next(result for result in results if isinstance(result, Returned))
-    own = results[rank]
-    if isinstance(own, Returned):
-        return unpack(own.structure, graph.attach(tensors, own.metas, range(len(tensors))))
+    local = results[rank]
+    if isinstance(local, Returned):
+        return unpack(local.structure, graph.attach(tensors, local.metas, range(len(tensors))))
     empty = [_empty_tensor(meta, device, dim) for meta in first.metas]
     return unpack(first.structure, graph.attach(empty, first.metas, range(0)))
 
 
 def _empty_tensor(meta: TensorMeta, device: torch.device, dim: int) -> Tensor:
-    """Return a tensor like ``meta`` without rows along ``dim``."""
     shape = list(meta.shape) or [0]
     shape[dim if meta.shape else 0] = 0
     return torch.empty(shape, dtype=meta.dtype, device="cpu" if meta.on_cpu else device)

@@ -22,7 +22,7 @@ from .liveness import LivenessCheck
 _FRAME_BYTES = 1024
 #: The part of the frame that holds the length of the payload.
 _HEADER_BYTES = 8
-#: How often a waiting rank looks whether another has requested a liveness check.
+#: Interval at which a waiting rank checks whether another has requested a liveness check.
 _POLL_INTERVAL = timedelta(seconds=1)
 
 
@@ -52,11 +52,7 @@ class Communicator:
         self._failure_lock = threading.Lock()
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in the order of the ranks.
-
-        Args:
-            value: A picklable value; small, as a rule.
-        """
+        """Return the pickled and unpickled values of all ranks, in the order of the ranks."""
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         room = _FRAME_BYTES - _HEADER_BYTES
         frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:room]
@@ -68,13 +64,15 @@ class Communicator:
         return list(map(pickle.loads, payloads))  # `loads` ignores the padding.
 
     def _all_gather_bytes(self, data: bytes, size: int) -> list[bytes]:
-        own = torch.frombuffer(bytearray(data.ljust(size, b"\0")), dtype=torch.uint8)
-        return [bytes(row.tolist()) for row in self.all_gather(own.to(self.comm_device))]
+        vector = torch.frombuffer(bytearray(data.ljust(size, b"\0")), dtype=torch.uint8)
+        return [bytes(row.tolist()) for row in self.all_gather(vector.to(self.comm_device))]
 
-    def all_gather(self, own: Tensor) -> list[Tensor]:
+    def all_gather(self, vector: Tensor) -> list[Tensor]:
         """Return the vectors of all ranks, which have equal lengths, in the order of the ranks."""
-        rows = list(own.new_empty(self.size, len(own)).unbind())
-        self._run_collective(lambda: dist.all_gather(rows, own, group=self.group, async_op=True))
+        rows = list(vector.new_empty(self.size, len(vector)).unbind())
+        self._run_collective(
+            lambda: dist.all_gather(rows, vector, group=self.group, async_op=True)
+        )
         return rows
 
     def broadcast(self, data: Tensor, source: int) -> None:
@@ -88,15 +86,11 @@ class Communicator:
         self._run_collective(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
 
     def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
-        """Begin to overwrite ``tensor`` with its sum over all ranks.
-
-        Returns:
-            A future of ``tensor``.
-        """
+        """Begin to overwrite ``tensor`` with its sum over all ranks; return a future of it."""
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
             return self._future_of(tensor, work)
-        # Streams order later work; process groups on devices have a watchdog of their own.
+        # Streams order later work, and process groups on devices have their own watchdog.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
 
@@ -122,16 +116,12 @@ class Communicator:
             future.set_result(tensor)
 
     def raise_if_failed(self) -> None:
-        """Raise the error of an earlier collective.
-
-        Raises:
-            RuntimeError: A collective has failed.
-        """
+        """Raise RuntimeError if an earlier collective has failed."""
         if self._failure is not None:
             raise RuntimeError(self._failure)
 
     def _run_collective(self, begin: Callable[[], Any]) -> None:
-        """Run a collective to its end, or raise an error that names the missing ranks."""
+        """Run a collective, or raise an error that names the missing ranks."""
         self.raise_if_failed()
         try:
             work = begin()
@@ -167,11 +157,7 @@ _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
-    """Return the communicator of ``group`` for ``device``, always the same one.
-
-    Args:
-        group: The process group; None for the default one.
-        device: This rank's device.
+    """Return the communicator of ``group``, or of the default group, always the same one.
 
     Raises:
         RuntimeError: There is no process group, or this process is not in it.
@@ -197,7 +183,7 @@ def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _comm_device(group: Any, device: torch.device) -> torch.device:
-    """Return ``device`` if the group has a back end of its own for it, else the CPU."""
+    """Return ``device`` if the group has a back end for it other than Gloo, else the CPU."""
     pairs = dist.get_backend_config(group).split(",")
     backends = dict(pair.split(":") for pair in pairs)
     backend = backends.get(str(device).partition(":")[0])

@@ -1,4 +1,4 @@
-"""One rank's part of one call."""
+"""The part of a call that one rank computes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,20 +15,13 @@ from .serialization import TensorMeta, pack
 
 
 class RankCall:
-    """One rank's part of one call, and its result.
-
-    Args:
-        module: The module to call.
-        comm: The ranks.
-        device: This rank's device.
-        dim: The dimension to split.
-        chunk_sizes: One size or weight for each rank.
+    """The part of a call that this rank computes, and its result.
 
     Attributes:
         graph_anchor: The dummy scalar that leads backward to the inputs, if one of them
             requires a gradient.
         output: The module's output.
-        tensors: The tensors in it, to be sent; empty with one rank.
+        tensors: The tensors in the output, to be sent; empty with one rank.
     """
 
     def __init__(
@@ -52,7 +45,7 @@ class RankCall:
         self.tensors: list[Tensor] = []
 
     def run(self, inputs: Any, kwargs: Mapping[str, Any], *, check_inputs: bool) -> None:
-        """Compute this rank's part; :meth:`exchange_results` raises its errors."""
+        """Call the module on this rank's chunk; :meth:`exchange_results` raises its error."""
         outcome = capture(self._run, inputs, kwargs, check_inputs)
         if isinstance(outcome, CapturedError):
             self._error = outcome.pop()
@@ -64,7 +57,7 @@ class RankCall:
 
         Raises:
             ValueError: The inputs of a rank differ.
-            Exception: A rank raised it.
+            Exception: A rank raised an exception.
         """
         gathered = self._comm.all_gather_object((self._fingerprint, self._result))
         error, self._error = self._error, None

@@ -1,4 +1,4 @@
-"""The result of one rank's part of a call, in a form that can be sent to the other ranks."""
+"""The result of a call on one rank, which can be pickled and sent to the other ranks."""
 
 import pickle
 from collections.abc import Sequence
@@ -41,12 +41,7 @@ RankResult = Returned | Idle | Failed
 
 
 def make_failed(error: BaseException, where: str) -> Failed:
-    """Return the result of a rank that raised ``error``.
-
-    Args:
-        error: The exception.
-        where: The place of the error: ``"in rank 1 on device cpu"``.
-    """
+    """Return the result of a rank that raised ``error``; ``where`` is the rank and its device."""
     if not isinstance(error, Exception):
         return Failed(f"{type(error).__name__} {where}", b"")
     text = format_error(error, where)
@@ -62,7 +57,7 @@ def raise_first_error(results: Sequence[RankResult], local_error: BaseException 
 
     Args:
         results: The results of all ranks.
-        local_error: The error of this rank. If it is no Exception, it is raised itself.
+        local_error: The exception of this rank, if any. It is raised if it is no Exception.
 
     Raises:
         Exception: Of the type of the first error if that can be pickled and built from a text,

@@ -1,7 +1,7 @@
-"""Nested values in a form that can be sent: a pickled structure, and the bytes of the tensors.
+"""Serialization of nested values: a pickled structure, and the bytes of the tensors.
 
-Tensors are taken out of a value before it is pickled, at any depth and out of any object that
-can be pickled. :class:`TensorMeta` has what is needed to rebuild a tensor from its bytes.
+The tensors in a value are pickled as indices, at any depth and in any object that can be pickled.
+:class:`TensorMeta` has the metadata to rebuild a tensor from its bytes.
 """
 
 import io

@@ -98,7 +98,7 @@ def _verdicts(setup: Setup) -> list[Step]:
 
 
 def _comparisons(setup: Setup) -> list[Step]:
-    against = (sys.executable, "-m", "spec_tests.meta_tests.simulator_against")
+    against = (sys.executable, "-m", "spec_tests.meta_tests.simulator_comparison")
     where = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
     written = ("--json", str(setup.out / "differences.json"))
     comparison = (*against, *where, *written, "--examples=40")

@@ -1,1 +1,1 @@
-"""Chapter comm: the primitives between devices."""
+"""Chapter comm: copies and sums of tensors on several devices."""

@@ -44,7 +44,7 @@ def test_two_copies_on_one_device_share_no_memory(target, topology, source):
 
 @clause("comm.broadcast.row-major-copies")
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_copies_are_row_major(target, topology, layout):
+def test_broadcast_copies_are_row_major(target, topology, layout):
     tensor = TensorSpec((2, 3, 2, 2), layout=layout, slot=None).build(topology)
     (copy,) = target.comm.broadcast(tensor, topology.take(1))
     assert copy.stride() == (12, 4, 2, 1)

@@ -9,6 +9,7 @@ from spec_tests.harness.environment.faults import without_memory
 from spec_tests.strategies.calls import At, PublicCall
 from spec_tests.strategies.comm import dense
 
+#: Devices of a call; that of slot 2 has no free memory.
 DEVICES = [At(0), At(2), At(1)]
 SMALL = dense()
 CALLS = {

@@ -146,7 +146,7 @@ def test_sums_of_empty_tensors_keep_their_shape(target, answers, topology, buffe
 
 @clause("comm.reduce-add-coalesced.no-tensors")
 @pytest.mark.parametrize("rows", [[], [[], []]], ids=str)
-def test_empty_input_returns_an_empty_tuple(target, topology, rows):
+def test_sum_of_an_empty_list_is_an_empty_tuple(target, topology, rows):
     assert target.comm.reduce_add_coalesced(rows) == ()
 
 

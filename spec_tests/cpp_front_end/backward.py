@@ -1,10 +1,10 @@
-"""When a gradient is reduced: while backward still runs, or only after it.
+"""Checks of the time at which backward reduces a gradient.
 
     batch ──► convolution, norm, ReLU ──► middle ──► flatten, linear ──► output
 
-Backward comes from the right. A hook on the middle holds one replica there, until something has
-happened elsewhere. Autograd has a thread a device, so the replicas are on different devices. (A
-hook on a replica's parameter is of no use: it is called when the sum is made, not before.)
+Backward runs from right to left. A hook on ``middle`` blocks the backward of one replica until an
+event is set. The replicas are on different devices, because autograd has one thread per device. (A
+hook on a parameter of a replica is of no use: it is called when the gradients are summed.)
 """
 
 import threading
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Far longer than a reduction takes on a busy machine.
-PATIENCE = 10.0  # seconds
+#: Seconds to wait for an event; far more than a reduction takes on a busy machine.
+TIMEOUT = 10.0
+#: Number of layers, and of the layers before ``middle``.
 LAYERS, MIDDLE = 5, 3
 
-#: Applies some layers of a replica to a tensor: those from one number up to another.
-Part = Callable[[Tensor, int, int], Tensor]
+#: Applies layers ``first`` to ``last - 1`` of a replica to a tensor.
+RunLayers = Callable[[Tensor, int, int], Tensor]
 
 
 @dataclass(frozen=True)
-class Forward:
-    """One replica's forward, ready for backward."""
+class ForwardPass:
+    """The tensors of one replica's forward."""
 
     batch: Tensor
     middle: Tensor
@@ -32,59 +33,61 @@ class Forward:
 
     @property
     def loss(self) -> Tensor:
-        """A scalar on the CPU, where losses of several devices can be added."""
+        """A scalar on the CPU, so that losses from several devices can be added."""
         return self.output.square().sum().cpu()
 
 
-def forward(part: Part, device: torch.device) -> Forward:
+def forward(run_layers: RunLayers, device: torch.device) -> ForwardPass:
     """Run the module of kind ``layers`` on two rows."""
     batch = torch.randn(2, 2, 4, 4, device=device, requires_grad=True)
-    middle = part(batch, 0, MIDDLE)
-    return Forward(batch, middle, part(middle, MIDDLE, LAYERS))
+    middle = run_layers(batch, 0, MIDDLE)
+    return ForwardPass(batch, middle, run_layers(middle, MIDDLE, LAYERS))
 
 
 def is_reduced_early(
-    last: Tensor, home: Forward, away: Forward, *, patience: float = PATIENCE
+    parameter: Tensor, first: ForwardPass, second: ForwardPass, *, timeout: float = TIMEOUT
 ) -> bool:
-    """Whether ``last`` is reduced while backward is held in the middle of ``away``.
+    """Return whether ``parameter`` gets its gradient while the second replica is blocked.
 
     Args:
-        last: A parameter of the module's last layer, which backward reaches first.
-        home: The replica on the module's device; nothing holds it.
-        away: The replica on another device.
-        patience: Seconds until backward goes on all the same.
+        parameter: A parameter of the module's last layer, which backward reaches first.
+        first: The replica on the module's device, which runs freely.
+        second: The replica on another device, whose backward is blocked at ``middle``.
+        timeout: Seconds until the second replica continues anyway.
     """
-    reduced, found = threading.Event(), []
+    reduced, results = threading.Event(), []
 
-    def hold(_: Tensor) -> None:
-        found.append(reduced.wait(patience))
+    def wait_for_reduction(_: Tensor) -> None:
+        results.append(reduced.wait(timeout))
 
-    last.register_post_accumulate_grad_hook(lambda _: reduced.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    away.middle.register_hook(hold)  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(home.loss + away.loss)
-    return found == [True]
+    parameter.register_post_accumulate_grad_hook(lambda _: reduced.set())  # type: ignore[no-untyped-call]  # untyped in torch
+    second.middle.register_hook(wait_for_reduction)  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first.loss + second.loss)
+    return results == [True]
 
 
-def order_at_home(last: Tensor, home: Forward, away: Forward) -> list[str]:
-    """What comes first on the module's device once the sum for ``last`` can be made.
+def events_on_first_device(
+    parameter: Tensor, first: ForwardPass, second: ForwardPass
+) -> list[str]:
+    """Return the order of the reduction and the end of backward on the module's device.
 
-    ``home`` is held in its middle until ``away`` has passed its own, by when the last layer's
-    gradients of both are there.
+    The first replica is blocked at ``middle`` until the second has passed it. Then both replicas
+    have their gradients of the last layer.
 
     Returns:
-        ``"reduced"``, when ``last`` had its gradient, and ``"end"``, when ``home`` had passed its
-        first layer, in the order of time.
+        ``"reduced"`` (``parameter`` has its gradient) and ``"end"`` (the first replica has passed
+        its first layer), in order of time.
     """
-    order: list[str] = []
+    events: list[str] = []
     passed = threading.Event()
 
-    def hold(_: Tensor) -> None:
-        if not passed.wait(PATIENCE):
-            order.append("the other replica never came")
+    def wait_for_second_replica(_: Tensor) -> None:
+        if not passed.wait(TIMEOUT):
+            events.append("the second replica did not reach its middle")
 
-    away.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    home.middle.register_hook(hold)  # type: ignore[no-untyped-call]  # untyped in torch
-    last.register_post_accumulate_grad_hook(lambda _: order.append("reduced"))  # type: ignore[no-untyped-call]  # untyped in torch
-    home.batch.register_hook(lambda _: order.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(home.loss + away.loss)
-    return order
+    second.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
+    first.middle.register_hook(wait_for_second_replica)  # type: ignore[no-untyped-call]  # untyped in torch
+    parameter.register_post_accumulate_grad_hook(lambda _: events.append("reduced"))  # type: ignore[no-untyped-call]  # untyped in torch
+    first.batch.register_hook(lambda _: events.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first.loss + second.loss)
+    return events

@@ -1,4 +1,4 @@
-"""The C++ front end as a fixture."""
+"""The fixture of the C++ front end."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Builds the extension of csrc/front_end.cpp once, and finds it again."""
+"""Compilation and import of the extension csrc/front_end.cpp."""
 
 from pathlib import Path
 from types import ModuleType
@@ -9,22 +9,22 @@ from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.simulator import build
 
 FOLDER = Path(__file__).parent / "csrc"
-#: -O0 halves the time to compile, and the front end only hands tensors on. Without -fopenmp the
-#: replicas of a program that includes PyTorch's header run one after the other.
+#: -O0 halves the compile time; the front end itself computes little. -fopenmp is needed: without
+#: it a program that includes PyTorch's header runs its replicas one after another.
 FLAGS = ("-O0", "-std=c++20", "-fopenmp")
-#: What a build of PyTorch without CUDA lacks: a header, and the nodes Scatter and Gather.
-SUPPLIED = (f"-I{FOLDER / 'without_cuda'}", "-DSUPPLY_NODES")
+#: Replacements for a PyTorch build without CUDA, which lacks a header, Scatter and Gather.
+WITHOUT_CUDA_FLAGS = (f"-I{FOLDER / 'without_cuda'}", "-DDEFINE_SCATTER_AND_GATHER")
 
 
 def load_for(topology: Topology) -> ModuleType:
-    """Import the extension, or end the test as not-run where it cannot serve ``topology``.
+    """Import the extension, or end the test as not-run if it does not support ``topology``.
 
-    The front end of a CUDA build moves tensors between CUDA devices only. On a real accelerator
-    the suite needs no compiler.
+    The front end of a CUDA build supports CUDA devices only. Without a compiler the tests are
+    not-run on a real accelerator and fail on the simulator.
 
     Raises:
-        RuntimeError: it cannot be compiled on a machine where the simulator can.
-        ImportError: it does not fit the PyTorch installed.
+        RuntimeError: the compilation fails, and the simulator is in use.
+        ImportError: the extension does not match the installed PyTorch.
     """
     if torch.version.cuda and topology.accelerator != "cuda":
         not_run("the C++ front end of a CUDA build needs CUDA devices")
@@ -37,12 +37,12 @@ def load_for(topology: Topology) -> ModuleType:
 
 
 def _load() -> ModuleType:
-    flags = (*FLAGS, *(_of_cuda() if torch.version.cuda else SUPPLIED))
+    flags = (*FLAGS, *(_cuda_flags() if torch.version.cuda else WITHOUT_CUDA_FLAGS))
     return build.load(build.Extension("cpp_front_end", "the C++ front end", FOLDER, flags))
 
 
-def _of_cuda() -> tuple[str, ...]:
-    # The headers that pip puts beside PyTorch are not complete.
+def _cuda_flags() -> tuple[str, ...]:
+    # The CUDA headers that pip installs with PyTorch are incomplete.
     from torch.utils.cpp_extension import CUDA_HOME
 
     return (f"-I{CUDA_HOME}/include",) if CUDA_HOME else ()

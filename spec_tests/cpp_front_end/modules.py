@@ -1,6 +1,7 @@
-"""Modules that exist on both sides: in front_end.cpp by kind, and here as their Python twins.
+"""The Python modules that correspond to the kinds of modules in front_end.cpp.
 
-Twins have the same tensors under the same names, so that weights, gradients and updates compare.
+A Python module and the C++ module of its kind have the same tensors under the same names, so that
+their weights, gradients and updates can be compared.
 """
 
 from collections.abc import Callable
@@ -12,20 +13,20 @@ from torch.nn import functional as F  # noqa: N812
 
 
 class Sequence(nn.Module):
-    """Layers, one after the other."""
+    """A sequence of layers under the name ``body``."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
         self.body = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layers applied."""
+        """Apply the layers."""
         result: Tensor = self.body(x)
         return result
 
 
 class Tied(nn.Module):
-    """Two layers with one weight, which has a name in the child and one in the parent."""
+    """A linear layer whose weight is also registered in the parent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,12 +34,12 @@ class Tied(nn.Module):
         self.again = self.first.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """The weight applied twice."""
+        """Apply the weight twice."""
         return F.linear(torch.tanh(self.first(x)), self.again)
 
 
 class Scaled(nn.Module):
-    """A layer times a buffer that requires a gradient."""
+    """A linear layer whose output is multiplied by a buffer that requires a gradient."""
 
     scale: Tensor
 
@@ -48,7 +49,7 @@ class Scaled(nn.Module):
         self.register_buffer("scale", torch.ones(4).requires_grad_())
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scaled output of the layer."""
+        """Apply the layer and scale its output."""
         result: Tensor = self.first(x) * self.scale
         return result
 
@@ -60,7 +61,7 @@ def _layers() -> nn.Module:
     )
 
 
-#: The modules that compute, and the shape of one row of their input.
+#: The factory of each kind's module, and the shape of one row of its input.
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: Sequence(nn.Linear(6, 4)), (6,)),
     "conv": (lambda: Sequence(nn.Conv2d(2, 3, 3)), (2, 4, 4)),
@@ -72,7 +73,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer by name; a tied one under each of its names."""
+    """Return all parameters and buffers by name; a tied one under each of its names."""
     named = [
         *module.named_parameters(remove_duplicate=False),
         *module.named_buffers(remove_duplicate=False),
@@ -80,25 +81,25 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(named)
 
 
-def python_twin(kind: str, seed: int, device: torch.device) -> nn.Module:
-    """The module of ``kind`` with the weights that ``seed`` draws, on ``device``."""
+def python_module(kind: str, seed: int, device: torch.device) -> nn.Module:
+    """Return the Python module of ``kind`` on ``device``, with random weights from ``seed``."""
     build, _ = KINDS[kind]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = build().to(device)
     for child in module.modules():
         for name, buffer in child._buffers.items():
-            # `Module.to` records a copy of a buffer that requires a gradient.
+            # `Module.to` replaces a buffer that requires a gradient by a non-leaf copy.
             if buffer is not None and not buffer.is_leaf:
                 child._buffers[name] = buffer.detach().requires_grad_()
     return module
 
 
-def cpp_twin(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
-    """The C++ module of ``kind`` with the weights of its Python twin, on ``device``."""
+def cpp_module(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
+    """Return the C++ module of ``kind`` on ``device``, with the weights of `python_module`."""
     module = front_end.Model(kind)
     module.to(device)
-    weights = tensors(python_twin(kind, seed, device))
+    weights = tensors(python_module(kind, seed, device))
     with torch.no_grad():
         for name, tensor in cpp_tensors(module).items():
             tensor.copy_(weights[name])
@@ -106,5 +107,5 @@ def cpp_twin(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
 
 
 def cpp_tensors(module: Any) -> dict[str, Tensor]:
-    """Every parameter and buffer of a C++ module by name."""
+    """Return all parameters and buffers of a C++ module by name."""
     return {**module.parameters(), **module.buffers()}

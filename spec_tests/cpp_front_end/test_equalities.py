@@ -1,49 +1,65 @@
-"""What must be equal whichever system runs the module: C++ front end, reference, target."""
+"""Outputs, gradients and training are equal in the C++ front end, the reference and the target."""
 
 from hypothesis import given
 
-from spec_tests.cpp_front_end.systems import Cpp, Python, runs
+from spec_tests.cpp_front_end.systems import CppSystem, PythonSystem, training_runs
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
 
 @clause("systems.outputs")
-@given(run=runs())
-def test_the_target_returns_what_cpp_returns(front_end, target, topology, run):
-    expected = run.outputs(Cpp(front_end), topology)
-    checks.same(run.outputs(Python(target), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_target_outputs_equal_those_of_cpp(front_end, target, topology, run):
+    expected = run.outputs(CppSystem(front_end), topology)
+    checks.same(run.outputs(PythonSystem(target), topology), expected, run, tolerance=checks.LAYER)
 
 
 @clause("systems.outputs")
-@given(run=runs())
-def test_the_reference_returns_what_cpp_returns(front_end, reference, topology, run):
-    expected = run.outputs(Cpp(front_end), topology)
-    checks.same(run.outputs(Python(reference), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_reference_outputs_equal_those_of_cpp(front_end, reference, topology, run):
+    expected = run.outputs(CppSystem(front_end), topology)
+    checks.same(
+        run.outputs(PythonSystem(reference), topology), expected, run, tolerance=checks.LAYER
+    )
 
 
 @clause("systems.gradients")
-@given(run=runs())
-def test_the_target_finds_the_gradients_that_cpp_finds(front_end, target, topology, run):
-    expected = run.gradients(Cpp(front_end), topology)
-    checks.same(run.gradients(Python(target), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_target_gradients_equal_those_of_cpp(front_end, target, topology, run):
+    expected = run.gradients(CppSystem(front_end), topology)
+    checks.same(
+        run.gradients(PythonSystem(target), topology), expected, run, tolerance=checks.LAYER
+    )
 
 
 @clause("systems.gradients")
-@given(run=runs())
-def test_the_reference_finds_the_gradients_that_cpp_finds(front_end, reference, topology, run):
-    expected = run.gradients(Cpp(front_end), topology)
-    checks.same(run.gradients(Python(reference), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_reference_gradients_equal_those_of_cpp(front_end, reference, topology, run):
+    expected = run.gradients(CppSystem(front_end), topology)
+    checks.same(
+        run.gradients(PythonSystem(reference), topology), expected, run, tolerance=checks.LAYER
+    )
 
 
 @clause("systems.training")
-@given(run=runs())
-def test_the_target_learns_what_cpp_learns(front_end, target, topology, run):
-    expected = run.trained(Cpp(front_end), topology)
-    checks.same(run.trained(Python(target), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_target_trains_to_the_parameters_of_cpp(front_end, target, topology, run):
+    expected = run.trained_parameters(CppSystem(front_end), topology)
+    checks.same(
+        run.trained_parameters(PythonSystem(target), topology),
+        expected,
+        run,
+        tolerance=checks.LAYER,
+    )
 
 
 @clause("systems.training")
-@given(run=runs())
-def test_the_reference_learns_what_cpp_learns(front_end, reference, topology, run):
-    expected = run.trained(Cpp(front_end), topology)
-    checks.same(run.trained(Python(reference), topology), expected, run, tolerance=checks.LAYER)
+@given(run=training_runs())
+def test_reference_trains_to_the_parameters_of_cpp(front_end, reference, topology, run):
+    expected = run.trained_parameters(CppSystem(front_end), topology)
+    checks.same(
+        run.trained_parameters(PythonSystem(reference), topology),
+        expected,
+        run,
+        tolerance=checks.LAYER,
+    )

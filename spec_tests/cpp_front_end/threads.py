@@ -1,4 +1,4 @@
-"""The threads that C++ replicas run in."""
+"""The threads that run C++ replicas."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let PyTorch run ``count`` threads at once: with fewer, one replica waits for another."""
+    """Set the number of PyTorch's threads; with fewer of them than replicas, replicas wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

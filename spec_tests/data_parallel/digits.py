@@ -11,10 +11,11 @@ from torch.func import functional_call
 
 from spec_tests.harness.compare.snapshot import snapshot
 
+#: Number of training steps.
 STEPS = 30
 #: Rows of a batch. Three and four devices get chunks of unequal size.
 ROWS = 50
-RATE = 0.05
+LEARNING_RATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -23,24 +24,25 @@ class Training:
 
     Args:
         device: The device of the network and the batches.
-        statistics: Whether batch normalisation uses the statistics of the batch or fixed ones.
+        batch_statistics: Whether batch normalisation uses the statistics of the batch, not
+            fixed ones.
     """
 
     device: torch.device
-    statistics: bool = True
+    batch_statistics: bool = True
 
     def network(self) -> nn.Module:
         """Return two convolutions with batch normalisation and a linear layer, always the same."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             net = nn.Sequential(*_block(1, 4), nn.MaxPool2d(2), *_block(4, 8), *_head(8 * 4 * 4))
-        return net.to(self.device).train(self.statistics)
+        return net.to(self.device).train(self.batch_statistics)
 
     def run(self, wrap: Callable[[nn.Module], nn.Module]) -> Any:
         """Train ``wrap(network)``; return the losses, parameters and buffers by name."""
         net = self.network()
         model = wrap(net)
-        optimizer = torch.optim.SGD(net.parameters(), RATE, momentum=0.9)
+        optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, momentum=0.9)
         # Algorithms chosen by timing, and TF32, differ from run to run.
         with torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False):
             losses = [self._step(model, optimizer, step) for step in range(STEPS)]

@@ -73,7 +73,7 @@ def recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
 
 
 class ParameterFacts(nn.Module):
-    """Returns whether its parameter is a leaf, requires a gradient and is a plain tensor."""
+    """A module that returns is_leaf, requires_grad and the class of its parameter."""
 
     def __init__(self) -> None:
         super().__init__()

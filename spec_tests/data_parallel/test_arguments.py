@@ -13,7 +13,7 @@ from spec_tests.strategies.probe_modules import Called
 from spec_tests.strategies.tensors import TensorSpec
 
 X = TensorSpec((4, 2))
-TWO = (At(0), At(1))
+DEVICES = (At(0), At(1))
 
 
 @clause("data_parallel.no-arguments")
@@ -47,7 +47,7 @@ def test_keyword_arguments_suffice(target, answers, topology, devices, functiona
 def test_inputs_other_than_a_tuple_are_the_only_argument(
     target, answers, topology, inputs, keywords
 ):
-    call = DataParallelCall(New(Called), inputs, keywords, TWO, functional=True)
+    call = DataParallelCall(New(Called), inputs, keywords, DEVICES, functional=True)
     checks.agree(call, target, answers, topology)
 
 

@@ -30,7 +30,7 @@ class BufferOnCpu(Placed):
 
 
 class SelfRecording(nn.Module):
-    """Stores the object whose forward is called."""
+    """A module that stores the object whose forward is called."""
 
     def forward(self, x):
         vars(self)["called"] = self
@@ -80,7 +80,7 @@ def test_outputs_are_joined_on_the_output_device(
 
 @clause("data_parallel.devices.minus-one")
 @given(devices=SEVERAL, functional=FUNCTIONAL)
-def test_output_device_minus_one_means_the_cpu_and_warns(
+def test_output_device_minus_one_is_the_cpu_with_a_warning(
     target, answers, topology, devices, functional
 ):
     call = DataParallelCall(New(Placed), (rows(4),), {}, devices, -1, functional=functional)
@@ -124,7 +124,7 @@ def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
 
 @clause("data_parallel.devices.unmoved")
 @given(devices=SEVERAL)
-def test_the_constructor_moves_no_module_for_several_devices(target, topology, devices):
+def test_constructor_does_not_move_the_module_for_several_devices(target, topology, devices):
     module = Placed()
     target.data_parallel.DataParallel(module, build(devices, topology))
     assert {tensor.device.type for tensor in module.state_dict().values()} == {"cpu"}
@@ -149,7 +149,7 @@ def test_a_scalar_of_one_device_stays_a_scalar(target, answers, topology, device
 
 @clause("data_parallel.one-device.errors")
 @given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_an_error_of_one_device_is_raised_unchanged(target, answers, topology, device, functional):
+def test_error_on_one_device_is_raised_unchanged(target, answers, topology, device, functional):
     call = DataParallelCall(New(Refusing, (0,)), (rows(4),), {}, [device], functional=functional)
     checks.agree(call, target, answers, topology)
 
@@ -166,9 +166,9 @@ def test_one_device_calls_the_module_itself(target, topology):
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
 @pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
-def test_on_one_device_a_trace_computes_any_batch(target, topology, grad, slot):
+def test_traced_wrapper_on_one_device_accepts_any_batch_size(target, topology, grad, slot):
     wrapped = target.data_parallel.DataParallel(nn.Linear(2, 1), topology.take(1))
-    one, other = (torch.rand(count, 2, device=topology.device(slot)) for count in (4, 3))
+    first, second = (torch.rand(count, 2, device=topology.device(slot)) for count in (4, 3))
     with torch.set_grad_enabled(grad):
-        traced = torch.jit.trace(wrapped, one)
-        checks.same(traced(other), wrapped(other))
+        traced = torch.jit.trace(wrapped, first)
+        checks.same(traced(second), wrapped(second))

@@ -14,7 +14,7 @@ from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import Complex
 from spec_tests.strategies.tensors import TensorSpec
 
-WAYS = ["function", "class"]
+ENTRY_POINTS = ["function", "class"]
 
 
 def network(topology, *, dtype=torch.float64):
@@ -26,27 +26,27 @@ def leaves(module, topology, rows, dtype=torch.float64):
     return (x.to(topology.device(0)).requires_grad_(), *module.parameters())
 
 
-def as_function(target, topology, module, way, slots):
+def parallel_function(target, topology, module, entry_point, slots):
     # Numerical differentiation changes the leaves in place, so that the module sees every change.
-    spread = gradient_penalty.spread(target, module, topology.take(slots), way)
-    return lambda x, *_: spread(x)
+    parallel = gradient_penalty.spread(target, module, topology.take(slots), entry_point)
+    return lambda x, *_: parallel(x)
 
 
 @clause("data_parallel.gradcheck")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
-def test_first_derivatives_pass_gradcheck(target, topology, way, slots):
+def test_first_derivatives_pass_gradcheck(target, topology, entry_point, slots):
     module = network(topology)
-    function = as_function(target, topology, module, way, slots)
+    function = parallel_function(target, topology, module, entry_point, slots)
     assert gradcheck(function, leaves(module, topology, 4))
 
 
 @clause("data_parallel.gradgradcheck")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
-def test_second_derivatives_pass_gradgradcheck(target, topology, way, slots):
+def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, slots):
     module = network(topology)
-    function = as_function(target, topology, module, way, slots)
+    function = parallel_function(target, topology, module, entry_point, slots)
     assert gradgradcheck(function, leaves(module, topology, 4))
 
 
@@ -60,16 +60,18 @@ def test_complex_modules_stay_complex(target, answers, topology, dtype, devices,
 
 
 @clause("data_parallel.gradient-penalty")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+@pytest.mark.parametrize(
+    "penalty", gradient_penalty.PENALTIES, ids=lambda penalty: penalty.__name__
+)
 @given(rows=st.integers(1, 6), slots=st.integers(1, 4))
 def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
-    target, topology, way, penalty, rows, slots
+    target, topology, entry_point, penalty, rows, slots
 ):
     module = network(topology)
     x = leaves(module, topology, rows)[0]
-    spread = gradient_penalty.spread(target, module, topology.take(slots), way)
-    found = gradient_penalty.gradients(penalty, spread, module, x)
+    parallel = gradient_penalty.spread(target, module, topology.take(slots), entry_point)
+    found = gradient_penalty.gradients(penalty, parallel, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 

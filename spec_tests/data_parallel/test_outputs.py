@@ -24,17 +24,17 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Box:
-    """A holder that scatter does not treat as a container."""
+    """An object that scatter does not treat as a container."""
 
-    def __init__(self, held):
-        self.held = held
+    def __init__(self, value):
+        self.value = value
 
 
 class ArgumentRecorder(nn.Module):
-    """Returns its input, and appends its second argument to the list in a box."""
+    """A module that returns its input, and appends its second argument to the list in a box."""
 
     def forward(self, x, constant, found):
-        found.held.append(constant)
+        found.value.append(constant)
         return x
 
 
@@ -89,7 +89,7 @@ def test_every_replica_gets_the_same_object(target, topology, devices):
     found = []
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
     wrapped(torch.ones(len(devices)), constant, found=Box(found))
-    assert [each is constant for each in found] == [True] * len(devices)
+    assert [argument is constant for argument in found] == [True] * len(devices)
 
 
 @clause("data_parallel.script-modules")
@@ -115,12 +115,12 @@ def test_sparse_gradients_are_summed(target, topology, devices, indices):
 @clause("data_parallel.hooks")
 @given(devices=device_lists(min_size=2), rows=st.integers(4, 8))
 def test_wrapper_hooks_see_the_batch_and_module_hooks_see_chunks(target, topology, devices, rows):
-    seen = []
+    lengths = []
     module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
-    module.register_forward_hook(lambda _, args, output: seen.append(len(output)))
+    module.register_forward_hook(lambda _, args, output: lengths.append(len(output)))
     wrapped(torch.ones(rows, 2))
-    wrapped.register_forward_hook(lambda _, args, output: seen.append(len(output)))
+    wrapped.register_forward_hook(lambda _, args, output: lengths.append(len(output)))
     wrapped(torch.ones(rows, 2))
     chunks = sorted(len(chunk) for chunk in torch.ones(rows).chunk(len(devices)))
-    assert sorted(seen) == sorted([*chunks, *chunks, rows])
+    assert sorted(lengths) == sorted([*chunks, *chunks, rows])

@@ -8,6 +8,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import At
 
+#: Amounts of memory, or numbers of multiprocessors, of four devices.
 SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
 
 

@@ -33,7 +33,7 @@ class RecordBackwardDevice(torch.autograd.Function):
 
 
 class BackwardRecorder(nn.Module):
-    """Applies the Function that records the device of backward."""
+    """A module that applies the Function that records the device of backward."""
 
     def __init__(self, recorded):
         super().__init__()
@@ -51,7 +51,7 @@ def forward_and_backward(target, topology):
     output = wrapped(x)
     output.square().sum().backward()
     tensors = [*module.parameters(), *module.buffers(), x, output]
-    return [weakref.ref(each) for each in (wrapped, module, *tensors)]
+    return [weakref.ref(item) for item in (wrapped, module, *tensors)]
 
 
 @clause("data_parallel.leftovers")
@@ -104,7 +104,7 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
     x = torch.ones(12, device=devices[0], requires_grad=True)
     wrapped(x).sum().backward()
     assert {current for _, current in recorded} == {device.index for device in devices}
-    assert all(own == current for own, current in recorded)
+    assert all(expected == current for expected, current in recorded)
 
 
 @clause("data_parallel.gradient-penalty")

@@ -48,12 +48,12 @@ def test_the_keys_of_the_state_dict_begin_with_module(target, topology):
 
 @clause("data_parallel.state.keys")
 def test_a_saved_state_dict_can_be_loaded(target, topology):
-    wrapped, other = wrapped_linear(target, topology), wrapped_linear(target, topology)
+    wrapped, loaded = wrapped_linear(target, topology), wrapped_linear(target, topology)
     file = io.BytesIO()
     torch.save(wrapped.state_dict(), file)
     file.seek(0)
-    other.load_state_dict(torch.load(file))
-    checks.same(other.module.weight, wrapped.module.weight)
+    loaded.load_state_dict(torch.load(file))
+    checks.same(loaded.module.weight, wrapped.module.weight)
 
 
 @clause("data_parallel.state.no-forwarding")
@@ -131,7 +131,7 @@ def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
 
 
 class ModeRecorder(nn.Module):
-    """Records whether it is in training mode."""
+    """A module that records whether it is in training mode."""
 
     def __init__(self, modes):
         super().__init__()

@@ -11,11 +11,12 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 
+#: Pairs of the number of devices and the number of rows.
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
 
 class Loss(nn.Module):
-    """Computes the loss of its chunk, divided by the number of items in the whole batch."""
+    """A module that divides the loss of its chunk by the number of items in the whole batch."""
 
     def __init__(self):
         super().__init__()
@@ -26,7 +27,7 @@ class Loss(nn.Module):
         return {"loss": errors.sum() / num_items_in_batch.sum(), "logits": errors}
 
 
-def step(target, topology, count, rows):
+def training_step(target, topology, count, rows):
     """Return the loss, outputs and gradients of one step."""
     torch.manual_seed(0)
     devices = topology.take(count)
@@ -38,7 +39,7 @@ def step(target, topology, count, rows):
     }
     output = target.data_parallel.DataParallel(module, devices)(**batch)
     output["loss"].sum().backward()
-    found = [*output.values(), *(each.grad for each in module.parameters())]
+    found = [*output.values(), *(parameter.grad for parameter in module.parameters())]
     return snapshot(found, {}, strides=False)
 
 
@@ -46,7 +47,7 @@ def step(target, topology, count, rows):
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
 def test_a_trainer_step_works_for_any_batch_size(target, answers, topology, count, rows):
-    found = step(target, topology, count, rows)
+    found = training_step(target, topology, count, rows)
     for answer in answers:
-        expected = step(answer, topology, count, rows)
+        expected = training_step(answer, topology, count, rows)
         checks.same(found, expected, (count, rows), tolerance=checks.LAYER)

@@ -24,9 +24,9 @@ from spec_tests.harness.conformance.clauses import clause
 #: Their order depends on the chunks, so that they differ by some 2**-24 of their size; momentum
 #: and later steps magnify the difference. Measured on the simulator: below 2e-7. A network with
 #: the statistics of other chunks differs by 8e-2.
-TRAINING = 1e-4
+TOLERANCE = 1e-4
 
-several_devices = pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
+SEVERAL_DEVICES = pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
 
 
 @functools.cache
@@ -52,21 +52,21 @@ def test_training_on_any_number_of_devices_equals_the_reference(target, answers,
     training = Training(topology.device(0))
     found = train_wrapped(target, topology, count, training)
     for answer in answers:
-        checks.same(found, train_wrapped(answer, topology, count, training), tolerance=TRAINING)
+        checks.same(found, train_wrapped(answer, topology, count, training), tolerance=TOLERANCE)
 
 
 @clause("data_parallel.training.chunk-by-chunk")
-@several_devices
+@SEVERAL_DEVICES
 def test_training_on_several_devices_equals_the_network_chunk_by_chunk(target, topology, count):
     topology.require(distinct=count)
     training = Training(topology.device(0))
     expected = training.run(lambda net: ChunkByChunk(net, count))
-    checks.same(train_wrapped(target, topology, count, training), expected, tolerance=TRAINING)
+    checks.same(train_wrapped(target, topology, count, training), expected, tolerance=TOLERANCE)
 
 
 @clause("data_parallel.training.fixed-statistics")
-@several_devices
+@SEVERAL_DEVICES
 def test_training_with_fixed_statistics_equals_the_plain_network(target, topology, count):
-    training = Training(topology.device(0), statistics=False)
+    training = Training(topology.device(0), batch_statistics=False)
     expected = train_plain(training)
-    checks.same(train_wrapped(target, topology, count, training), expected, tolerance=TRAINING)
+    checks.same(train_wrapped(target, topology, count, training), expected, tolerance=TOLERANCE)

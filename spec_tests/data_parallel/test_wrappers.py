@@ -1,4 +1,4 @@
-"""DataParallel: inputs whose class implements the operations itself."""
+"""DataParallel: nested and masked tensors as inputs."""
 
 import pytest
 import torch
@@ -27,19 +27,22 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 @given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=st.booleans())
 @example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), functional=False)
 @example(spec=Masked(4), slots=(0, 1), functional=True)
-def test_a_module_computes_with_them_as_it_does_alone(target, topology, spec, slots, functional):
-    first = topology.device(slots[0])
-    module = Reading().to(first)
-    part, devices = target.data_parallel, topology.take(slots)
+def test_nested_and_masked_inputs_give_the_results_of_the_module(
+    target, topology, spec, slots, functional
+):
+    device = topology.device(slots[0])
+    module = Reading().to(device)
+    library, devices = target.data_parallel, topology.take(slots)
     inputs = spec.build(topology)
     found = (
-        part.data_parallel(module, inputs, devices)
+        library.data_parallel(module, inputs, devices)
         if functional
-        else part.DataParallel(module, devices)(inputs)
+        else library.DataParallel(module, devices)(inputs)
     )
-    alone = module(spec.build(topology).to(first))
-    checks.same(found, alone, spec, tolerance=LAYER)
-    of_wrapped, of_module = (
-        torch.autograd.grad(each.square().sum(), module.layer.weight)[0] for each in (found, alone)
+    expected = module(spec.build(topology).to(device))
+    checks.same(found, expected, spec, tolerance=LAYER)
+    gradient, expected_gradient = (
+        torch.autograd.grad(output.square().sum(), module.layer.weight)[0]
+        for output in (found, expected)
     )
-    checks.same(of_wrapped, of_module, spec, tolerance=LAYER)
+    checks.same(gradient, expected_gradient, spec, tolerance=LAYER)

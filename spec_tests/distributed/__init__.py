@@ -1,1 +1,1 @@
-"""DataParallel over processes: a chapter judged with real ones."""
+"""Chapter distributed: DataParallel over processes, tested with real processes."""

@@ -11,7 +11,7 @@ from spec_tests.distributed.pool import Rank
 
 
 def step_with_source(rank: Rank, source: int, rows: int) -> Any:
-    """Return the numbers of a step on the batch of one rank."""
+    """Return output and gradients of a step on the batch of one rank."""
     net = probes.make_linear()
     wrapped = rank.distributed.DataParallel(net, rank.group, source=source)
     x = make_batch(rows)
@@ -27,7 +27,7 @@ def send_unpicklable_batch(rank: Rank) -> None:
 
 
 def step_without_gather(rank: Rank, rows: int) -> Any:
-    """Return the numbers of a step with local outputs and the mean of all losses."""
+    """Return loss and gradients of a step with local outputs and the mean of all losses."""
     net = probes.make_linear()
     wrapped = rank.distributed.DataParallel(net, rank.group, gather_output=False)
     x = make_batch(rows)
@@ -39,7 +39,7 @@ def step_without_gather(rank: Rank, rows: int) -> Any:
 
 
 def step_in_one_process(rows: int) -> Any:
-    """Return the numbers of the same step without processes."""
+    """Return loss and gradients of the same step in one process."""
     net = probes.make_linear()
     x = make_batch(rows)
     loss = ((net(x) - 1) ** 2).sum(1).mean()
@@ -51,10 +51,10 @@ def call_function_twice(rank: Rank, dim: int) -> Any:
     """Return the outputs of two calls of ``data_parallel``, and the gradient of one backward."""
     net = probes.Scale()
     x = make_batch(4)
-    one = rank.distributed.data_parallel(net, x, rank.group, dim=dim)
-    two = rank.distributed.data_parallel(net, (), rank.group, dim=dim, module_kwargs={"x": x})
-    (one**2 + two).sum().backward()
-    return copy_values(one), copy_values(two), copy_values(net.weight.grad)
+    first = rank.distributed.data_parallel(net, x, rank.group, dim=dim)
+    second = rank.distributed.data_parallel(net, (), rank.group, dim=dim, module_kwargs={"x": x})
+    (first**2 + second).sum().backward()
+    return copy_values(first), copy_values(second), copy_values(net.weight.grad)
 
 
 def call_with_one_rank(rank: Rank) -> Any:

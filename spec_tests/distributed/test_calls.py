@@ -7,7 +7,7 @@ from spec_tests.distributed import calls, probes
 from spec_tests.distributed.training import check_close
 from spec_tests.harness.conformance.clauses import clause
 
-#: Listed, not drawn: a call of processes is slow.
+#: Numbers of ranks. They are fixed, because a call on several processes is slow.
 SIZES = (2, 3, 4)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.distributed import probes, refused
+from spec_tests.distributed import failing_calls, probes
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.test_refusals import check_same_error
 from spec_tests.distributed.training import check_close
@@ -12,7 +12,7 @@ from spec_tests.harness.conformance.clauses import clause
 @clause("distributed.errors.same")
 @pytest.mark.parametrize(("size", "failing"), [(2, 0), (2, 1), (4, 2), (4, 3)])
 def test_an_error_is_raised_on_every_rank(ranks, size, failing):
-    found = ranks.run(size, refused.raise_on_ranks, probes.raise_key_error, (failing,))
+    found = ranks.run(size, failing_calls.raise_on_ranks, probes.raise_key_error, (failing,))
     text = f"Caught KeyError in rank {failing} on device cpu"
     check_same_error(found, "KeyError", text, "raise_key_error", f"of {failing}")
 
@@ -20,13 +20,13 @@ def test_an_error_is_raised_on_every_rank(ranks, size, failing):
 @clause("distributed.errors.first")
 @pytest.mark.parametrize("failing", [(1, 2), (0, 1, 2, 3), (3, 2)], ids="ranks={}".format)
 def test_the_error_of_the_first_failed_rank_is_raised(ranks, failing):
-    found = ranks.run(4, refused.raise_on_ranks, probes.raise_key_error, failing)
+    found = ranks.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
     check_same_error(found, "KeyError", f"in rank {min(failing)} ")
 
 
 @clause("distributed.errors.unsendable")
 def test_an_unpicklable_error_is_raised_as_a_runtime_error(ranks):
-    found = ranks.run(3, refused.raise_on_ranks, probes.raise_local_error, (1,))
+    found = ranks.run(3, failing_calls.raise_on_ranks, probes.raise_local_error, (1,))
     text = "Caught LocalError in rank 1"
     check_same_error(found, "RuntimeError", text, "of 1", "raise_local_error")
 
@@ -35,40 +35,44 @@ def test_an_unpicklable_error_is_raised_as_a_runtime_error(ranks):
 def test_a_step_after_a_failed_call_has_whole_gradients(ranks):
     net = probes.make_linear()
     net(probes.rank_rows(3)).sum().backward()
-    check_close(ranks.run(3, refused.step_after_error), [net.weight.grad] * 3)
+    check_close(ranks.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
 
 
 @clause("distributed.errors.unsendable-output")
 def test_an_unpicklable_output_is_refused_on_every_rank(ranks):
-    found = ranks.run(3, refused.return_unpicklable)
-    assert [type(each) for each in found] == [Raised] * 3, found
+    found = ranks.run(3, failing_calls.return_unpicklable)
+    assert [type(result) for result in found] == [Raised] * 3, found
     assert "in rank 0" in found[0].text
     # The rest of pickle's text differs between releases of Python.
     assert "return_unpicklable.<locals>.<lambda>" in found[0].text
 
 
-def check_named(found, killed):
+def check_names_killed_rank(found, killed):
     """Fail unless all ranks except ``killed`` raise an error that names it and no other."""
     __tracebackhide__ = True
     assert found[killed] is None, found
-    others = [each for rank, each in enumerate(found) if rank != killed]
-    assert [type(each) for each in others] == [Raised] * len(others), found
+    others = [result for rank, result in enumerate(found) if rank != killed]
+    assert [type(result) for result in others] == [Raised] * len(others), found
     text = f"rank {killed} of {len(found)} has ended"
-    assert not [each for each in others if text not in each.text], found
+    assert not [result for result in others if text not in result.text], found
 
 
 @clause("distributed.lost-ranks.forward")
 @pytest.mark.parametrize(("size", "killed"), [(4, 2)])
 def test_a_process_that_ends_in_forward_is_named_on_every_other_rank(new_ranks, size, killed):
-    check_named(new_ranks(size).run(size, refused.kill_in_step, killed, False), killed)
+    check_names_killed_rank(
+        new_ranks(size).run(size, failing_calls.kill_in_step, killed, False), killed
+    )
 
 
 @clause("distributed.lost-ranks.backward")
 @pytest.mark.parametrize(("size", "killed"), [(2, 0), (4, 1)])
 def test_a_process_that_ends_in_backward_is_named_on_every_other_rank(new_ranks, size, killed):
-    check_named(new_ranks(size).run(size, refused.kill_in_step, killed, True), killed)
+    check_names_killed_rank(
+        new_ranks(size).run(size, failing_calls.kill_in_step, killed, True), killed
+    )
 
 
 @clause("distributed.lost-ranks.later")
 def test_later_calls_name_the_lost_rank(new_ranks):
-    check_named(new_ranks(3).run(3, refused.call_twice_after_kill, 1), 1)
+    check_names_killed_rank(new_ranks(3).run(3, failing_calls.call_twice_after_kill, 1), 1)

@@ -11,7 +11,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.harness.environment.topology import not_run
 
-ON_A_GPU = """
+NCCL_SCRIPT = """
 import tempfile
 import torch.distributed as dist
 
@@ -56,8 +56,8 @@ def test_every_rank_gets_the_batch_of_the_source(ranks, source, rows):
 @clause("distributed.source")
 def test_an_unpicklable_batch_is_refused_on_every_rank(ranks):
     found = ranks.run(3, modes.send_unpicklable_batch)
-    assert [type(each) for each in found] == [Raised] * 3, found
-    assert len({each.text for each in found}) == 1
+    assert [type(result) for result in found] == [Raised] * 3, found
+    assert len({result.text for result in found}) == 1
     assert "in rank 1" in found[0].text
 
 
@@ -65,8 +65,8 @@ def test_an_unpicklable_batch_is_refused_on_every_rank(ranks):
 @pytest.mark.parametrize(("size", "rows"), [(1, 3), (2, 5), (3, 4), (4, 9)])
 def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(ranks, size, rows):
     found = ranks.run(size, modes.step_without_gather, rows)
-    assert sum(each[0] for each in found) == rows
-    check_close([each[1:] for each in found], [modes.step_in_one_process(rows)] * size)
+    assert sum(result[0] for result in found) == rows
+    check_close([result[1:] for result in found], [modes.step_in_one_process(rows)] * size)
 
 
 @clause("distributed.function")
@@ -86,7 +86,7 @@ def test_one_rank_returns_the_output_of_its_module(ranks):
 
 
 @clause("distributed.one-rank")
-def test_one_rank_on_a_gpu_has_the_numbers_of_its_module(target, topology):
+def test_one_rank_on_a_gpu_computes_the_same_as_its_module(target, topology):
     require_nccl(topology)
-    done = run_script(ON_A_GPU, target, topology)
+    done = run_script(NCCL_SCRIPT, target, topology)
     assert done.stdout == "equal\n", done.stderr

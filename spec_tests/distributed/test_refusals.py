@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.distributed import probes, refused
+from spec_tests.distributed import failing_calls, probes
 from spec_tests.distributed.pool import Raised
 from spec_tests.distributed.training import check_close
 from spec_tests.harness.conformance.clauses import clause
@@ -12,7 +12,7 @@ from spec_tests.harness.conformance.clauses import clause
 def check_same_error(found, kind, *parts):
     """Fail unless every rank raises the same error, with ``parts`` in its text."""
     __tracebackhide__ = True
-    assert len({repr(each) for each in found}) == 1, found
+    assert len({repr(result) for result in found}) == 1, found
     assert isinstance(found[0], Raised), found
     assert found[0].kind == kind, found
     assert not [part for part in parts if part not in found[0].text], found
@@ -21,14 +21,14 @@ def check_same_error(found, kind, *parts):
 @clause("distributed.double-backward")
 @pytest.mark.parametrize("size", [1, 3])
 def test_double_backward_is_refused(ranks, size):
-    found = ranks.run(size, refused.differentiate_twice)
+    found = ranks.run(size, failing_calls.differentiate_twice)
     check_same_error(found, "RuntimeError", "does not support double backward", "create_graph")
 
 
 @clause("distributed.singled-out-parameters")
 @pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
 def test_gradients_of_some_parameters_only_are_refused(ranks, api):
-    found = ranks.run(2, refused.differentiate_some_parameters, api)
+    found = ranks.run(2, failing_calls.differentiate_some_parameters, api)
     check_same_error(found, "RuntimeError", "loss.backward() only")
 
 
@@ -37,7 +37,7 @@ def test_gradients_of_some_parameters_only_are_refused(ranks, api):
 def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
     x = probes.rank_rows(3).requires_grad_()
     (probes.make_linear()(x) ** 2).sum().backward()
-    check_close(ranks.run(3, refused.differentiate_inputs, api), [x.grad] * 3)
+    check_close(ranks.run(3, failing_calls.differentiate_inputs, api), [x.grad] * 3)
 
 
 @clause("distributed.unlike-modules")
@@ -46,23 +46,23 @@ def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
     ["weight is (3, 2)", "weight is (2, 2) of torch.float64", "bias is "],
     ids=["shape", "dtype", "extra-parameter"],
 )
-@pytest.mark.parametrize("odd", [1, 2], ids="rank={}".format)
-def test_different_modules_are_refused_on_every_rank(ranks, odd, difference):
-    found = ranks.run(3, refused.wrap_different_module, odd, difference)
-    text = f"the module of rank {odd} differs from that of rank 0"
+@pytest.mark.parametrize("different_rank", [1, 2], ids="rank={}".format)
+def test_different_modules_are_refused_on_every_rank(ranks, different_rank, difference):
+    found = ranks.run(3, failing_calls.wrap_different_module, different_rank, difference)
+    text = f"the module of rank {different_rank} differs from that of rank 0"
     check_same_error(found, "RuntimeError", text, difference)
 
 
 @clause("distributed.unlike-modules")
 def test_a_parameter_of_rank_zero_alone_is_refused(ranks):
-    found = ranks.run(3, refused.wrap_different_module, 0, "bias is ")
+    found = ranks.run(3, failing_calls.wrap_different_module, 0, "bias is ")
     check_same_error(found, "RuntimeError", "the module of rank 1 differs", "bias is missing")
 
 
 @clause("distributed.sparse-gradients")
 @pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
 def test_sparse_gradients_are_refused(ranks, kind):
-    found = ranks.run(2, refused.wrap_sparse_module, kind)
+    found = ranks.run(2, failing_calls.wrap_sparse_module, kind)
     check_same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
 
 
@@ -70,18 +70,18 @@ def test_sparse_gradients_are_refused(ranks, kind):
 @pytest.mark.parametrize("size", [2, 4])
 def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(ranks, size):
     expected = [(torch.ones(2), torch.ones(2))] * size
-    check_close(ranks.run(size, refused.wrap_different_values), expected)
+    check_close(ranks.run(size, failing_calls.wrap_different_values), expected)
 
 
 @clause("distributed.group")
-def test_a_missing_group_is_refused(new_ranks):
-    found = new_ranks(2).run(2, refused.wrap_without_group)
+def test_missing_process_group_is_refused(new_ranks):
+    found = new_ranks(2).run(2, failing_calls.wrap_without_group)
     check_same_error(found, "RuntimeError", "no process group", "init_process_group", "torchrun")
 
 
 @clause("distributed.group")
 def test_a_process_outside_the_group_is_refused(ranks):
-    *members, outsider = ranks.run(4, refused.wrap_outside_group)
+    *members, outsider = ranks.run(4, failing_calls.wrap_outside_group)
     assert members == [None] * 3
     check_same_error([outsider], "RuntimeError", "not in the process group")
 
@@ -98,7 +98,7 @@ def test_a_process_outside_the_group_is_refused(ranks):
     ],
 )
 def test_wrong_options_are_refused(ranks, options, text):
-    found = ranks.run(2, refused.wrap_with_options, **options)
+    found = ranks.run(2, failing_calls.wrap_with_options, **options)
     check_same_error(found, "ValueError", text)
 
 
@@ -112,12 +112,12 @@ def test_wrong_options_are_refused(ranks, options, text):
     ],
     ids=["shape", "dtype", "elements"],
 )
-@pytest.mark.parametrize("odd", [0, 1, 3], ids="rank={}".format)
-def test_different_inputs_are_refused_on_every_rank(ranks, odd, difference, text):
-    found = ranks.run(4, refused.call_with_different_inputs, odd, difference)
-    check_same_error(found, "ValueError", f"rank {odd} has different inputs", text)
+@pytest.mark.parametrize("different_rank", [0, 1, 3], ids="rank={}".format)
+def test_different_inputs_are_refused_on_every_rank(ranks, different_rank, difference, text):
+    found = ranks.run(4, failing_calls.call_with_different_inputs, different_rank, difference)
+    check_same_error(found, "ValueError", f"rank {different_rank} has different inputs", text)
 
 
 @clause("distributed.check-inputs")
 def test_equal_inputs_pass_the_check(ranks):
-    check_close(ranks.run(2, refused.call_with_equal_inputs), [probes.rank_rows(2)] * 2)
+    check_close(ranks.run(2, failing_calls.call_with_equal_inputs), [probes.rank_rows(2)] * 2)

@@ -1,4 +1,4 @@
-"""Training runs whose numbers can be compared, over processes and in one process."""
+"""Training runs over processes and in one process, and the comparison of their results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 
-#: Float64 sums of a few hundred terms differ by less if the order of the terms differs.
+#: Tolerance for float64 sums of a few hundred terms that are added in different orders.
 ROUNDING = 1e-9
 CPU = torch.device("cpu")
 #: A topology without devices, for processes that use the CPU only.
@@ -94,7 +94,7 @@ def train_in_one_process(target: Target, topology: Topology, training: Training)
 def check_same_training(
     ranks: Any, target: Target, topology: Topology, training: Training
 ) -> None:
-    """Fail unless every rank has the numbers of one process; buffers are compared on rank 0."""
+    """Fail unless every rank has the results of one process; buffers are compared on rank 0."""
     __tracebackhide__ = True
     expected = train_in_one_process(target, topology, training)
     found = ranks.run(training.ranks, train_on_rank, training)

@@ -20,7 +20,7 @@ class CountingBackend:
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Return a function that runs ``graph``."""
-        self.devices.append(next(it.device for it in inputs if isinstance(it, Tensor)))
+        self.devices.append(next(value.device for value in inputs if isinstance(value, Tensor)))
         return graph.forward
 
 
@@ -35,7 +35,7 @@ class BarrierBackend:
     """
 
     def __init__(self, count: int) -> None:
-        self.seen: list[str] = []
+        self.settings: list[str] = []
         self._barrier = threading.Barrier(count, timeout=10)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -49,7 +49,7 @@ class BarrierBackend:
     def _compile_backward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         def run(*args: Any) -> Any:
             self._barrier.wait()
-            self.seen.append(SETTING.get())
+            self.settings.append(SETTING.get())
             return graph.forward(*args)
 
         return _boxed(run)
@@ -70,30 +70,30 @@ class GraphBreaking(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one = nn.Linear(4, 4)
-        self.other = nn.Linear(4, 4)
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of both layers."""
-        y: Tensor = self.one(x)
+        y: Tensor = self.first(x)
         torch._dynamo.graph_break()
-        z: Tensor = self.other(y)
+        z: Tensor = self.second(y)
         return z
 
 
 def frame_count() -> int:
-    """Return how many frames torch.compile has looked at since :func:`reset_frame_count`."""
+    """Return the number of frames that torch.compile has traced since `reset_frame_count`."""
     found: int = torch._dynamo.utils.counters["frames"]["total"]
     return found
 
 
 def compiled_files() -> list[str]:
-    """Return the files of all frames that were compiled since :func:`reset_frame_count`."""
+    """Return the files of all frames that were compiled since `reset_frame_count`."""
     found = torch._dynamo.utils.get_compilation_metrics()
-    return [str(each.co_filename) for each in found]
+    return [str(metrics.co_filename) for metrics in found]
 
 
 def reset_frame_count() -> None:
-    """Let :func:`frame_count` begin at 0."""
+    """Reset the results of `frame_count` and `compiled_files`."""
     torch._dynamo.utils.counters.clear()
     torch._dynamo.utils.clear_compilation_metrics()

@@ -15,19 +15,19 @@ from spec_tests.strategies.tensors import TensorSpec
 Backend = str | Callable[..., Any]
 
 
-def _compiled(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile(network: nn.Module, backend: Backend) -> nn.Module:
     compiled: nn.Module = torch.compile(network, backend=backend)  # type: ignore[assignment]
     return compiled
 
 
-def _in_place(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile_in_place(network: nn.Module, backend: Backend) -> nn.Module:
     network.compile(backend=backend)
     return network
 
 
-def _with_compiled_child(network: nn.Module, backend: Backend) -> nn.Module:
+def _compile_child(network: nn.Module, backend: Backend) -> nn.Module:
     return nn.Sequential(
-        _compiled(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
+        _compile(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
     )
 
 
@@ -35,20 +35,20 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: Ways to compile a module, by name.
+#: Functions that compile a module, by the name of the compilation.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
-    "torch.compile(m)": _compiled,
-    "m.compile()": _in_place,
-    "a compiled child": _with_compiled_child,
+    "torch.compile(m)": _compile,
+    "m.compile()": _compile_in_place,
+    "a compiled child": _compile_child,
 }
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network and the way in which it is compiled."""
+    """A network that is compiled in one of `COMPILATIONS`."""
 
     network: ModuleSpec
-    how: str
+    compilation: str
     backend: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
@@ -56,11 +56,11 @@ class Compiled:
         torch.compiler.reset()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            return COMPILATIONS[self.how](self.network.build(topology, slot), self.backend)
+            return COMPILATIONS[self.compilation](self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the spec of an input of ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:
-        return f"{self.how}, m = {self.network!r}, backend={self.backend!r}"
+        return f"{self.compilation}, m = {self.network!r}, backend={self.backend!r}"

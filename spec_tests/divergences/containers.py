@@ -27,7 +27,7 @@ def build_tensors(value: Any, topology: Topology) -> Any:
         return [build_tensors(member, topology) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    members = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    members = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
     built = type(value)(
         **{name: build_tensors(member, topology) for name, member in members.items()}
     )
@@ -42,7 +42,7 @@ def as_dicts(value: Any) -> Any:
         return [as_dicts(member) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    return {each.name: as_dicts(getattr(value, each.name)) for each in fields(value)}
+    return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
 
 
 def leaf_classes(value: object) -> list[type]:

@@ -16,7 +16,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 class Scaled(nn.Module):
-    """Rows times a weight."""
+    """A module that multiplies rows by a weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Scaled(nn.Module):
 
 
 class SharedBuffer(nn.Module):
-    """A buffer that two modules share and a buffer that forward rebinds."""
+    """A module with a buffer that it shares with its child, and a buffer that forward replaces."""
 
     total: Tensor
     last: Tensor
@@ -52,26 +52,26 @@ class SharedBuffer(nn.Module):
 
 
 class ConditionallyInPlace(nn.Module):
-    """Changes a buffer with two names in place, but only for odd chunks."""
+    """A module that changes a buffer with two names in place, but only for odd chunks."""
 
-    one: Tensor
-    other: Tensor
+    buffer: Tensor
+    alias: Tensor
     count: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("one", torch.zeros(2))
-        self.register_buffer("other", self.one)
+        self.register_buffer("buffer", torch.zeros(2))
+        self.register_buffer("alias", self.buffer)
         self.register_buffer("count", torch.zeros(2))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the rows plus the buffers."""
         if len(x) % 2:
-            self.one += 1
+            self.buffer += 1
             self.count += 1
         else:
-            self.one = self.one + 5
-        return x + self.other + self.count
+            self.buffer = self.buffer + 5
+        return x + self.alias + self.count
 
 
 def _scripted() -> nn.Module:
@@ -88,7 +88,7 @@ def _tied() -> nn.Module:
 
 
 class Derivative(nn.Linear):
-    """Returns its own derivative, except in inference mode."""
+    """A linear layer that returns its own derivative, except in inference mode."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one row for each row."""
@@ -96,10 +96,11 @@ class Derivative(nn.Linear):
             return super().forward(x)
         with torch.enable_grad():
             x = x.clone().requires_grad_()
-            (slope,) = torch.autograd.grad(super().forward(x).square().sum(), x)
-        return slope
+            (gradient,) = torch.autograd.grad(super().forward(x).square().sum(), x)
+        return gradient
 
 
+#: Factories of modules by kind.
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
     "buffers": lambda: SharedBuffer(nn.Linear(2, 2)),
@@ -117,10 +118,10 @@ def _fill(module: nn.Module) -> None:
 
 
 def _replace(module: nn.Module) -> None:
-    for each in module.modules():
-        for name, buffer in list(each._buffers.items()):
+    for child in module.modules():
+        for name, buffer in list(child._buffers.items()):
             if buffer is not None:
-                setattr(each, name, torch.full_like(buffer, 2))
+                setattr(child, name, torch.full_like(buffer, 2))
 
 
 def _set_data(module: nn.Module) -> None:
@@ -155,11 +156,11 @@ class Forwards:
     devices: int
 
 
-_LATER = [(4, "nothing", True), (6, "nothing", False)]
-#: The first forward rebinds a buffer or leaves it unchanged; the second changes it in place.
-LATE_CHANGE = Forwards("conditionally in place", False, _LATER, 2)
+_TWO_STEPS = [(4, "nothing", True), (6, "nothing", False)]
+#: The first forward replaces one buffer or keeps it; the second changes it in place.
+LATE_CHANGE = Forwards("conditionally in place", False, _TWO_STEPS, 2)
 #: The first forward is in inference mode, and the second differentiates.
-LATE_GRADIENTS = Forwards("derivative", False, _LATER, 2)
+LATE_GRADIENTS = Forwards("derivative", False, _TWO_STEPS, 2)
 
 
 def sequences() -> st.SearchStrategy[Forwards]:
@@ -180,13 +181,13 @@ def run_held_and_fresh(sequence: Forwards, target: Target, topology: Topology) -
     """Return the outputs and buffers of each forward, inside of ``hold`` and outside."""
     torch.manual_seed(0)
     devices = topology.take(sequence.devices)
-    with devices[0]:  # Module.to would make two buffers of a shared one.
+    with devices[0]:  # Module.to would copy a shared buffer twice.
         module = KINDS[sequence.kind]().train(sequence.training)
     copied = copy.deepcopy(module)
     found = []
-    for each, held in ((module, True), (copied, False)):
+    for network, held in ((module, True), (copied, False)):
         torch.manual_seed(1)
-        wrapper = target.data_parallel.DataParallel(each, devices)
+        wrapper = target.data_parallel.DataParallel(network, devices)
         with wrapper.hold() if held else nullcontext():
             found.append([_step(wrapper, step, devices[0]) for step in sequence.steps])
     return found[0], found[1]

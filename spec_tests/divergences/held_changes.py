@@ -1,4 +1,4 @@
-"""Changes that held replicas refuse.
+"""Changes after which a forward inside ``hold`` raises an error.
 
 Each function makes the change and returns a pattern for the text of the error.
 """

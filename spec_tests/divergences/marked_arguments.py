@@ -21,19 +21,19 @@ def expected_arguments(case: Marked, inputs: Any, topology: Topology, replica: i
 
     def part(dim: int | None) -> Tensor:
         _, tensor = next(leaves)
-        cut = dim is not None and tensor.dim() > 0
+        is_split = dim is not None and tensor.dim() > 0
         start = sum(rows[:replica])
-        chunk = tensor.narrow(dim or 0, start, rows[replica]) if cut else tensor
+        chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
         return chunk.to(device)
 
     return mapped(case.arguments, 0, part, None)
 
 
-def gradients_at(value: object, inputs: object) -> Any:
-    """Return the gradients of all of ``value`` with respect to ``inputs``."""
+def gradients_of(value: object, inputs: object) -> Any:
+    """Return the gradients of all tensors in ``value`` with respect to ``inputs``."""
     outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
     leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]
     if not outputs:
         return None
-    fed = [cotangent(output) for output in outputs]
-    return snapshot(list(torch.autograd.grad(outputs, leaves, fed)), {}, strides=False)
+    grad_outputs = [cotangent(output) for output in outputs]
+    return snapshot(list(torch.autograd.grad(outputs, leaves, grad_outputs)), {}, strides=False)

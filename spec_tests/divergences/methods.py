@@ -9,26 +9,26 @@ from spec_tests.strategies.layers import WIDTH
 
 
 class StoringMethods(nn.Module):
-    """Stores a method of its own and a method of its child as attributes."""
+    """A module that stores a method of its own and a method of its child as attributes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.rand(WIDTH))
         self.child = nn.Linear(WIDTH, WIDTH)
-        self.operation = self._scaled
-        self.below = self.child.forward
+        self.own_method = self._scaled
+        self.child_method = self.child.forward
 
     def _scaled(self, x: Tensor) -> Tensor:
         return x * self.weight
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the result of both methods."""
-        result: Tensor = self.below(self.operation(x))
+        result: Tensor = self.child_method(self.own_method(x))
         return result
 
 
 def with_stored_forward() -> nn.Module:
-    """Return a module whose forward is an attribute, as wrappers of other packages leave it."""
+    """Return a module whose forward is an attribute, which wrappers of other packages set."""
     module = nn.Linear(WIDTH, WIDTH)
     module.forward = module.forward  # type: ignore[method-assign]
     return module
@@ -36,7 +36,8 @@ def with_stored_forward() -> nn.Module:
 
 def owners(module: nn.Module) -> dict[str, object]:
     """Return the owner of each method that is stored as an attribute, and of ``forward``."""
-    kept = {name: each for name, each in vars(module).items() if isinstance(each, MethodType)}
-    return {name: each.__self__ for name, each in kept.items()} | {
+    attributes = vars(module).items()
+    methods = {name: value for name, value in attributes if isinstance(value, MethodType)}
+    return {name: method.__self__ for name, method in methods.items()} | {
         "forward": getattr(module.forward, "__self__", None)
     }

@@ -1,4 +1,4 @@
-"""Modules whose parameters change in place under ``no_grad`` while their replicas exist.
+"""Modules whose parameters are changed in place under ``no_grad`` while replicas exist.
 
 The expected result comes from one module of the same kind per replica, each run alone.
 """
@@ -19,7 +19,7 @@ from spec_tests.strategies.edge_case_modules import ZOO
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import TensorSpec
 
-#: The kinds of the zoo with parameters or buffers that require a gradient. 'tagged' is left out
+#: The edge-case modules with parameters or buffers that require a gradient. 'tagged' is left out
 #: because it computes a different result in a replica.
 KINDS = [
     kind
@@ -29,7 +29,7 @@ KINDS = [
 #: The kinds with parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: The result of a change, and the expected one.
+#: A result and the expected result.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
@@ -71,7 +71,7 @@ class Rescaler(nn.Module):
 
 
 class Product(nn.Module):
-    """The input times three parameters."""
+    """A module that multiplies the input by three parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ def evaluating_rescaler() -> nn.Module:
 def penalty(model: Model, x: Tensor) -> Tensor:
     """Return the squared gradients of a model, to be differentiated again."""
     x = x.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-    return slope.square()
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return gradient.square()
 
 
 def compare_chunks(
@@ -102,20 +102,20 @@ def compare_chunks(
     *,
     function: Callable[[Model, Tensor], Tensor] = nn.Module.__call__,
 ) -> Pair:
-    """Return the facts of a function of DataParallel and of separate modules, one per chunk."""
+    """Return the results of DataParallel and of separate modules, one per chunk."""
     devices = topology.take(slots)
-    spread, *alone = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
+    parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
     rows = TensorSpec((2 * len(slots), WIDTH), slot=slots[0]).build(topology)
-    found = function(target.data_parallel.DataParallel(spread, devices), rows)
-    chunks = zip(alone, rows.chunk(len(slots)), strict=True)
+    found = function(target.data_parallel.DataParallel(parallel, devices), rows)
+    chunks = zip(separate, rows.chunk(len(slots)), strict=True)
     expected = torch.cat([function(module, chunk) for module, chunk in chunks])
-    return _facts(found, [spread]), _facts(expected, alone)
+    return _results(found, [parallel]), _results(expected, separate)
 
 
 def compare_halving(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Compare modules that halve one parameter before forward, once for each parameter."""
+    """Return the results of modules that halve one parameter, for each parameter."""
     names = _names(_seeded(partial(_in_sequence, kind)))
     return [
         compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)
@@ -126,18 +126,18 @@ def compare_halving(
 def compare_after_step(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> Pair:
-    """Compare replicas that run after an optimizer step on their module."""
+    """Return the results of replicas, and of modules, that run after an optimizer step."""
     devices = topology.take(slots)
     make = partial(_in_sequence, kind)
-    spread, *alone = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
-    replicas = target.replicate.replicate(spread, devices)
-    for module in (spread, alone[0]):
+    parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
+    replicas = target.replicate.replicate(parallel, devices)
+    for module in (parallel, separate[0]):
         _step(module)
     rows = TensorSpec((2, WIDTH), slot=slots[0]).build(topology)
     pairs = zip(replicas, devices, strict=True)
     found = [replica(rows.to(device)).to(devices[0]) for replica, device in pairs]
-    expected = [module(rows) for module in alone]
-    return _facts(torch.cat(found), [spread]), _facts(torch.cat(expected), alone)
+    expected = [module(rows) for module in separate]
+    return _results(torch.cat(found), [parallel]), _results(torch.cat(expected), separate)
 
 
 def _in_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
@@ -150,7 +150,7 @@ def _in_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
 
 def _halve(name: str, module: nn.Module, *_: object) -> None:
     with torch.no_grad():
-        _reach(module, name).mul_(0.5)
+        _get_tensor(module, name).mul_(0.5)
 
 
 def _step(module: nn.Module) -> None:
@@ -160,20 +160,20 @@ def _step(module: nn.Module) -> None:
     torch.optim.SGD(parameters, lr=0.25).step()
 
 
-def _facts(output: Tensor, modules: Sequence[nn.Module]) -> Any:
+def _results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
     """Return the output, its gradients summed over ``modules``, and the first one's parameters."""
-    leaves = [[_reach(module, name) for name in _names(module)] for module in modules]
+    leaves = [[_get_tensor(module, name) for name in _names(module)] for module in modules]
     flat = [leaf for row in leaves for leaf in row]
-    slopes = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
+    gradients = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
     count = len(leaves[0])
-    sums = [_sum(slopes[index::count]) for index in range(count)]
-    found = [output, *sums, *leaves[0]]
-    plain = [each if each is None else each.detach().cpu() for each in found]
-    return snapshot(plain, {}, strides=False)
+    sums = [_sum(gradients[index::count]) for index in range(count)]
+    tensors = [output, *sums, *leaves[0]]
+    values = [tensor if tensor is None else tensor.detach().cpu() for tensor in tensors]
+    return snapshot(values, {}, strides=False)
 
 
-def _sum(slopes: Sequence[Tensor | None]) -> Tensor | None:
-    dense = [slope.to_dense() for slope in slopes if slope is not None]
+def _sum(gradients: Sequence[Tensor | None]) -> Tensor | None:
+    dense = [gradient.to_dense() for gradient in gradients if gradient is not None]
     return reduce(torch.add, dense) if dense else None
 
 
@@ -182,7 +182,7 @@ def _names(module: nn.Module) -> list[str]:
     return [*dict(module.named_parameters()), *buffers]
 
 
-def _reach(module: nn.Module, name: str) -> Any:
+def _get_tensor(module: nn.Module, name: str) -> Any:
     return reduce(getattr, name.split("."), module)
 
 

@@ -16,11 +16,11 @@ WEIGHTS = clause("divergences.SG-5.chunk-weights")
 REFUSED = clause("divergences.SG-5.chunk-sizes-refused")
 REFUSED_BY_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
 OF_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module")
-sizes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
 @SIZES
-@given(sizes=sizes)
+@given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
     tensor = torch.arange(sum(sizes), device=topology.device(0))
@@ -32,39 +32,41 @@ def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
 
 
 @SIZES
-@given(sizes=sizes)
+@given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
     tensor = torch.arange(sum(sizes), device=topology.device(0))
     arguments = (tensor,), {"x": tensor}, topology.take(len(sizes))
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, chunk_sizes=sizes)
-    lengths = [(len(x), len(named["x"])) for (x,), named in zip(inputs, kwargs, strict=True)]
+    lengths = [
+        (len(x), len(scattered["x"])) for (x,), scattered in zip(inputs, kwargs, strict=True)
+    ]
     checks.same(lengths, [(size, size) for size in sizes], sizes)
 
 
 @WEIGHTS
-@given(rows=st.integers(0, 40), weights=sizes, factor=st.sampled_from([1, 0.25, 1000]))
+@given(rows=st.integers(0, 40), weights=SIZE_LISTS, factor=st.sampled_from([1, 0.25, 1000]))
 @example(rows=8, weights=[3, 1], factor=1)
 def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights, factor):
     tensor = torch.arange(rows, device=topology.device(0))
     devices = topology.take(len(weights))
-    shares = [weight * factor for weight in weights]
-    found = target.scatter_gather.scatter([tensor], devices, chunk_sizes=shares)
+    scaled = [weight * factor for weight in weights]
+    found = target.scatter_gather.scatter([tensor], devices, chunk_sizes=scaled)
     lengths = [len(chunk) for [chunk] in found]
     checks.same([row for [chunk] in found for row in chunk.tolist()], list(range(rows)), weights)
     exact = [rows * weight / sum(weights) for weight in weights]
-    surplus = [length - share for length, share in zip(lengths, exact, strict=False)]
-    assert max(map(abs, surplus)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
+    differences = [length - share for length, share in zip(lengths, exact, strict=False)]
+    assert max(map(abs, differences)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
 
 
-invalid_sizes = pytest.mark.parametrize(
+INVALID_SIZES = pytest.mark.parametrize(
     ("sizes", "text"),
     [((1,), "1 chunk sizes for 2 devices"), ((1, -1), "negative"), ((0, 0), "every chunk size")],
 )
 
 
 @REFUSED
-@invalid_sizes
+@INVALID_SIZES
 def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
     tensor = torch.arange(4, device=topology.device(0))
     with pytest.raises(ValueError, match=text):
@@ -72,7 +74,7 @@ def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
 
 
 class RowCount(nn.Module):
-    """Returns the number of its rows, times a weight, in every row."""
+    """A module that returns the number of its rows, times a weight, in every row."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +85,7 @@ class RowCount(nn.Module):
 
 
 @REFUSED_BY_MODULE
-@invalid_sizes
+@INVALID_SIZES
 def test_constructor_refuses_invalid_chunk_sizes(target, topology, sizes, text):
     with pytest.raises(ValueError, match=text):
         target.data_parallel.DataParallel(RowCount(), topology.take(2), chunk_sizes=sizes)

@@ -24,7 +24,7 @@ NO_DIMENSION = {
     "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
     "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
 }
-#: No error on CUDA: the reference reads past the end of an empty list.
+#: Calls without an error on CUDA, where the reference reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 
@@ -108,11 +108,11 @@ def test_reference_alias_has_a_separate_version_counter(reference, topology):
     assert (tensor._version, int(tensor.count_nonzero())) == (0, 0)
 
 
-def _cpu_chunk_error(target, topology, index, **rest):
+def _cpu_chunk_error(target, topology, index, **options):
     """Return the error of gather for a chunk at ``index`` on the CPU."""
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
-    call = PublicCall("comm.gather", {"tensors": chunks, **rest})
+    call = PublicCall("comm.gather", {"tensors": chunks, **options})
     with pytest.raises(RuntimeError) as caught:
         call.run(target, call.inputs(topology))
     return failure(caught.value)
@@ -121,16 +121,16 @@ def _cpu_chunk_error(target, topology, index, **rest):
 @clause("divergences.CO-5.one-text")
 @pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
 def test_error_for_a_cpu_chunk_is_the_same_with_and_without_out(target, topology, index):
-    into_new = _cpu_chunk_error(target, topology, index)
-    into_out = _cpu_chunk_error(target, topology, index, out=dense((8, 3)))
-    checks.same(into_new, into_out)
+    without_out = _cpu_chunk_error(target, topology, index)
+    with_out = _cpu_chunk_error(target, topology, index, out=dense((8, 3)))
+    checks.same(without_out, with_out)
 
 
 @clause("divergences.CO-5.one-text")
 @pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
 @pytest.mark.parametrize(
-    ("rest", "device"), [({}, "cpu"), ({"out": dense((8, 3))}, "'cpu'")], ids=["new", "out"]
+    ("options", "device"), [({}, "cpu"), ({"out": dense((8, 3))}, "'cpu'")], ids=["new", "out"]
 )
-def test_reference_quotes_the_device_only_with_out(reference, topology, index, rest, device):
-    text = _cpu_chunk_error(reference, topology, index, **rest).text
+def test_reference_quotes_the_device_only_with_out(reference, topology, index, options, device):
+    text = _cpu_chunk_error(reference, topology, index, **options).text
     assert text.endswith(f"tensor at index {index} has device {device}")

@@ -1,4 +1,4 @@
-"""Replicas of compiled modules, which the reference destroys: RE-1."""
+"""Replicas of compiled modules; the reference removes the module's parameters: RE-1."""
 
 import pytest
 import torch
@@ -14,68 +14,70 @@ from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
 
-UNTOUCHED = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
+UNCHANGED = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
 OUTPUTS = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
 GRADIENTS = clause("divergences.RE-1.gradients-of-compiled-modules")
-ways = pytest.mark.parametrize("how", ["torch.compile(m)", "a compiled child"])
-backends = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-networks = st.sampled_from(
+EVERY_COMPILATION = pytest.mark.parametrize(
+    "compilation", ["torch.compile(m)", "a compiled child"]
+)
+EVERY_BACKEND = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+NETWORKS = st.sampled_from(
     [
         ModuleSpec((Layer("linear"), Layer("tanh"))),
         ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
     ]
 )
-FEW = example_count.divided_by(8)
+#: An eighth of the examples, because each one compiles a module.
+FEWER_EXAMPLES = example_count.divided_by(8)
 
-#: Replicas' parameters are not leaves. PyTorch hides the warning by default, but not where
-#: warnings are errors.
+#: Parameters of replicas are not leaves. PyTorch hides this warning unless warnings are errors.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@UNTOUCHED
-@ways
-@backends
-@FEW
-@given(network=networks, slots=slot_lists(), detach=st.booleans())
+@UNCHANGED
+@EVERY_COMPILATION
+@EVERY_BACKEND
+@FEWER_EXAMPLES
+@given(network=NETWORKS, slots=slot_lists(), detach=st.booleans())
 def test_replicate_leaves_a_compiled_module_unchanged(
-    target, topology, how, backend, network, slots, detach
+    target, topology, compilation, backend, network, slots, detach
 ):
-    module = Compiled(network, how, backend).build(topology, slots[0])
+    module = Compiled(network, compilation, backend).build(topology, slots[0])
     before = laws.identities(module)
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(laws.identities(module), before, network)
 
 
 @OUTPUTS
-@ways
-@backends
-@FEW
-@given(network=networks, slots=slot_lists(max_size=2), detach=st.booleans())
+@EVERY_COMPILATION
+@EVERY_BACKEND
+@FEWER_EXAMPLES
+@given(network=NETWORKS, slots=slot_lists(max_size=2), detach=st.booleans())
 def test_replicas_return_the_outputs_of_the_compiled_module(
-    target, topology, how, backend, network, slots, detach
+    target, topology, compilation, backend, network, slots, detach
 ):
-    call = ReplicateCall(Compiled(network, how, backend), slots, detach)
+    call = ReplicateCall(Compiled(network, compilation, backend), slots, detach)
     found, expected = laws.outputs(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
 @GRADIENTS
-@ways
-@backends
-@FEW
-@given(network=networks, slots=slot_lists(max_size=2))
+@EVERY_COMPILATION
+@EVERY_BACKEND
+@FEWER_EXAMPLES
+@given(network=NETWORKS, slots=slot_lists(max_size=2))
 def test_gradients_of_replicas_are_summed_in_the_compiled_module(
-    target, topology, how, backend, network, slots
+    target, topology, compilation, backend, network, slots
 ):
-    call = ReplicateCall(Compiled(network, how, backend), slots)
+    call = ReplicateCall(Compiled(network, compilation, backend), slots)
     found, expected = laws.gradients(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@UNTOUCHED
+@UNCHANGED
 @given(slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
     module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
@@ -85,8 +87,8 @@ def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology,
 
 
 @OUTPUTS
-@backends
-@FEW
+@EVERY_BACKEND
+@FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
     target, topology, backend, slots
@@ -99,8 +101,8 @@ def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
 
 
 @GRADIENTS
-@backends
-@FEW
+@EVERY_BACKEND
+@FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
     target, topology, backend, slots
@@ -113,13 +115,13 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
 
 
-@UNTOUCHED
-@ways
-def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, how):
-    module = Compiled(LINEAR, how, "eager").build(topology)
+@UNCHANGED
+@EVERY_COMPILATION
+def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, compilation):
+    module = Compiled(LINEAR, compilation, "eager").build(topology)
     reference.replicate.replicate(module, topology.take(1))
     names = [name for name, _ in module.named_parameters() if "_orig_mod" in name]
-    checks.same(names, [], how)
+    checks.same(names, [], compilation)
 
 
 @OUTPUTS

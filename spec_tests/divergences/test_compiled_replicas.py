@@ -25,7 +25,7 @@ BACKWARD = clause("divergences.RE-1.backward-through-compiled-replicas")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
-ways = pytest.mark.parametrize("how", list(COMPILATIONS))
+EVERY_COMPILATION = pytest.mark.parametrize("compilation", list(COMPILATIONS))
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +35,15 @@ def reset_compiler():
 
 
 class Layers(nn.Module):
-    """Layers in a class of its own, because m.compile() does not compile classes of torch.nn."""
+    """Layers in a user-defined class, because m.compile() does not compile classes of torch.nn."""
 
     def __init__(self):
         super().__init__()
-        self.one = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-        self.other = nn.Linear(4, 4)
+        self.first = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.last = nn.Linear(4, 4)
 
     def forward(self, x):
-        return self.other(self.one(x).tanh())
+        return self.last(self.first(x).tanh())
 
 
 def wrapped(target, topology, module, devices=3, **options):
@@ -52,66 +52,68 @@ def wrapped(target, topology, module, devices=3, **options):
     return target.data_parallel.DataParallel(module.to(placed[0]), placed, **options), rows
 
 
-def flat(tensors):
-    return torch.cat([each.detach().cpu().flatten() for each in tensors])
+def flatten(tensors):
+    return torch.cat([tensor.detach().cpu().flatten() for tensor in tensors])
 
 
-def step(parallel, rows):
+def train_step(parallel, rows):
     """Run one iteration; return outputs and gradients."""
     parallel.zero_grad()
     out = parallel(rows)
     out.square().sum().backward()
-    return flat([out, *(each.grad for each in parallel.parameters())])
+    return flatten([out, *(parameter.grad for parameter in parallel.parameters())])
 
 
-def uncompiled(function, *args):
-    """Return the result of a function that runs eagerly."""
+def run_eagerly(function, *args):
+    """Return the result of ``function`` without compiled code."""
     with torch.compiler.set_stance("force_eager"):
         return function(*args)
 
 
 @ONCE
-@ways
+@EVERY_COMPILATION
 @pytest.mark.parametrize("devices", [2, 3, 4])
-def test_code_is_compiled_once_per_device(target, topology, how, devices):
+def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
     backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend), devices)
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS[compilation](Layers(), backend), devices
+    )
     for _ in range(3):
-        step(parallel, rows)
+        train_step(parallel, rows)
     # Two slots of one device share the code.
-    checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), how)
+    checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
 
 
 @ONCE
-@ways
-def test_training_and_evaluation_compile_once_per_device(target, topology, how):
+@EVERY_COMPILATION
+def test_training_and_evaluation_compile_once_per_device(target, topology, compilation):
     backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend))
+    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
     for _ in range(2):
-        step(parallel.train(), rows)
+        train_step(parallel.train(), rows)
         with torch.no_grad():
             parallel.eval()(rows)
     devices = list(dict.fromkeys(topology.take(3)))
-    checks.same(backend.devices, devices * 2, how)
+    checks.same(backend.devices, devices * 2, compilation)
 
 
 @ONCE
-@ways
-def test_held_replicas_run_compiled_code(target, topology, how):
+@EVERY_COMPILATION
+def test_held_replicas_run_compiled_code(target, topology, compilation):
     backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend))
+    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
     with torch.no_grad(), parallel.eval().hold():
-        found = flat(parallel(rows) for _ in range(3))
-        expected = flat([uncompiled(parallel.module, rows)] * 3)
-    checks.same(found, expected, how, tolerance=checks.LAYER)
-    checks.same(len(backend.devices), len(set(topology.take(3))), how)
+        found = flatten(parallel(rows) for _ in range(3))
+        expected = flatten([run_eagerly(parallel.module, rows)] * 3)
+    checks.same(found, expected, compilation, tolerance=checks.LAYER)
+    checks.same(len(backend.devices), len(set(topology.take(3))), compilation)
 
 
 @ONCE
 def test_each_compiled_module_has_its_own_code(target, topology):
     backends = [CountingBackend(), CountingBackend()]
     for backend in backends:
-        step(*wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), backend)))
+        train_step(*wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), backend)))
     counts = [len(backend.devices) for backend in backends]
     checks.same(counts, [len(set(topology.take(3)))] * 2)
 
@@ -122,7 +124,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
     module = Layers()
     for backend in (first, second, second):
         module.compile(backend=backend)
-        step(*wrapped(target, topology, module))
+        train_step(*wrapped(target, topology, module))
     # A second compile() with the same backend compiles again, as it does without replicas.
     devices = len(set(topology.take(3)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
@@ -132,7 +134,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
 def test_a_graph_break_raises_no_error(target, topology):
     backend = CountingBackend()
     parallel, rows = wrapped(target, topology, torch.compile(GraphBreaking(), backend=backend))
-    found, expected = step(parallel, rows), uncompiled(step, parallel, rows)
+    found, expected = train_step(parallel, rows), run_eagerly(train_step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
     assert backend.devices
 
@@ -148,7 +150,7 @@ def test_compile_options_are_kept(target, topology):
 
 
 class Recording(nn.Module):
-    """Records the thread and the device at the start and at the end of each call."""
+    """A module that records the thread and the device at the start and at the end of each call."""
 
     def __init__(self, records):
         super().__init__()
@@ -161,22 +163,25 @@ class Recording(nn.Module):
 
 
 @IN_TURN
-@ways
-def test_replicas_run_in_the_callers_thread_in_order(target, topology, how):
+@EVERY_COMPILATION
+def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilation):
     records = []
     module = nn.Sequential(
-        Recording(records), COMPILATIONS[how](Layers(), "eager"), Recording(records)
+        Recording(records), COMPILATIONS[compilation](Layers(), "eager"), Recording(records)
     )
     parallel, rows = wrapped(target, topology, module)
     parallel(rows)
     events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
-    checks.same([(event, device) for event, _, device in records], events, how)
-    if sys.version_info < (3, 13):  # Later versions cannot hide the calling thread's state.
+    checks.same([(event, device) for event, _, device in records], events, compilation)
+    if sys.version_info < (
+        3,
+        13,
+    ):  # Later versions use another thread to hide the state of the calling thread.
         assert {thread for _, thread, _ in records} == {threading.get_ident()}
 
 
-class Refusing(nn.Module):
-    """Raises LookupError on every device but the first."""
+class FailingOnOtherDevices(nn.Module):
+    """A module that raises a LookupError on every device except the first."""
 
     def __init__(self, devices, records):
         super().__init__()
@@ -195,7 +200,7 @@ def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     records = []
     module = nn.Sequential(
         COMPILATIONS["torch.compile(m)"](Layers(), "eager"),
-        Refusing(topology.take(3), records),
+        FailingOnOtherDevices(topology.take(3), records),
     )
     parallel, rows = wrapped(target, topology, module)
     with pytest.raises(LookupError, match="in replica 1 on device"):
@@ -211,9 +216,9 @@ def test_an_error_in_compiled_code_names_the_replica(target, topology):
 
 
 @IN_TURN
-@ways
-def test_replicas_are_freed_after_the_call(target, topology, how):
-    module = COMPILATIONS[how](Layers(), "eager")
+@EVERY_COMPILATION
+def test_replicas_are_freed_after_the_call(target, topology, compilation):
+    module = COMPILATIONS[compilation](Layers(), "eager")
     placed = topology.take(2)
     rows = [torch.rand(2, 4, device=device) for device in placed]
     with no_garbage_collection():
@@ -225,18 +230,24 @@ def test_replicas_are_freed_after_the_call(target, topology, how):
 
 
 @BACKWARD
-@ways
+@EVERY_COMPILATION
 @pytest.mark.parametrize("devices", [2, 3])
-def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, how, devices):
+def test_compiled_backward_runs_on_all_devices_concurrently(
+    target, topology, compilation, devices
+):
     topology.require(distinct=devices)
-    SETTING.set("of the caller")
-    alone, backend = BarrierBackend(1), BarrierBackend(devices)
-    parallel, rows = wrapped(target, topology, COMPILATIONS[how](Layers(), backend), devices)
-    step(COMPILATIONS[how](Layers(), alone).to(rows.device), rows)
-    found = step(parallel, rows)
+    SETTING.set("set by the caller")
+    single_backend, backend = BarrierBackend(1), BarrierBackend(devices)
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS[compilation](Layers(), backend), devices
+    )
+    train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
+    found = train_step(parallel, rows)
     # Before PyTorch 2.12 both lists are empty.
-    checks.same(backend.seen, alone.seen * devices, how)
-    checks.same(found, uncompiled(step, parallel, rows), how, tolerance=checks.LAYER)
+    checks.same(backend.settings, single_backend.settings * devices, compilation)
+    checks.same(
+        found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
+    )
 
 
 @BACKWARD
@@ -245,24 +256,27 @@ def test_graph_breaks_do_not_change_gradients(target, topology, backend):
     parallel, rows = wrapped(
         target, topology, COMPILATIONS["torch.compile(m)"](GraphBreaking(), backend)
     )
-    found = [step(parallel, rows) for _ in range(2)]
-    expected = [uncompiled(step, parallel, rows)] * 2
-    checks.same(flat(found), flat(expected), tolerance=checks.LAYER)
+    found = [train_step(parallel, rows) for _ in range(2)]
+    expected = [run_eagerly(train_step, parallel, rows)] * 2
+    checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
 
 
 @BACKWARD
 def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
     module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
     parallel, rows = wrapped(target, topology, module)
-    found, expected = second_step(parallel, rows), uncompiled(second_step, parallel, rows)
+    found, expected = (
+        double_backward_step(parallel, rows),
+        run_eagerly(double_backward_step, parallel, rows),
+    )
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
-def second_step(parallel, rows):
+def double_backward_step(parallel, rows):
     """Return the parameters' gradients of a penalty on the rows' gradient."""
     rows = rows.detach().requires_grad_()
     (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
-    return flat(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
+    return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
 
 
 @BACKWARD
@@ -271,4 +285,4 @@ def test_double_backward_is_refused_by_a_backend_without_support(target, topolog
         target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "aot_eager")
     )
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
-        second_step(parallel, rows)
+        double_backward_step(parallel, rows)

@@ -1,4 +1,4 @@
-"""Compiled wrappers, of whose Python code the reference makes dozens of graphs: DP-5."""
+"""Compiled wrappers; torch.compile traces dozens of frames of the reference: DP-5."""
 
 from collections import namedtuple
 from operator import attrgetter
@@ -19,21 +19,22 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_without_accelerator
 
 SEVERAL = clause("divergences.DP-5.several-devices")
-AROUND = clause("divergences.DP-5.all-else-is-compiled")
+SURROUNDING = clause("divergences.DP-5.all-else-is-compiled")
 ONE = clause("divergences.DP-5.one-device")
-UNRECORDED = clause("divergences.DP-5.what-no-graph-holds")
-FULL = clause("divergences.DP-5.fullgraph")
+UNTRACED = clause("divergences.DP-5.what-no-graph-holds")
+FULLGRAPH = clause("divergences.DP-5.fullgraph")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo looks at each input.
-    "ignore:.* should not be instantiated",  # Dynamo does so with each Function.
+    "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
+    "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
 )
-WAYS = {
+#: Functions that compile a wrapper, by the name of the compilation.
+COMPILATIONS = {
     "torch.compile(w)": lambda wrapper, **options: torch.compile(wrapper, **options),
     "w.compile()": lambda wrapper, **options: wrapper.compile(**options) or wrapper,
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
-ways = pytest.mark.parametrize("way", WAYS)
-#: By the name of each function in the target, its arguments for a tensor, devices and a module.
+EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
+#: Functions of a tensor, devices and a module that return the arguments of each function.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
@@ -54,20 +55,21 @@ Pair = namedtuple("Pair", ("left", "right"))
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_compiled():
+def reset_compiler():
+    """Reset the compiler and its counters."""
     torch.compiler.reset()
     reset_frame_count()
 
 
 class Scaled(nn.Module):
-    """A layer, times what else the caller passes."""
+    """A module that multiplies the output of a layer by the sum of the other arguments."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 4)
 
     def forward(self, x, others=(), *, factor=1):
-        tensors = [it for it in others if isinstance(it, torch.Tensor)]
+        tensors = [value for value in others if isinstance(value, torch.Tensor)]
         return self.layer(x).tanh() * sum(tensors, factor)
 
 
@@ -81,13 +83,13 @@ def rows(topology, count):
     return torch.rand(count, 4, device=topology.device(0))
 
 
-def tensors(nested):
-    found = [each for each in tree_leaves(nested) if isinstance(each, torch.Tensor)]
-    return torch.cat([each.detach().cpu().flatten() for each in found])
+def flatten(nested):
+    found = [leaf for leaf in tree_leaves(nested) if isinstance(leaf, torch.Tensor)]
+    return torch.cat([tensor.detach().cpu().flatten() for tensor in found])
 
 
-def check_around(function, arguments, topology):
-    """Fail unless torch.compile compiles what is before and after one call, and nothing else."""
+def check_surrounding_code(function, arguments, topology):
+    """Fail unless torch.compile compiles the code before and after a call, but not the call."""
     placed, x = topology.take(2), rows(topology, 4)
     module, backend = Scaled().to(placed[0]), CountingBackend()
 
@@ -96,56 +98,56 @@ def check_around(function, arguments, topology):
         return result, x * 2
 
     found = torch.compile(call, backend=backend)(x)
-    checks.same(tensors(found), tensors(call(x)), tolerance=checks.LAYER)
+    checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
     checks.same((len(backend.devices), frame_count()), (2, 2))
 
 
-def step(forward, wrapper, x):
-    """One iteration; gives outputs and gradients."""
+def train_step(forward, wrapper, x):
+    """Run one iteration; return outputs and gradients."""
     wrapper.zero_grad()
     out = forward(x)
     out.square().sum().backward()
-    return tensors([out, [each.grad for each in wrapper.parameters()]])
+    return flatten([out, [parameter.grad for parameter in wrapper.parameters()]])
 
 
 @SEVERAL
-@ways
+@EVERY_COMPILATION
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_wrapper_computes_as_it_does_uncompiled(target, topology, way, backend):
+def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compilation, backend):
     wrapper = wrapped(target, topology, 2)
     inputs = [rows(topology, count) for count in (4, 4, 5, 1)]
-    expected = [step(wrapper.forward, wrapper, x) for x in inputs]
-    compiled = WAYS[way](wrapper, backend=backend)
-    found = [step(compiled, wrapper, x) for x in inputs]
-    checks.same(torch.cat(found), torch.cat(expected), way, tolerance=checks.LAYER)
+    expected = [train_step(wrapper.forward, wrapper, x) for x in inputs]
+    compiled = COMPILATIONS[compilation](wrapper, backend=backend)
+    found = [train_step(compiled, wrapper, x) for x in inputs]
+    checks.same(torch.cat(found), torch.cat(expected), compilation, tolerance=checks.LAYER)
 
 
 @SEVERAL
-@pytest.mark.parametrize("way", ["torch.compile(w)", "w.compile()"])
-def test_nothing_of_a_wrapper_is_compiled(target, topology, way):
+@pytest.mark.parametrize("compilation", ["torch.compile(w)", "w.compile()"])
+def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, compilation):
     wrapper = wrapped(target, topology, 2)
-    compiled = WAYS[way](wrapper, backend=CountingBackend())
+    compiled = COMPILATIONS[compilation](wrapper, backend=CountingBackend())
     for count in (4, 4, 6, 7, 1):
-        step(compiled, wrapper, rows(topology, count))
-        # It may tell torch.compile why nothing is compiled.
+        train_step(compiled, wrapper, rows(topology, count))
+        # The wrapper may use one frame to report the reason of the graph break.
         assert frame_count() <= 1, count
 
 
 @SEVERAL
-@ways
-def test_replicas_run_compiled_where_the_module_is(target, topology, way):
+@EVERY_COMPILATION
+def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compilation):
     inner, outer = CountingBackend(), CountingBackend()
     wrapper = wrapped(target, topology, 2)
     wrapper.module.compile(backend=inner)
-    compiled = WAYS[way](wrapper, backend=outer)
+    compiled = COMPILATIONS[compilation](wrapper, backend=outer)
     for _ in range(2):
-        step(compiled, wrapper, rows(topology, 4))
-    checks.same(inner.devices, list(dict.fromkeys(topology.take(2))), way)
-    checks.same(outer.devices, [], way)
+        train_step(compiled, wrapper, rows(topology, 4))
+    checks.same(inner.devices, list(dict.fromkeys(topology.take(2))), compilation)
+    checks.same(outer.devices, [], compilation)
 
 
-@AROUND
-def test_all_around_a_wrapper_is_compiled(target, topology):
+@SURROUNDING
+def test_code_around_a_wrapper_is_compiled(target, topology):
     wrapper = wrapped(target, topology, 2)
     backend = CountingBackend()
     compiled = torch.compile(lambda x: wrapper(x + 1).sin().sum(), backend=backend)
@@ -155,51 +157,51 @@ def test_all_around_a_wrapper_is_compiled(target, topology):
     assert frame_count() <= 3
 
 
-@AROUND
+@SURROUNDING
 @pytest.mark.parametrize("name", CALLS)
-def test_all_around_a_call_is_compiled(target, topology, name):
-    check_around(attrgetter(name)(target), CALLS[name], topology)
+def test_code_around_a_call_is_compiled(target, topology, name):
+    check_surrounding_code(attrgetter(name)(target), CALLS[name], topology)
 
 
-@AROUND
-def test_all_around_a_sum_is_compiled(target, topology):
-    # The reference's is the one call that torch.compile takes for opaque.
+@SURROUNDING
+def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
+    # Not in CALLS, because torch.compile does not trace this call of the reference either.
     function = target.functions.ReduceAddCoalesced.apply
-    check_around(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
+    check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 
 
-@AROUND
-def test_nothing_of_backward_is_compiled(target, topology):
-    # On the CPU backward runs in the thread that calls it.
+@SURROUNDING
+def test_backward_of_a_wrapper_is_not_compiled(target, topology):
+    # On the CPU backward runs in the calling thread.
     wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
     backend = CountingBackend()
 
     def iterate(x):
-        return step(wrapper, wrapper, x + 1)
+        return train_step(wrapper, wrapper, x + 1)
 
     x = torch.rand(4, 4)
     expected = iterate(x)
     found = torch.compile(iterate, backend=backend)(x)
     checks.same(found, expected, tolerance=checks.LAYER)
-    # The one frame tells torch.compile why nothing is compiled.
+    # The wrapper may use one frame to report the reason of the graph break.
     assert len(set(compiled_files()) - {__file__}) <= 1, compiled_files()
 
 
 @ONE
-@ways
+@EVERY_COMPILATION
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-def test_with_one_device_a_wrapper_is_one_graph(target, topology, way, slot):
+def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4, device=topology.device(slot))
-    expected = step(wrapper.forward, wrapper, x)
+    expected = train_step(wrapper.forward, wrapper, x)
     backend = CountingBackend()
-    compiled = WAYS[way](wrapper, backend=backend, fullgraph=True)
-    checks.same(step(compiled, wrapper, x), expected, way, tolerance=checks.LAYER)
-    checks.same(len(backend.devices), 1, way)
+    compiled = COMPILATIONS[compilation](wrapper, backend=backend, fullgraph=True)
+    checks.same(train_step(compiled, wrapper, x), expected, compilation, tolerance=checks.LAYER)
+    checks.same(len(backend.devices), 1, compilation)
 
 
 @ONE
-def test_with_one_device_nested_arguments_are_in_the_graph(target, topology):
+def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     wrapper = wrapped(target, topology, 1)
 
     def call(x):
@@ -211,7 +213,7 @@ def test_with_one_device_nested_arguments_are_in_the_graph(target, topology):
 
 
 @ONE
-def test_without_accelerator_a_wrapper_is_one_graph(target):
+def test_wrapper_without_accelerator_is_one_graph(target):
     done = run_without_accelerator(
         """
         module = nn.Linear(2, 1)
@@ -226,7 +228,7 @@ def test_without_accelerator_a_wrapper_is_one_graph(target):
 
 
 @ONE
-def test_with_one_device_the_function_compiles_the_module(target, topology):
+def test_data_parallel_on_one_device_compiles_the_module(target, topology):
     module, x = Scaled().to(topology.device(0)), rows(topology, 4)
     backend = CountingBackend()
 
@@ -238,9 +240,9 @@ def test_with_one_device_the_function_compiles_the_module(target, topology):
     checks.same((len(backend.devices), frame_count()), (3, 3))
 
 
-@UNRECORDED
-@ways
-def test_a_step_of_a_subclass_is_made(target, topology, way):
+@UNTRACED
+@EVERY_COMPILATION
+def test_overridden_step_of_a_subclass_is_called(target, topology, compilation):
     class Doubling(target.data_parallel.DataParallel):
         def scatter(self, inputs, kwargs, device_ids):
             (x,) = inputs
@@ -248,23 +250,23 @@ def test_a_step_of_a_subclass_is_made(target, topology, way):
 
     wrapper = Doubling(Scaled().to(topology.device(0)), topology.take(1))
     x = rows(topology, 4)
-    compiled = WAYS[way](wrapper, backend="eager")
-    checks.same(compiled(x), wrapper.module(2 * x), way, tolerance=checks.LAYER)
+    compiled = COMPILATIONS[compilation](wrapper, backend="eager")
+    checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
 
-@UNRECORDED
-@ways
-def test_a_step_of_an_object_is_made(target, topology, way):
+@UNTRACED
+@EVERY_COMPILATION
+def test_overridden_step_of_an_instance_is_called(target, topology, compilation):
     wrapper = wrapped(target, topology, 1)
     x = rows(topology, 4)
     wrapper.scatter = lambda inputs, kwargs, device_ids: (((2 * x,),), ({},))
     for _ in range(2):
-        compiled = WAYS[way](wrapper, backend="eager")
-        checks.same(compiled(x), wrapper.module(2 * x), way, tolerance=checks.LAYER)
+        compiled = COMPILATIONS[compilation](wrapper, backend="eager")
+        checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
 
-@UNRECORDED
-def test_a_forward_that_a_subclass_extends_is_compiled(target, topology):
+@UNTRACED
+def test_extended_forward_of_a_subclass_is_compiled(target, topology):
     class Shifted(target.data_parallel.DataParallel):
         def forward(self, x):
             return super().forward(x + 1) * 2
@@ -277,8 +279,8 @@ def test_a_forward_that_a_subclass_extends_is_compiled(target, topology):
     checks.same(len(backend.devices), 2)
 
 
-@UNRECORDED
-def test_named_tuples_reach_the_one_device(target, topology):
+@UNTRACED
+def test_named_tuples_reach_the_module_on_one_device(target, topology):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4)
     backend = CountingBackend()
@@ -287,8 +289,8 @@ def test_named_tuples_reach_the_one_device(target, topology):
     checks.same(len(backend.devices), 2)
 
 
-@UNRECORDED
-def test_markers_are_taken_off(target, topology):
+@UNTRACED
+def test_module_gets_arguments_without_markers(target, topology):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4)
     mark = target.package.Whole
@@ -296,39 +298,41 @@ def test_markers_are_taken_off(target, topology):
     checks.same(compiled(x), wrapper(x, factor=x), tolerance=checks.LAYER)
 
 
-@UNRECORDED
-@ways
-def test_the_output_of_one_device_is_moved(target, topology, way):
+@UNTRACED
+@EVERY_COMPILATION
+def test_output_of_one_device_is_moved_to_the_output_device(target, topology, compilation):
     wrapper = wrapped(target, topology, 1, output_device=-1)
     x = rows(topology, 4)
-    compiled = WAYS[way](wrapper, backend="eager")
+    compiled = COMPILATIONS[compilation](wrapper, backend="eager")
     found = compiled(x)
-    checks.same(found.device, torch.device("cpu"), way)
-    checks.same(found, wrapper.module(x), way, tolerance=checks.LAYER)
+    checks.same(found.device, torch.device("cpu"), compilation)
+    checks.same(found, wrapper.module(x), compilation, tolerance=checks.LAYER)
 
 
-@FULL
-@ways
-def test_a_full_graph_of_several_devices_is_refused(target, topology, way):
-    compiled = WAYS[way](wrapped(target, topology, 2), backend="eager", fullgraph=True)
+@FULLGRAPH
+@EVERY_COMPILATION
+def test_fullgraph_with_several_devices_is_refused(target, topology, compilation):
+    compiled = COMPILATIONS[compilation](
+        wrapped(target, topology, 2), backend="eager", fullgraph=True
+    )
     with pytest.raises(Exception, match=r"compile the module itself"):
         compiled(rows(topology, 4))
 
 
 @SEVERAL
-@AROUND
+@SURROUNDING
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
-def test_reference_is_compiled_itself(reference, topology):
+def test_torch_compile_traces_the_code_of_the_reference(reference, topology):
     wrapper = wrapped(reference, topology, 2)
-    step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
+    train_step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
     assert frame_count() > 10
 
 
 @ONE
-@UNRECORDED
-@FULL
+@UNTRACED
+@FULLGRAPH
 @pytest.mark.parametrize("devices", [1, 2])
-def test_reference_is_no_full_graph(reference, topology, devices):
+def test_reference_refuses_fullgraph(reference, topology, devices):
     wrapper = wrapped(reference, topology, devices)
     with pytest.raises(Exception, match="marked as skipped"):
         torch.compile(wrapper, backend="eager", fullgraph=True)(rows(topology, 4))

@@ -89,8 +89,13 @@ def test_reference_returns_real_views(reference, topology):
         reference.comm.broadcast_coalesced([tensor], devices)[0][0],
         reference.comm.gather([tensor]),
     ]
-    assert {each.dtype for each in found} == {torch.float32}
-    assert [tuple(each.shape) for each in found] == [(2, 2, 2), (2, 3, 2), (2, 3, 2), (2, 3, 2)]
+    assert {tensor.dtype for tensor in found} == {torch.float32}
+    assert [tuple(tensor.shape) for tensor in found] == [
+        (2, 2, 2),
+        (2, 3, 2),
+        (2, 3, 2),
+        (2, 3, 2),
+    ]
 
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
@@ -98,12 +103,12 @@ def test_reference_returns_real_views(reference, topology):
 def test_scatter_function_counts_the_dims_of_the_complex_tensor(target, topology, dim):
     tensor = counting((4, 3), torch.complex64, topology.device(0)).requires_grad_()
     chunks = target.functions.Scatter.apply(topology.take(2), None, dim, tensor)
-    (slope,) = torch.autograd.grad(chunks, tensor, chunks)
+    (gradient,) = torch.autograd.grad(chunks, tensor, chunks)
     assert [tuple(chunk.shape) for chunk in chunks] == [
         tuple(part.shape) for part in tensor.chunk(2, dim)
     ]
     checks.same(rejoined(chunks, dim), tensor)
-    checks.same(slope, tensor)
+    checks.same(gradient, tensor)
 
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
@@ -112,9 +117,9 @@ def test_gather_function_counts_the_dims_of_the_complex_tensors(target, topology
     chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
     leaves = [chunk.requires_grad_() for chunk in chunks]
     joined = target.functions.Gather.apply("cpu", dim, *leaves)
-    slopes = torch.autograd.grad(joined, chunks, joined)
+    gradients = torch.autograd.grad(joined, chunks, joined)
     checks.same(joined, rejoined(chunks, dim))
-    checks.same(stacked(slopes), stacked(chunks))
+    checks.same(stacked(gradients), stacked(chunks))
 
 
 @clause("divergences.CO-2.every-input-by-itself")
@@ -130,25 +135,25 @@ def test_real_and_complex_chunks_are_joined_to_a_complex_tensor(target, topology
 def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, dtypes):
     chunks = [counting((2, 3), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
     joined = target.functions.Gather.apply("cpu", 0, *chunks)
-    slopes = torch.autograd.grad(joined, chunks, joined)
+    gradients = torch.autograd.grad(joined, chunks, joined)
     checks.same(joined, rejoined(chunks, 0))
-    assert [slope.dtype for slope in slopes] == list(dtypes)
-    assert [slope.tolist() for slope in slopes] == [chunk.tolist() for chunk in chunks]
+    assert [gradient.dtype for gradient in gradients] == list(dtypes)
+    assert [gradient.tolist() for gradient in gradients] == [chunk.tolist() for chunk in chunks]
 
 
-def _odd_beside_complex(part, devices):
+def _sum_real_and_complex(library, devices):
     """Return the sums of a real tensor of odd size and of a complex tensor of one precision."""
     rows = [
         (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
         for device in devices
     ]
     addends = [tensor for row in rows for tensor in row]
-    return part.functions.ReduceAddCoalesced.apply(devices[0], 2, *addends)
+    return library.functions.ReduceAddCoalesced.apply(devices[0], 2, *addends)
 
 
 @clause("divergences.CO-2.real-beside-complex")
 def test_complex_and_real_tensors_are_summed_together(target, topology):
-    real, complex_sum = _odd_beside_complex(target, topology.take(3))
+    real, complex_sum = _sum_real_and_complex(target, topology.take(3))
     assert (real.dtype, real.tolist()) == (torch.float32, [3.0])
     assert (complex_sum.dtype, complex_sum.tolist()) == (torch.complex64, [3.0, 3.0])
 
@@ -158,8 +163,8 @@ def test_copies_of_complex_and_real_tensors_have_gradients(target, topology):
     dtypes = [torch.float32, torch.complex64]
     tensors = [counting((1,), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
     copies = target.functions.Broadcast.apply(topology.take(2), *tensors)
-    slopes = torch.autograd.grad(copies, tensors, [torch.ones_like(copy) for copy in copies])
-    assert [slope.tolist() for slope in slopes] == [[2.0], [2.0]]
+    gradients = torch.autograd.grad(copies, tensors, [torch.ones_like(copy) for copy in copies])
+    assert [gradient.tolist() for gradient in gradients] == [[2.0], [2.0]]
 
 
 @clause("divergences.CO-2.channels-last-stays")
@@ -201,4 +206,4 @@ def test_reference_makes_complex_channels_last_row_major(reference, topology):
 @clause("divergences.CO-2.real-beside-complex")
 def test_reference_refuses_complex_tensors_beside_real_ones(reference, topology):
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
-        _odd_beside_complex(reference, topology.take(3))
+        _sum_real_and_complex(reference, topology.take(3))

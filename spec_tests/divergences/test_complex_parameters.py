@@ -56,7 +56,9 @@ def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs,
     built = [spec.build(topology) for spec in specs]
     module = nn.ParameterList(built).to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    found = [[each[index].detach().cpu() for index in range(len(specs))] for each in replicas]
+    found = [
+        [replica[index].detach().cpu() for index in range(len(specs))] for replica in replicas
+    ]
     expected = [[tensor.detach().cpu() for tensor in built]] * len(slots)
     checks.same(snapshot(found, {}), snapshot(expected, {}), specs)
 

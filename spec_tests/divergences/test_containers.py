@@ -28,9 +28,9 @@ PARTS = st.sampled_from([ROWS, TensorSpec((4,), torch.int64), None])
 DATACLASSES = clause("divergences.SG-8.dataclasses-are-split")
 JOINED_DATACLASSES = clause("divergences.SG-8.dataclasses-are-joined")
 EMPTY = clause("divergences.SG-10.empty-named-tuples-are-carried")
-MAPPED = clause("divergences.SG-11.mappings-keep-all-they-hold")
+SCATTERED_MAPPINGS = clause("divergences.SG-11.mappings-keep-all-they-hold")
 JOINED_MAPPINGS = clause("divergences.SG-11.joined-mappings-keep-all-they-hold")
-mappings = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
+EVERY_MAPPING = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
 
 
 @DATACLASSES
@@ -43,7 +43,7 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     expected = oracle.scatter_gather.scatter([as_dicts(batch), None], devices)
     checks.same(snapshot(as_dicts(found), {}), snapshot(expected, {}), spec)
     checks.same(
-        [leaf_classes(each) for each, _ in found], [leaf_classes(batch)] * len(found), spec
+        [leaf_classes(result) for result, _ in found], [leaf_classes(batch)] * len(found), spec
     )
 
 
@@ -52,7 +52,7 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
 def test_reference_passes_the_same_dataclass_to_every_replica(reference, topology, slots):
     batch = build_tensors(Batch(ROWS), topology)
     found = reference.scatter_gather.scatter([batch], topology.take(slots))
-    checks.same([each is batch for [each] in found], [True] * len(slots))
+    checks.same([result is batch for [result] in found], [True] * len(slots))
 
 
 @JOINED_DATACLASSES
@@ -61,7 +61,7 @@ def test_reference_passes_the_same_dataclass_to_every_replica(reference, topolog
 def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
     batch = build_tensors(spec, topology)
     replicas = target.scatter_gather.scatter([batch, ROWS.build(topology)], topology.take(slots))
-    found = target.scatter_gather.gather([each for each, _ in replicas], topology.device(0))
+    found = target.scatter_gather.gather([replica for replica, _ in replicas], topology.device(0))
     checks.same(snapshot(found, {}), snapshot(batch, {}), spec)
 
 
@@ -78,9 +78,9 @@ def test_reference_cannot_join_dataclasses(reference, topology, slots):
 def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
     tensor = torch.arange(rows, device=topology.device(0))
     arguments = Pair(tensor, {"nothing": Nothing()})
-    alone = target.scatter_gather.scatter([tensor], topology.take(slots))
+    chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     found = target.scatter_gather.scatter(arguments, topology.take(slots))
-    checks.same([each.first for each in found], [{"nothing": Nothing()}] * len(alone), slots)
+    checks.same([result.first for result in found], [{"nothing": Nothing()}] * len(chunks), slots)
 
 
 @EMPTY
@@ -90,35 +90,35 @@ def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topolog
     checks.same(reference.scatter_gather.scatter((tensor, Nothing()), topology.take(slots)), [])
 
 
-@MAPPED
-@mappings
+@SCATTERED_MAPPINGS
+@EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
     tensor = torch.arange(len(slots), device=topology.device(0))
     mapping = kind(b=tensor, a=3)
     found = target.scatter_gather.scatter([mapping], topology.take(slots))
-    checks.same([metadata(each) for [each] in found], [metadata(mapping)] * len(slots))
-    members = [(list(each), each["b"].tolist(), each["a"]) for [each] in found]
+    checks.same([metadata(result) for [result] in found], [metadata(mapping)] * len(slots))
+    members = [(list(result), result["b"].tolist(), result["a"]) for [result] in found]
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
 
 
-@MAPPED
+@SCATTERED_MAPPINGS
 @pytest.mark.parametrize("kind", [config, named_table], ids="{0.__name__}".format)
 @given(slots=device_slots())
 def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
     mapping = kind(b=torch.arange(len(slots), device=topology.device(0)), a=3)
     found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    assert metadata(mapping) not in [metadata(each) for [each] in found]
+    assert metadata(mapping) not in [metadata(result) for [result] in found]
 
 
-@MAPPED
+@SCATTERED_MAPPINGS
 @given(slots=device_slots())
 def test_reference_counts_the_entries_of_a_counter(reference, topology, slots):
     found = reference.scatter_gather.scatter([counter(b=2, a=3)], topology.take(slots))
     checks.same(found, [[{("b", 2): 1, ("a", 3): 1}]] * len(slots), slots)
 
 
-@MAPPED
+@SCATTERED_MAPPINGS
 @given(slots=device_slots())
 def test_reference_cannot_rebuild_a_default_dict(reference, topology, slots):
     outputs = [default_dict(b=torch.ones(1, device=device)) for device in topology.take(slots)]
@@ -129,7 +129,7 @@ def test_reference_cannot_rebuild_a_default_dict(reference, topology, slots):
 
 
 @JOINED_MAPPINGS
-@mappings
+@EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
     outputs = [kind(b=torch.ones(1, device=device), a=None) for device in topology.take(slots)]

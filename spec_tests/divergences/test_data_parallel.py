@@ -14,7 +14,7 @@ from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
 from spec_tests.strategies.probe_modules import Refusing, Total
 
-WAYS = ["function", "class"]
+ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
 CPUS = st.lists(st.sampled_from(["cpu", torch.device("cpu")]), min_size=1, max_size=4)
 
@@ -24,30 +24,30 @@ def two_devices(topology):
     topology.require(distinct=2)
 
 
-def run_data_parallel(target, module, x, devices, way, **options):
-    if way == "class":
+def run_data_parallel(target, module, x, devices, entry_point, **options):
+    if entry_point == "class":
         return target.data_parallel.DataParallel(module, devices, **options)(x)
     return target.data_parallel.data_parallel(module, x, devices, **options)
 
 
 @clause("divergences.DP-1.cpu-devices")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @example(module=LINEAR, rows=4, devices=["cpu", "cpu"])
 @given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6), devices=CPUS)
-def test_replicas_compute_on_the_cpu(target, topology, way, module, rows, devices):
+def test_replicas_compute_on_the_cpu(target, topology, entry_point, module, rows, devices):
     net, x = module.build(topology, None), module.rows(rows, slot=None).build(topology)
-    found = run_data_parallel(target, net, x, devices, way)
+    found = run_data_parallel(target, net, x, devices, entry_point)
     assert found.device.type == "cpu"
     checks.same(found, net(x), module, tolerance=checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")
-@pytest.mark.parametrize("way", WAYS)
-def test_replicas_on_the_cpu_support_double_backward(target, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_replicas_on_the_cpu_support_double_backward(target, entry_point):
     module = gradient_penalty.network(torch.float64)
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    spread = gradient_penalty.spread(target, module, ["cpu", "cpu"], way)
-    found = gradient_penalty.gradients(gradient_penalty.in_line, spread, module, x)
+    parallel = gradient_penalty.spread(target, module, ["cpu", "cpu"], entry_point)
+    found = gradient_penalty.gradients(gradient_penalty.in_line, parallel, module, x)
     expected = gradient_penalty.gradients(gradient_penalty.in_line, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 
@@ -108,39 +108,41 @@ def test_cpu_replicas_work_in_a_data_loader_worker(target, topology, count):
 
 
 @clause("divergences.DP-1.cpu-devices")
-@pytest.mark.parametrize("way", WAYS)
-def test_reference_refuses_cpu_devices(reference, topology, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_reference_refuses_cpu_devices(reference, topology, entry_point):
     with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
-        run_data_parallel(reference, nn.Linear(2, 1), torch.ones(4, 2), ["cpu", "cpu"], way)
+        run_data_parallel(
+            reference, nn.Linear(2, 1), torch.ones(4, 2), ["cpu", "cpu"], entry_point
+        )
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.usefixtures("two_devices")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @example(module=LINEAR, output=At(1))
 @given(
     module=row_wise_specs(max_parts=1),
     output=any_device(),
 )
 def test_outputs_of_one_device_are_moved_to_the_output_device(
-    target, topology, way, module, output
+    target, topology, entry_point, module, output
 ):
     net = module.build(topology)
     x = module.rows(3, requires_grad=True).build(topology)
     device = output.build(topology)
-    found = run_data_parallel(target, net, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(target, net, x, topology.take(1), entry_point, output_device=device)
     assert found.device == topology.device(output.slot)
     checks.same(found, net(x), module)
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
-@pytest.mark.parametrize("way", WAYS)
-def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology, entry_point):
     topology.require(distinct=2)
     module = Nested().to(topology.device(0))
     x = torch.ones(2, device=topology.device(0), requires_grad=True)
     found = run_data_parallel(
-        target, module, x, topology.take(1), way, output_device=topology.device(1)
+        target, module, x, topology.take(1), entry_point, output_device=topology.device(1)
     )
     assert found["pair"][0].device == found["scalar"].device == topology.device(1)
     assert found["scalar"].shape == ()
@@ -149,46 +151,50 @@ def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology,
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("device", [-1, "cpu"])
-def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, way, device):
+def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, entry_point, device):
     module, x = Nested().to(topology.device(0)), torch.ones(2, device=topology.device(0))
-    found = run_data_parallel(target, module, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(
+        target, module, x, topology.take(1), entry_point, output_device=device
+    )
     assert found["pair"][0].device.type == found["scalar"].device.type == "cpu"
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
-@pytest.mark.parametrize("way", WAYS)
-def test_reference_leaves_outputs_of_one_device_in_place(reference, topology, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_reference_leaves_outputs_of_one_device_in_place(reference, topology, entry_point):
     topology.require(distinct=2)
     module, x = Total().to(topology.device(0)), torch.ones(2, device=topology.device(0))
     device = topology.device(1)
-    found = run_data_parallel(reference, module, x, topology.take(1), way, output_device=device)
+    found = run_data_parallel(
+        reference, module, x, topology.take(1), entry_point, output_device=device
+    )
     assert found.device == topology.device(0)
 
 
 @clause("divergences.DP-3.sparse-gradients-of-one-replica")
-@pytest.mark.parametrize("way", WAYS)
-def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology, entry_point):
     embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([[1, 2, 1]], device=topology.device(0))
-    run_data_parallel(target, embedding, x, topology.take(2), way).sum().backward()
+    run_data_parallel(target, embedding, x, topology.take(2), entry_point).sum().backward()
     assert embedding.weight.grad.is_sparse
     checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
 
 
 @clause("divergences.DP-3.sparse-gradients-of-one-replica")
-@pytest.mark.parametrize("way", WAYS)
-def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology, way):
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology, entry_point):
     embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([1], device=topology.device(0))
-    loss = run_data_parallel(reference, embedding, x, topology.take(2), way).sum()
+    loss = run_data_parallel(reference, embedding, x, topology.take(2), entry_point).sum()
     with pytest.raises(NotImplementedError, match="aten::view"):
         loss.backward()
 
 
 class Nested(nn.Module):
-    """Returns nested outputs: a tensor in containers and one without dimensions."""
+    """A module that returns nested outputs: a tensor in containers and one without dimensions."""
 
     def forward(self, x):
         return {"pair": (x * 2, None), "scalar": (x * 2).sum()}

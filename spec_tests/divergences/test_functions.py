@@ -14,12 +14,12 @@ from spec_tests.strategies.calls import ApplyCall, At, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
-CPUS = {"text": "cpu", "text-with-index": "cpu:0", "device": torch.device("cpu")}
+CPUS = {"string": "cpu", "string-with-index": "cpu:0", "device": torch.device("cpu")}
 NO_CPU = "Gather function not implemented for CPU tensors"
 
 
-class Halved(nn.Module):
-    """Halves its weight in place, then multiplies its input by it."""
+class HalvingWeight(nn.Module):
+    """A module that halves its weight in place, then multiplies its input by it."""
 
     def __init__(self, device):
         super().__init__()
@@ -32,7 +32,7 @@ class Halved(nn.Module):
 
 
 class OnCpu(nn.Module):
-    """Returns its input doubled and its number of rows, both on the CPU."""
+    """A module that returns its input doubled and its number of rows, both on the CPU."""
 
     def forward(self, rows):
         return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
@@ -46,20 +46,20 @@ def _embedding(topology):
 
 @clause("divergences.FN-2.in-place-under-no-grad")
 def test_an_embedding_renormalises_its_rows_through_replica_zero(target, topology):
-    spread, plain = _embedding(topology), _embedding(topology)
+    parallel, plain = _embedding(topology), _embedding(topology)
     # Both replicas look up the same rows, because only changes by replica zero are kept.
     tokens = torch.tensor([1, 2, 1, 2]).to(topology.device(0))
-    outputs = target.data_parallel.DataParallel(spread, topology.take(2))(tokens)
+    outputs = target.data_parallel.DataParallel(parallel, topology.take(2))(tokens)
     outputs.sum().backward()
     plain(tokens).sum().backward()
     checks.same(outputs, plain(tokens))
-    checks.same(spread.weight, plain.weight)
-    checks.same(spread.weight.grad, plain.weight.grad)
+    checks.same(parallel.weight, plain.weight)
+    checks.same(parallel.weight.grad, plain.weight.grad)
 
 
 @clause("divergences.FN-2.in-place-under-no-grad")
 def test_a_parameter_changed_in_place_under_no_grad_keeps_its_gradient(target, topology):
-    module = Halved(topology.device(0))
+    module = HalvingWeight(topology.device(0))
     rows = torch.ones((4, 2), device=topology.device(0))
     outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows)
     outputs.sum().backward()
@@ -69,17 +69,17 @@ def test_a_parameter_changed_in_place_under_no_grad_keeps_its_gradient(target, t
 
 @clause("divergences.FN-2.in-place-under-no-grad")
 def test_reference_refuses_the_changed_parameter(reference, topology):
-    module = Halved(topology.device(0))
+    module = HalvingWeight(topology.device(0))
     rows = torch.ones((4, 2), device=topology.device(0))
     with pytest.raises(RuntimeError, match="is a view and its base or another view"):
         reference.data_parallel.DataParallel(module, topology.take(2))(rows)
 
 
-@pytest.mark.parametrize("spelled", ["text-with-index", "device"])
+@pytest.mark.parametrize("spelling", ["string-with-index", "device"])
 @clause("divergences.FN-3.any-spelling-of-the-cpu")
-def test_gather_function_accepts_every_spelling_of_the_cpu(target, topology, spelled):
+def test_gather_function_accepts_every_spelling_of_the_cpu(target, topology, spelling):
     chunks = [counting((2, 2), torch.float32, device) for device in topology.take(2)]
-    joined = target.functions.Gather.apply(CPUS[spelled], 0, *chunks)
+    joined = target.functions.Gather.apply(CPUS[spelling], 0, *chunks)
     checks.same(joined, torch.cat([chunk.cpu() for chunk in chunks]))
     assert joined.device.type == "cpu"
 
@@ -101,8 +101,8 @@ def test_backward_to_a_cpu_input_emits_no_warning(target, topology):
     chunks = target.functions.Scatter.apply(topology.take(2), None, 0, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (slope,) = torch.autograd.grad(chunks, rows, [chunk * 3 for chunk in chunks])
-    assert (slope.device.type, slope.unique().tolist()) == ("cpu", [3.0])
+        (gradient,) = torch.autograd.grad(chunks, rows, [chunk * 3 for chunk in chunks])
+    assert (gradient.device.type, gradient.unique().tolist()) == ("cpu", [3.0])
 
 
 @pytest.mark.parametrize("cpu", CPUS.values(), ids=CPUS.keys())
@@ -125,9 +125,9 @@ def test_reference_warns_in_the_backward_of_a_cpu_input(reference, topology):
 def test_outputs_on_the_cpu_are_gathered_on_the_cpu(target, topology):
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
     doubled, lengths = target.data_parallel.DataParallel(OnCpu(), topology.take(2))(rows)
-    (slope,) = torch.autograd.grad(doubled.sum(), rows)
+    (gradient,) = torch.autograd.grad(doubled.sum(), rows)
     checks.same(doubled, 2 * rows)
-    assert (lengths.tolist(), slope.unique().tolist()) == ([2, 2], [2.0])
+    assert (lengths.tolist(), gradient.unique().tolist()) == ([2, 2], [2.0])
     assert {doubled.device.type, lengths.device.type} == {"cpu"}
 
 
@@ -138,8 +138,8 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
     joined = target.functions.Gather.apply(topology.device(0), dim, *chunks)
     expected = torch.cat(chunks, dim)
     checks.same(facts([joined]), facts([expected]))
-    slopes = torch.autograd.grad(joined, chunks, 3 * expected.detach())
-    checks.same(facts(slopes), facts([3 * chunk.detach() for chunk in chunks]))
+    gradients = torch.autograd.grad(joined, chunks, 3 * expected.detach())
+    checks.same(facts(gradients), facts([3 * chunk.detach() for chunk in chunks]))
 
 
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
@@ -148,16 +148,16 @@ def test_reference_refuses_chunks_on_the_cpu(reference, topology):
     refused(call, reference, topology, AssertionError, NO_CPU)
 
 
-def _summed_elsewhere(part, topology):
+def _sum_on_second_device(library, topology):
     addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
-    (total,) = part.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
+    (total,) = library.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
     return torch.autograd.grad(total, addends, total)
 
 
 @clause("divergences.FN-5.sums-anywhere-have-gradients")
 def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
     topology.require(distinct=2)
-    first, second = _summed_elsewhere(target, topology)
+    first, second = _sum_on_second_device(target, topology)
     assert [first.device, second.device] == topology.take(2)
     checks.same(first.cpu(), second.cpu())
     checks.same(first, 2 * dense().build(topology))
@@ -167,4 +167,4 @@ def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
 def test_reference_refuses_backward_of_a_sum_on_another_device(reference, topology):
     topology.require(distinct=2)
     with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]"):
-        _summed_elsewhere(reference, topology)
+        _sum_on_second_device(reference, topology)

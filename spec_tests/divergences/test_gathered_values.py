@@ -23,23 +23,23 @@ NONE = clause("divergences.SG-9.none-beside-others-is-refused")
 class FailingIterable:
     """An iterable whose iteration fails, as a cache with two kinds of layers does."""
 
-    refusal = "'Layer' object has no attribute 'keys'"
+    error_text = "'Layer' object has no attribute 'keys'"
 
     def __init__(self, members):
         self.members = list(members)
 
     def __iter__(self):
         yield from self.members
-        raise AttributeError(self.refusal)
+        raise AttributeError(self.error_text)
 
 
 class FailingConstructor:
     """An iterable whose class cannot be built from one iterable."""
 
-    refusal = r"__init__\(\) missing 1 required"
+    error_text = r"__init__\(\) missing 1 required"
 
-    def __init__(self, member, again):
-        self.members = member, again
+    def __init__(self, first, second):
+        self.members = first, second
 
     def __iter__(self):
         return iter(self.members)
@@ -142,37 +142,37 @@ def test_reference_refuses_other_values(reference, topology, count):
 def test_failing_iterables_are_gathered_into_a_list(target, topology, make, count, depth, first):
     devices = topology.take(count)
     values = [make(device) for device in devices]
-    beside = [torch.full((2,), float(slot), device=d) for slot, d in enumerate(devices)]
-    outputs = [_pair(*pair, depth, first) for pair in zip(values, beside, strict=True)]
+    tensors = [torch.full((2,), float(slot), device=d) for slot, d in enumerate(devices)]
+    outputs = [_pair(*pair, depth, first) for pair in zip(values, tensors, strict=True)]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         found = target.scatter_gather.gather(outputs, devices[0])
-    listed, joined = _unpaired(found, depth, first)
-    assert [each.category for each in warned] == [UserWarning]
+    listed, joined = _unpair(found, depth, first)
+    assert [warning.category for warning in warned] == [UserWarning]
     assert type(listed) is list
     checks.same([*map(id, listed)], [*map(id, values)], values)
-    checks.same(joined, torch.cat([each.to(devices[0]) for each in beside]))
+    checks.same(joined, torch.cat([tensor.to(devices[0]) for tensor in tensors]))
 
 
 @FAILING
 @given(make=failing, count=st.integers(1, 4))
 def test_reference_propagates_the_errors_of_iterables(reference, topology, make, count):
     values = [make(device) for device in topology.take(count)]
-    with pytest.raises((AttributeError, TypeError), match=values[0].refusal):
+    with pytest.raises((AttributeError, TypeError), match=values[0].error_text):
         reference.scatter_gather.gather(values, topology.device(0))
 
 
-def _pair(value, beside, depth, first):
+def _pair(value, tensor, depth, first):
     for _ in range(depth):
         value = {"x": value}
-    return (value, beside) if first else (beside, value)
+    return (value, tensor) if first else (tensor, value)
 
 
-def _unpaired(pair, depth, first):
-    value, beside = pair if first else reversed(pair)
+def _unpair(pair, depth, first):
+    value, tensor = pair if first else reversed(pair)
     for _ in range(depth):
         value = value["x"]
-    return value, beside
+    return value, tensor
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:

@@ -1,4 +1,4 @@
-"""Replicas that are held for a block of evaluation, which the reference cannot do: DP-4."""
+"""Replicas that DataParallel.hold keeps for several forwards, which the reference lacks: DP-4."""
 
 import copy
 import pickle
@@ -45,7 +45,7 @@ def recording_data_parallel(target, created):
     class Recording(target.data_parallel.DataParallel):
         def replicate(self, module, device_ids):
             replicas = super().replicate(module, device_ids)
-            created.append((list(device_ids), [weakref.ref(each) for each in replicas]))
+            created.append((list(device_ids), [weakref.ref(replica) for replica in replicas]))
             return replicas
 
     return Recording
@@ -117,8 +117,8 @@ def test_threads_share_the_replicas(target, topology):
         for thread in threads:
             thread.join()
     assert len(created) == 1
-    for each in found:
-        checks.same(each, module.module(x).detach(), tolerance=checks.LAYER)
+    for output in found:
+        checks.same(output, module.module(x).detach(), tolerance=checks.LAYER)
     assert len(found) == 20
 
 
@@ -139,9 +139,9 @@ def test_a_failed_forward_keeps_the_replicas(target, topology):
 @HELD
 def test_the_next_forward_retries_a_failed_replicate(target, topology):
     module, x = wrapped(target, topology)
-    far = topology.device(1)
+    other_device = topology.device(1)
     with torch.no_grad(), module.hold():
-        module.module.to(far)
+        module.module.to(other_device)
         with pytest.raises(RuntimeError, match="module must have its parameters"):
             module(x)
         module.module.to(x.device)
@@ -264,7 +264,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
         try:
             with torch.no_grad(), module.hold(), module.hold():
                 module(x)
-                alive = [each() is not None for each in created[0][1]]
+                alive = [reference() is not None for reference in created[0][1]]
                 if fails:
                     raise KeyError
         except KeyError:
@@ -285,7 +285,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
         return sum(memory.memory_allocated(device) for device in set(topology.devices))
 
     with torch.no_grad():
-        module(x)  # Libraries allocate memory for good at their first use.
+        module(x)  # Libraries allocate permanent memory at their first use.
         before = used()
         with module.hold():
             module(x)
@@ -300,13 +300,13 @@ def test_the_wrapper_can_be_freed_after_the_block(target, topology):
         module, x = wrapped(target, topology)
         with torch.no_grad(), module.hold():
             module(x)
-        gone = weakref.ref(module)
+        reference = weakref.ref(module)
         del module
-        assert gone() is None
+        assert reference() is None
 
 
 class CallCounter(nn.Linear):
-    """Counts its calls in an attribute and returns the count."""
+    """A linear layer that counts its calls in an attribute and returns the count."""
 
     calls = 0
 

@@ -1,4 +1,4 @@
-"""Modules that the calling thread calls in turn, which the reference cannot do: PA-9."""
+"""Modules that run one after another, which the reference does not support: PA-9."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """Records its start and end with the thread; returns its device or raises an error."""
+    """A callable that records its start and end with the thread; returns its device or raises."""
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
@@ -41,7 +41,7 @@ class Recording:
         self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # Other modules could run here.
+        time.sleep(0.001)  # A concurrent module would start here.
         self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 
@@ -75,7 +75,7 @@ def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topolo
 
 
 class StateChanging:
-    """Returns the state of its thread, then changes it."""
+    """A callable that returns the state of its thread, then changes it."""
 
     storage = threading.local()
 
@@ -111,7 +111,7 @@ def test_each_module_runs_in_the_callers_state(target, topology, grad, autocast,
 @ERRORS
 @given(count=st.integers(2, 5), failing=st.sets(st.integers(0, 4), min_size=1))
 def test_all_modules_run_and_the_first_error_is_raised(target, topology, count, failing):
-    records, failing = [], {each % count for each in failing}
+    records, failing = [], {number % count for number in failing}
     errors = {number: KeyError(f"number {number}") for number in failing}
     modules = [Recording(records, number, errors.get(number)) for number in range(count)]
     with pytest.raises(
@@ -129,7 +129,7 @@ def test_an_interrupt_stops_later_modules(target, topology, kind, index, fails_b
     records, error = [], kind("stop")
     modules = [Recording(records, number) for number in range(3)]
     if fails_before:
-        modules[0] = Recording(records, 0, ValueError("a mere error"))
+        modules[0] = Recording(records, 0, ValueError("failure"))
     modules[index] = Recording(records, index, error)
     with pytest.raises(kind) as raised:
         in_turn(target, topology, modules)
@@ -143,7 +143,7 @@ def test_outputs_of_modules_in_turn_are_freed(target, topology):
     x = torch.ones(2, device=topology.device(0))
     with no_garbage_collection():
         outputs = in_turn(target, topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
-        references = [weakref.ref(each) for each in outputs]
+        references = [weakref.ref(output) for output in outputs]
         del outputs
         assert all_freed(references)
 
@@ -165,12 +165,12 @@ def test_data_parallel_gives_the_same_results_in_turn(target, topology, rows, se
         y = module(torch.rand(rows, 2, device=topology.device(0)))
         y.square().sum().backward()
         gradients = [parameter.grad.tolist() for parameter in module.parameters()]
-        results.append([y.tolist(), gradients, [each.tolist() for each in module.buffers()]])
+        results.append([y.tolist(), gradients, [buffer.tolist() for buffer in module.buffers()]])
     checks.same(results[1], results[0])
 
 
 class ThreadRecorder(nn.Module):
-    """Records the thread of each call."""
+    """A module that records the thread of each call."""
 
     def __init__(self, records):
         super().__init__()

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marked_arguments import expected_arguments, gradients_at
+from spec_tests.divergences.marked_arguments import expected_arguments, gradients_of
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -60,7 +60,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
     expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
-    checks.same(gradients_at(found, inputs), gradients_at(expected, inputs), case)
+    checks.same(gradients_of(found, inputs), gradients_of(expected, inputs), case)
 
 
 @GRADIENTS
@@ -70,13 +70,13 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     device = topology.device(0)
     tensor = torch.rand(2, 3, dtype=torch.float64, device=device, requires_grad=True)
 
-    def parts(x):
+    def chunks(x):
         pair = target.package.Whole(x), target.package.SplitAlong(x, 1)
         found = target.scatter_gather.scatter(pair, topology.take(slots))
-        return tuple(part.to(device) for each in found for part in each)
+        return tuple(chunk.to(device) for replica in found for chunk in replica)
 
-    assert torch.autograd.gradcheck(parts, [tensor])
-    assert torch.autograd.gradgradcheck(parts, [tensor])
+    assert torch.autograd.gradcheck(chunks, [tensor])
+    assert torch.autograd.gradgradcheck(chunks, [tensor])
 
 
 @MEMORY

@@ -29,10 +29,10 @@ def _broadcast(functions, topology, leaf):
 CALLS = {_scatter: 1.0, _broadcast: 3.0}
 
 
-def _gradient(system, topology, call):
+def _gradient(library, topology, call):
     with on_side_streams(topology):
         leaf = queued(topology, 0, 3, 2).requires_grad_()
-        results = [result * 1 for result in call(system.functions, topology, leaf)]
+        results = [result * 1 for result in call(library.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
         torch.autograd.backward(results, grads)
         # Autograd has freed the gradients of the chunks; later work may reuse their memory.

@@ -20,7 +20,7 @@ SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
 RECURRENT = clause("divergences.SG-12.recurrent-layers-on-packed-input")
-PRECISE = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
+FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
 example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
 example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
 
@@ -39,7 +39,7 @@ def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slo
     counts = even_chunks(len(spec.lengths), len(slots))
     checks.same([is_valid(chunk) for chunk, _ in chunks], [True] * len(counts), spec)
     checks.same([len(sequences(chunk)) for chunk, _ in chunks], counts, spec)
-    found = [each for chunk, _ in chunks for each in sequences(chunk)]
+    found = [sequence for chunk, _ in chunks for sequence in sequences(chunk)]
     checks.same(_values(found), _values(sequences(packed)), spec)
     devices = topology.take(slots)[: len(counts)]
     checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
@@ -82,7 +82,7 @@ def test_gradients_reach_their_own_rows(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter([packed], topology.take(slots))
     [found] = target.scatter_gather.gather(chunks, topology.device(0))
-    # The gradient fed in is the rows themselves, so that misplaced rows show.
+    # The output's gradient is the rows themselves, so that a misplaced row changes the result.
     (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
     checks.same(gradient, packed.data, spec)
 
@@ -100,17 +100,17 @@ class Recurrent(nn.Module):
 
 @RECURRENT
 @example_count.divided_by(3)
-@given(spec=PRECISE, slots=device_slots())
+@given(spec=FLOAT_SPECS, slots=device_slots())
 @example_sorted
 @example_unsorted
 def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
     module = Recurrent(spec.width).to(topology.device(slots[0]), spec.dtype)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)
-    found, alone = wrapped(packed), module(packed.to(topology.device(slots[0])))
-    checks.same(_values(sequences(found)), _values(sequences(alone)), spec, tolerance=LAYER)
+    found, expected = wrapped(packed), module(packed.to(topology.device(slots[0])))
+    checks.same(_values(sequences(found)), _values(sequences(expected)), spec, tolerance=LAYER)
     leaves = [packed.data, *module.parameters()]
-    of_wrapped, of_module = (
-        torch.autograd.grad(each.data.square().sum(), leaves) for each in (found, alone)
+    gradients, expected_gradients = (
+        torch.autograd.grad(output.data.square().sum(), leaves) for output in (found, expected)
     )
-    checks.same(_values(of_wrapped), _values(of_module), spec, tolerance=LAYER)
+    checks.same(_values(gradients), _values(expected_gradients), spec, tolerance=LAYER)

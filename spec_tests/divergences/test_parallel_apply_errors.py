@@ -25,17 +25,17 @@ from spec_tests.strategies.exceptions import (
 from spec_tests.strategies.failing_modules import FailingCall, caught, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 
-INTERRUPTED = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
-GROUPED = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
-NAMED = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
-MUTE = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="raises")}, (0,), (0,))
-ENDING = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="ends")}, (0,), (0,))
-SUB_KEY = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
-PLAIN = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
+KEYBOARD_INTERRUPT = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
+EXCEPTION_GROUP = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
+WITH_MESSAGE = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
+STR_RAISES = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="raises")}, (0,), (0,))
+STR_EXITS = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="ends")}, (0,), (0,))
+KEY_ERROR_SUBCLASS = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
+OS_ERROR = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
 
 
 class FailingAfterAllocation(nn.Module):
-    """Creates a tensor, then raises an exception."""
+    """A module that creates a tensor, then raises an exception."""
 
     def __init__(self, error, references):
         super().__init__()
@@ -59,9 +59,8 @@ def apply_failing(target, topology, errors, references):
 
 def references_after_failure(target, topology, errors):
     references = []
-    _ = (
-        target.parallel_apply.parallel_apply
-    )  # A missing function must not count as an error of a module.
+    # A missing function must not count as an error of a module.
+    _ = target.parallel_apply.parallel_apply
     try:
         apply_failing(target, topology, errors, references)
     except BaseException:
@@ -70,7 +69,7 @@ def references_after_failure(target, topology, errors):
 
 
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
-@example(call=INTERRUPTED)
+@example(call=KEYBOARD_INTERRUPT)
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
     with no_thread_reports():
@@ -79,7 +78,7 @@ def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
 
 
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
-@example(call=INTERRUPTED)
+@example(call=KEYBOARD_INTERRUPT)
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
     with no_thread_reports():
@@ -98,10 +97,10 @@ def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, 
 
 
 @clause("divergences.PA-4.no-error-is-lost")
-@example(call=GROUPED)
-@example(call=NAMED)
-@example(call=MUTE)
-@example(call=ENDING)
+@example(call=EXCEPTION_GROUP)
+@example(call=WITH_MESSAGE)
+@example(call=STR_RAISES)
+@example(call=STR_EXITS)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_every_exception_contains_text_replica_and_device(target, topology, call):
     found, modules = caught(call, target, topology)
@@ -114,7 +113,7 @@ def test_every_exception_contains_text_replica_and_device(target, topology, call
 
 
 @clause("divergences.PA-4.no-error-is-lost")
-@example(call=NAMED)
+@example(call=WITH_MESSAGE)
 @given(
     call=failing_calls(
         generated(constructors=("inherited",))
@@ -136,7 +135,9 @@ def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, 
 
 
 @clause("divergences.PA-4.no-error-is-lost")
-@pytest.mark.parametrize("call", [GROUPED, NAMED], ids=["group", "message attribute"])
+@pytest.mark.parametrize(
+    "call", [EXCEPTION_GROUP, WITH_MESSAGE], ids=["group", "message-attribute"]
+)
 def test_reference_loses_classes_with_a_message_attribute(reference, topology, call):
     found, _ = caught(call, reference, topology)
     assert type(found) is TypeError
@@ -144,7 +145,7 @@ def test_reference_loses_classes_with_a_message_attribute(reference, topology, c
 
 
 @clause("divergences.PA-4.no-error-is-lost")
-@pytest.mark.parametrize("call", [MUTE, ENDING], ids=["raises", "ends"])
+@pytest.mark.parametrize("call", [STR_RAISES, STR_EXITS], ids=["str-raises", "str-exits"])
 def test_reference_loses_the_text_that_str_does_not_return(reference, topology, call):
     found, _ = caught(call, reference, topology)
     printed = "".join(traceback.format_exception(found))
@@ -153,7 +154,7 @@ def test_reference_loses_the_text_that_str_does_not_return(reference, topology, 
 
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
-@example(call=SUB_KEY)
+@example(call=KEY_ERROR_SUBCLASS)
 @given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited",))))
 def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
     found, _ = caught(call, target, topology)
@@ -165,12 +166,12 @@ def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topolog
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topology):
-    found, _ = caught(SUB_KEY, reference, topology)
+    found, _ = caught(KEY_ERROR_SUBCLASS, reference, topology)
     assert r"\nOriginal Traceback" in str(found)
 
 
 @clause("divergences.PA-6.the-original-is-the-cause")
-@example(call=PLAIN)
+@example(call=OS_ERROR)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_the_original_exception_is_the_cause(target, topology, call):
     found, modules = caught(call, target, topology)
@@ -179,7 +180,7 @@ def test_the_original_exception_is_the_cause(target, topology, call):
 
 @clause("divergences.PA-6.the-original-is-the-cause")
 def test_reference_has_no_cause(reference, topology):
-    found, _ = caught(PLAIN, reference, topology)
+    found, _ = caught(OS_ERROR, reference, topology)
     assert found.__cause__ is None
 
 

@@ -31,27 +31,27 @@ ON_DEVICE = ThreadState(default_slot=1)
 
 
 class CurrentDevice(nn.Module):
-    """Returns the current device."""
+    """A module that returns the current device."""
 
     def forward(self, *_, **__):
         return torch.accelerator.current_device_index()
 
 
 class ProductDtype(nn.Module):
-    """Returns the dtype of a matrix product, which autocast changes."""
+    """A module that returns the dtype of a matrix product, which autocast changes."""
 
     def forward(self, x):
         return (x @ x).dtype
 
 
 class IsInference(nn.Module):
-    """Returns whether its result is an inference tensor."""
+    """A module that returns whether its result is an inference tensor."""
 
     def forward(self, x):
         return (x + 1).is_inference()
 
 
-def seen_and_expected(target, topology, state, count):
+def found_and_expected(target, topology, state, count):
     with state.entered(topology):
         expected = sights(topology.take(count))
         return run(target, topology, lookers(topology, count)), expected
@@ -68,8 +68,8 @@ def apply_to_squares(target, topology, module):
 @example(state=CPU_AUTOCAST, count=2)
 @given(state=autocasts(), count=COUNTS)
 def test_modules_have_the_callers_autocast(target, topology, state, count):
-    seen, expected = seen_and_expected(target, topology, state, count)
-    assert seen == expected
+    found, expected = found_and_expected(target, topology, state, count)
+    assert found == expected
 
 
 @clause("divergences.PA-1.autocast-reaches-the-modules")
@@ -88,8 +88,8 @@ def test_reference_drops_the_autocast_dtype(reference, topology):
 @example(count=2)
 @given(count=COUNTS)
 def test_modules_run_in_the_callers_inference_mode(target, topology, count):
-    seen, expected = seen_and_expected(target, topology, INFERENCE, count)
-    assert seen == expected
+    found, expected = found_and_expected(target, topology, INFERENCE, count)
+    assert found == expected
 
 
 @clause("divergences.PA-2.inference-mode-reaches-the-modules")
@@ -132,24 +132,24 @@ def test_reference_runs_modules_without_device_on_the_current_one(reference, top
 @example(state=ThreadState(default_slot=CURRENT), count=2)
 @given(state=thread_states(), count=COUNTS)
 def test_modules_see_the_whole_state_of_the_caller(target, topology, state, count):
-    seen, expected = seen_and_expected(target, topology, state, count)
-    assert seen == expected
+    found, expected = found_and_expected(target, topology, state, count)
+    assert found == expected
 
 
 @clause("divergences.PA-8.context-reaches-the-modules")
 @example(state=IN_CONTEXT, count=2)
 @given(state=thread_states(), count=COUNTS)
 def test_the_next_call_sees_none_of_the_state(target, topology, state, count):
-    plain = sights(topology.take(count))
-    seen, expected = seen_and_expected(target, topology, state, count)
-    assert seen == expected
-    assert run(target, topology, lookers(topology, count)) == plain
+    default_state = sights(topology.take(count))
+    found, expected = found_and_expected(target, topology, state, count)
+    assert found == expected
+    assert run(target, topology, lookers(topology, count)) == default_state
 
 
 @clause("divergences.PA-8.context-reaches-the-modules")
 @pytest.mark.parametrize("state", [IN_CONTEXT, ON_DEVICE], ids=repr)
 def test_reference_does_not_pass_on_context_and_default_device(reference, topology, state):
-    plain = sights(topology.take(2))
-    seen, expected = seen_and_expected(reference, topology, state, 2)
-    assert seen == plain
-    assert seen != expected
+    default_state = sights(topology.take(2))
+    found, expected = found_and_expected(reference, topology, state, 2)
+    assert found == default_state
+    assert found != expected

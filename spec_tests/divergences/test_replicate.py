@@ -32,7 +32,7 @@ LINEAR = ModuleSpec((Layer("linear"),))
 def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach):
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
-        expected = {"operation": replica, "below": replica.child, "forward": replica}
+        expected = {"own_method": replica, "child_method": replica.child, "forward": replica}
         checks.same(owners(replica), expected, slots)
 
 
@@ -51,7 +51,7 @@ def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
 def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots):
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in reference.replicate.replicate(module, topology.take(slots)):
-        expected = {"operation": module, "below": module.child, "forward": replica}
+        expected = {"own_method": module, "child_method": module.child, "forward": replica}
         checks.same(owners(replica), expected, slots)
 
 
@@ -59,8 +59,8 @@ def _dictionaries(module):
     """Return every dictionary of hooks of every module below ``module``."""
     return [
         value
-        for _, each in walk(module)
-        for name, value in vars(each).items()
+        for _, child in walk(module)
+        for name, value in vars(child).items()
         if "_hooks" in name and isinstance(value, dict)
     ]
 
@@ -70,8 +70,8 @@ def _dictionaries(module):
 def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    own = [{*map(id, _dictionaries(each))} for each in (module, *replicas)]
-    checks.same(len(set().union(*own)), sum(map(len, own)), spec)
+    ids = [{*map(id, _dictionaries(network))} for network in (module, *replicas)]
+    checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
 
 
 @HOOKS
@@ -82,7 +82,7 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     hooked[0].register_forward_hook(lambda *_: None)
     hooked[0].register_forward_pre_hook(lambda *_: None)
     hooked[0].register_state_dict_post_hook(lambda *_: None)
-    found = [len(each) for other in (module, *others) for each in _dictionaries(other)]
+    found = [len(hooks) for other in (module, *others) for hooks in _dictionaries(other)]
     checks.same(sum(found), 0, slots)
 
 
@@ -91,8 +91,9 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
 def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     module = Specimen("hooks").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    found = [[list(each.values()) for each in _dictionaries(replica)] for replica in replicas]
-    checks.same(found, [[list(each.values()) for each in _dictionaries(module)]] * len(slots))
+    found = [[list(hooks.values()) for hooks in _dictionaries(replica)] for replica in replicas]
+    expected = [list(hooks.values()) for hooks in _dictionaries(module)]
+    checks.same(found, [expected] * len(slots))
 
 
 @HOOKS
@@ -100,7 +101,7 @@ def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
 def test_reference_shares_hook_dictionaries(reference, topology, slots):
     module = LINEAR.build(topology, slots[0])
     replicas = reference.replicate.replicate(module, topology.take(slots))
-    shared = [[*map(id, _dictionaries(each))] for each in replicas]
+    shared = [[*map(id, _dictionaries(replica))] for replica in replicas]
     checks.same(shared, [[*map(id, _dictionaries(module))]] * len(slots), slots)
 
 
@@ -123,7 +124,7 @@ def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
     for replica in target.replicate.replicate(module, topology.take(slots)):
         before = snapshot(state(module), {})
         copied = copies(copy.deepcopy(replica), module)
-        checks.same({each.is_leaf for each in copied.values()}, {True}, spec)
+        checks.same({tensor.is_leaf for tensor in copied.values()}, {True}, spec)
         for tensor in copied.values():
             tensor.data.add_(1)
         checks.same(snapshot(state(module), {}), before, spec)

@@ -1,4 +1,4 @@
-"""Chunks that the reference counts wrongly or refuses: SG-1 to SG-4."""
+"""Wrong chunk counts and refused scalars of the reference: SG-1 to SG-4."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
-    checks.same([len(each) for each in inputs], [1] * case.chunks, case)
+    checks.same([len(args) for args in inputs], [1] * case.chunks, case)
 
 
 @FOLLOW
@@ -36,7 +36,7 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(inputs, (("text", [7]),) * case.chunks, case)
-    checks.same([list(each) for each in kwargs], [["x"]] * case.chunks, case)
+    checks.same([list(replica_kwargs) for replica_kwargs in kwargs], [["x"]] * case.chunks, case)
 
 
 @FOLLOW
@@ -46,14 +46,17 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
 def test_an_argument_with_one_row_per_device_follows_the_batch(
     target, topology, batch_first, case
 ):
-    each = torch.arange(case.devices, device=topology.device(0))
-    positional, named = (
-        (case.tensor(topology), each) if batch_first else (each, case.tensor(topology))
-    )
-    arguments = (positional,), {"x": named}
+    row_per_device = torch.arange(case.devices, device=topology.device(0))
+    pair = case.tensor(topology), row_per_device
+    positional, keyword = pair if batch_first else reversed(pair)
+    arguments = (positional,), {"x": keyword}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    rows = [kwargs["x"] for kwargs in kwargs] if batch_first else [x for (x,) in inputs]
-    checks.same([row.tolist() for row in rows], [[at] for at in range(case.chunks)], case)
+    rows = (
+        [replica_kwargs["x"] for replica_kwargs in kwargs]
+        if batch_first
+        else [x for (x,) in inputs]
+    )
+    checks.same([row.tolist() for row in rows], [[index] for index in range(case.chunks)], case)
     checks.same([len(inputs), len(kwargs)], [case.chunks] * 2, case)
 
 
@@ -66,7 +69,7 @@ def test_reference_pads_with_empty_arguments(reference, topology, case):
     )
     checks.same(kwargs, ({"flag": 3},) * case.devices, case)
     checks.same(
-        [len(each) for each in inputs],
+        [len(args) for args in inputs],
         [1] * case.chunks + [0] * (case.devices - case.chunks),
         case,
     )
@@ -113,7 +116,7 @@ def test_reference_result_depends_on_the_positional_count(
     first, second = Uneven((8, 2), 4).tensors(topology)
     arguments = (first,) * positional, {"y": second}
     found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))
-    checks.same([len(each) for each in found], lengths)
+    checks.same([len(arguments) for arguments in found], lengths)
 
 
 @SCALARS
@@ -122,7 +125,7 @@ def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, ro
     scalar = torch.tensor(7, device=topology.device(source))
     tensor = torch.zeros(rows * len(slots), device=topology.device(0))
     found = target.scatter_gather.scatter([tensor, {"n": scalar}], topology.take(slots))
-    copies = [each["n"] for _, each in found]
+    copies = [container["n"] for _, container in found]
     checks.same([copy.device for copy in copies], topology.take(slots), slots)
     checks.same([copy.tolist() for copy in copies], [7] * len(slots), slots)
 

@@ -1,4 +1,4 @@
-"""What torch.jit.trace cannot record, and the reference lets it take for constants: DP-6."""
+"""Traces of several devices, which record constants in the reference: DP-6."""
 
 import pytest
 import torch
@@ -10,13 +10,13 @@ from spec_tests.harness.conformance.clauses import clause
 REFUSED = clause("divergences.DP-6.traces-of-several-devices-are-refused")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # It is deprecated.
-    "ignore::torch.jit.TracerWarning",  # The reference warns of some constants.
+    "ignore::torch.jit.TracerWarning",  # Traces of the reference record constants.
 )
-grad_modes = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
+EVERY_GRAD_MODE = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
 
 
-class Noting(nn.Module):
-    """Notes that it has been called."""
+class CallRecorder(nn.Module):
+    """A module that records the shape of the input of each call."""
 
     def __init__(self):
         super().__init__()
@@ -28,8 +28,8 @@ class Noting(nn.Module):
         return self.layer(x)
 
 
-class Applied(nn.Module):
-    """Calls a function with its module."""
+class FunctionModule(nn.Module):
+    """A module that calls a function with a module and the input."""
 
     def __init__(self, module, function):
         super().__init__()
@@ -39,28 +39,29 @@ class Applied(nn.Module):
         return self.function(self.module, x)
 
 
+#: Functions that return a module to trace, by the name of the call in it.
 CALLS = {
     "DataParallel": lambda target, module, devices: target.data_parallel.DataParallel(
         module, devices
     ),
-    "data_parallel": lambda target, module, devices: Applied(
+    "data_parallel": lambda target, module, devices: FunctionModule(
         module, lambda module, x: target.data_parallel.data_parallel(module, x, devices)
     ),
-    "parallel_apply": lambda target, module, devices: Applied(
+    "parallel_apply": lambda target, module, devices: FunctionModule(
         module,
         lambda module, x: torch.cat(
             target.parallel_apply.parallel_apply([module] * 2, [x] * 2, None, devices[:1] * 2)
         ),
     ),
 }
-calls = pytest.mark.parametrize("name", CALLS)
+EVERY_CALL = pytest.mark.parametrize("name", CALLS)
 
 
 @REFUSED
-@calls
-@grad_modes
+@EVERY_CALL
+@EVERY_GRAD_MODE
 def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
-    module = Noting().to(topology.device(0))
+    module = CallRecorder().to(topology.device(0))
     traced = CALLS[name](target, module, topology.take(2))
     with torch.set_grad_enabled(grad), pytest.raises(RuntimeError) as raised:
         torch.jit.trace(traced, torch.rand(4, 4, device=topology.device(0)))
@@ -69,9 +70,9 @@ def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
 
 
 @REFUSED
-@calls
+@EVERY_CALL
 def test_reference_records_constants(reference, topology, name):
-    module, x = Noting().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))
+    module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))
     call = CALLS[name](reference, module, topology.take(2))
     with torch.no_grad():
         traced = torch.jit.trace(call, x, check_trace=False)

@@ -15,9 +15,9 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.unused_parameters import Choice, Choosy, choices, rows
 
-#: One layer that is used and one that is not. The reference fails for it.
+#: One used and one unused layer, for which the reference fails.
 UNUSED = (Choice("all"), Choice("none"))
-MEANS = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
+DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
 
 
 def _pair(topology, picked, tied):
@@ -25,26 +25,26 @@ def _pair(topology, picked, tied):
     return [Choosy(picked, tied=tied).to(device) for _ in range(2)]
 
 
-@MEANS
+@DIFFERENTIATION
 @clause("divergences.FN-1.unused-stay-without-gradient")
 @example(picked=UNUSED, tied=False)
 @example(picked=UNUSED[::-1], tied=True)
 @given(picked=choices(), tied=st.booleans())
 def test_gradients_equal_those_without_replicas(target, topology, picked, tied, differentiate):
-    spread, plain = _pair(topology, picked, tied)
-    model = target.data_parallel.DataParallel(spread, topology.take(2))
+    parallel, plain = _pair(topology, picked, tied)
+    model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, rows(topology))
     differentiate(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(spread), plain_gradients(plain), (picked, tied))
+    checks.same(plain_gradients(parallel), plain_gradients(plain), (picked, tied))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
 def test_functional_form_leaves_unused_parameters_without_gradient(target, topology):
-    spread, plain = _pair(topology, UNUSED, tied=False)
-    outputs = target.data_parallel.data_parallel(spread, rows(topology), topology.take(2))
+    parallel, plain = _pair(topology, UNUSED, tied=False)
+    outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
     outputs.sum().backward()
     backward(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(spread), plain_gradients(plain))
+    checks.same(plain_gradients(parallel), plain_gradients(plain))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
@@ -52,11 +52,11 @@ def test_functional_form_leaves_unused_parameters_without_gradient(target, topol
 def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
     module = Choosy(UNUSED, tied=False).to(topology.device(0))
     outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows(topology))
-    wanted = list(module.parameters())
+    parameters = list(module.parameters())
     found = torch.autograd.grad(
-        outputs.sum(), wanted, create_graph=create_graph, allow_unused=True
+        outputs.sum(), parameters, create_graph=create_graph, allow_unused=True
     )
-    assert [slope is None for slope in found] == [False, True]
+    assert [gradient is None for gradient in found] == [False, True]
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")

@@ -1,4 +1,4 @@
-"""Where the reference fails with nested and masked tensors: SG-13."""
+"""Nested and masked tensors whose gradients or splits fail in the reference: SG-13."""
 
 from dataclasses import replace
 
@@ -28,38 +28,39 @@ GRADIENTS = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
 TRAINING = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
 FUNCTION = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
 CPU = clause("divergences.SG-13.masked-tensors-on-the-cpu")
+#: Devices of the inputs; None is the CPU.
 SLOTS = (0, 1, None)
 NESTED = jagged_specs(grads=(True,), slots=SLOTS)
 MASKED = masked_specs(grads=(True,), slots=SLOTS)
-FOUR = Jagged((3, 1, 2, 4), requires_grad=True)
-FOUR_MASKED = Masked(4, requires_grad=True)
+NESTED_EXAMPLE = Jagged((3, 1, 2, 4), requires_grad=True)
+MASKED_EXAMPLE = Masked(4, requires_grad=True)
 
 
 def weighted_total(chunks, device):
-    """The sum of the chunks' totals, each multiplied by the number of its chunk."""
+    """Return the sum of the chunks' totals, each multiplied by the number of its chunk from 1."""
     totals = [total(chunk).to(device) for chunk in chunks]
-    return sum(number * each for number, each in enumerate(totals, 1))
+    return sum(number * chunk_total for number, chunk_total in enumerate(totals, 1))
 
 
 def weighted_entries(spec, topology, count):
-    """Twice the entries of ``spec``, each multiplied by the number of its chunk."""
+    """Return twice the entries of ``spec``, each multiplied by the number of its chunk from 1."""
     counts = even_chunks(len(spec), count)
     numbers = [number for number, length in enumerate(counts, 1) for _ in range(length)]
     pairs = zip(entries(spec.build(topology)), numbers, strict=True)
-    return [_multiplied(entry, 2 * number) for entry, number in pairs]
+    return [_multiply(entry, 2 * number) for entry, number in pairs]
 
 
-def _multiplied(entry, factor):
+def _multiply(entry, factor):
     if isinstance(entry, list):
-        return [_multiplied(each, factor) for each in entry]
+        return [_multiply(member, factor) for member in entry]
     return None if entry is None else entry * factor
 
 
 @GRADIENTS
 @given(spec=NESTED | MASKED, slots=device_slots())
-@example(spec=FOUR, slots=(0, 1))
-@example(spec=FOUR_MASKED, slots=(0, 1))
-def test_gradients_come_back_to_their_entries(target, topology, spec, slots):
+@example(spec=NESTED_EXAMPLE, slots=(0, 1))
+@example(spec=MASKED_EXAMPLE, slots=(0, 1))
+def test_gradients_reach_their_entries(target, topology, spec, slots):
     tensor = spec.build(topology)
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     weighted_total([chunk for [chunk] in chunks], tensor.device).backward()
@@ -69,10 +70,10 @@ def test_gradients_come_back_to_their_entries(target, topology, spec, slots):
 
 
 @GRADIENTS
-@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one device", "two"])
+@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
 @pytest.mark.parametrize(
     ("spec", "error"),
-    [(FOUR, RuntimeError), (FOUR_MASKED, ValueError)],
+    [(NESTED_EXAMPLE, RuntimeError), (MASKED_EXAMPLE, ValueError)],
     ids=["nested", "masked"],
 )
 def test_reference_cannot_join_the_gradients(reference, topology, spec, error, slots):
@@ -85,16 +86,18 @@ def test_reference_cannot_join_the_gradients(reference, topology, spec, error, s
 @TRAINING
 @example_count.divided_by(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
-@example(spec=FOUR, slots=(0, 1))
-@example(spec=FOUR_MASKED, slots=(0, 1))
-def test_an_input_has_the_gradient_of_the_module_alone(target, topology, spec, slots):
-    first = topology.device(slots[0])
-    module = Reading().to(first)
-    whole, alone = spec.build(topology), replace(spec, slot=slots[0]).build(topology)
+@example(spec=NESTED_EXAMPLE, slots=(0, 1))
+@example(spec=MASKED_EXAMPLE, slots=(0, 1))
+def test_gradient_of_an_input_equals_that_of_the_module(target, topology, spec, slots):
+    module = Reading().to(topology.device(slots[0]))
+    wrapped_input, module_input = (
+        spec.build(topology),
+        replace(spec, slot=slots[0]).build(topology),
+    )
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
-    for function, inputs in ((wrapped, whole), (module, alone)):
+    for function, inputs in ((wrapped, wrapped_input), (module, module_input)):
         function(inputs).square().sum().backward()
-    checks.same(_elements(whole.grad), _elements(alone.grad), spec, tolerance=LAYER)
+    checks.same(_elements(wrapped_input.grad), _elements(module_input.grad), spec, tolerance=LAYER)
 
 
 def _elements(tensor):
@@ -103,8 +106,8 @@ def _elements(tensor):
 
 @FUNCTION
 @given(spec=MASKED, slots=device_slots())
-@example(spec=FOUR_MASKED, slots=(0, 1))
-def test_gradients_come_back_through_the_function(target, topology, spec, slots):
+@example(spec=MASKED_EXAMPLE, slots=(0, 1))
+def test_gradients_flow_through_the_scatter_function(target, topology, spec, slots):
     tensor = spec.build(topology)
     chunks = target.functions.Scatter.apply(topology.take(slots), None, 0, tensor)
     weighted_total(chunks, tensor.device).backward()
@@ -112,9 +115,9 @@ def test_gradients_come_back_through_the_function(target, topology, spec, slots)
 
 
 @FUNCTION
-@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one device", "two"])
+@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
 def test_reference_cannot_join_masked_gradients(reference, topology, slots):
-    tensor = FOUR_MASKED.build(topology)
+    tensor = MASKED_EXAMPLE.build(topology)
     chunks = reference.functions.Scatter.apply(topology.take(slots), None, 0, tensor)
     with pytest.raises(ValueError, match="copy_"):
         weighted_total(chunks, tensor.device).backward()
@@ -126,12 +129,12 @@ def test_reference_cannot_join_masked_gradients(reference, topology, slots):
 def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requires_grad):
     spec = Masked(rows, requires_grad, slot=None)
     whole, devices = spec.build(topology), topology.take(slots)
-    by_scatter = target.scatter_gather.scatter(whole, devices)
-    by_function = target.functions.Scatter.apply(devices, None, 0, whole)
-    for chunks in (by_scatter, by_function):
+    scattered = target.scatter_gather.scatter(whole, devices)
+    from_function = target.functions.Scatter.apply(devices, None, 0, whole)
+    for chunks in (scattered, from_function):
         used = devices[: len(even_chunks(rows, len(slots)))]
         checks.same([chunk.device for chunk in chunks], used, spec)
-        checks.same([each for chunk in chunks for each in entries(chunk)], entries(whole), spec)
+        checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
 
 
 @CPU

@@ -26,5 +26,5 @@ def backward(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
 
 def backward_of_penalty(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Accumulate the gradients of a penalty on the rows' gradient."""
-    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-    torch.autograd.backward(slope.square().sum())
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    torch.autograd.backward(gradient.square().sum())

@@ -1,1 +1,1 @@
-"""Chapter functions: the primitives under autograd."""
+"""Chapter functions: the autograd Functions Scatter, Gather, Broadcast and ReduceAddCoalesced."""

@@ -87,7 +87,7 @@ def test_broadcast_function_refuses_a_cpu_tensor(target, topology, index):
 
 
 @clause("functions.broadcast.no-tensors")
-def test_empty_input_returns_an_empty_tuple(target, topology):
+def test_broadcast_without_tensors_returns_an_empty_tuple(target, topology):
     assert target.functions.Broadcast.apply(topology.take(2)) == ()
 
 

@@ -64,7 +64,7 @@ def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call)
 
 
 class WarningGather(torch.autograd.Function):
-    """Warns with the caller of its forward as the place."""
+    """A Function whose warning names the caller of forward."""
 
     @staticmethod
     def forward(ctx, target, dim, *tensors):
@@ -103,7 +103,7 @@ def test_gradient_of_a_scalar_is_a_scalar(target, topology, count):
 
 @clause("functions.gather.refuses-scalars-elsewhere")
 @pytest.mark.parametrize("dim", [1, -1])
-def test_scalars_are_refused_for_another_dim_than_zero(target, topology, dim):
+def test_scalars_are_refused_for_dims_other_than_zero(target, topology, dim):
     text = f"Dimension specified as {dim} but tensor has no dimensions"
     refused(_gather(dense(()), dense(()), dim=dim), target, topology, IndexError, text)
 

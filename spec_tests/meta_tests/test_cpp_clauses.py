@@ -130,98 +130,94 @@ class WrongFrontEnd:
 
 LINEAR = {"kind": "linear"}
 WRONG_FRONT_ENDS = [
+    WrongFrontEnd(replicate.test_replicas_share_no_memory, replicate_with_module_first, LINEAR),
     WrongFrontEnd(
-        replicate.test_every_replica_has_memory_of_its_own, replicate_with_module_first, LINEAR
-    ),
-    WrongFrontEnd(
-        replicate.test_every_replica_is_on_its_device_with_equal_tensors,
+        replicate.test_replicas_have_equal_tensors_on_their_devices,
         replicate_on_reversed_devices,
         LINEAR,
     ),
     WrongFrontEnd(
-        replicate.test_no_replica_updates_the_buffers_of_the_module, replicate_with_module_first
+        replicate.test_replicas_do_not_update_buffers_of_the_module, replicate_with_module_first
     ),
     WrongFrontEnd(
-        replicate.test_the_copies_of_one_tensor_share_a_node_and_no_two_tensors_do,
+        replicate.test_each_tensor_has_one_reduction_node,
         replicate_one_by_one,
         LINEAR,
     ),
     WrongFrontEnd(
-        replicate.test_gradients_of_gradients_are_refused,
+        replicate.test_cpp_double_backward_is_refused,
         replicate_without_copies,
         {"count": 1},
         error=pytest.fail.Exception,
     ),
     WrongFrontEnd(
-        replicate.test_a_parameter_that_no_replica_used_has_no_gradient,
+        replicate.test_parameter_that_no_replica_uses_gets_no_gradient,
         replicate_with_zero_gradients,
     ),
     WrongFrontEnd(
-        replicate.test_a_parameter_that_one_replica_used_ends_backward,
+        replicate.test_parameter_that_only_one_replica_uses_raises_in_backward,
         replicate_one_by_one,
         error=pytest.fail.Exception,
     ),
     WrongFrontEnd(
-        replicate.test_a_tied_weight_has_two_memories_in_a_replica, replicate_without_copies
+        replicate.test_tied_weight_is_two_tensors_in_a_replica, replicate_without_copies
     ),
-    WrongFrontEnd(replicate.test_no_devices_give_no_replicas, replicate_without_copies),
+    WrongFrontEnd(replicate.test_empty_device_list_returns_no_replicas, replicate_without_copies),
     WrongFrontEnd(
-        parallel_apply.test_the_error_raised_is_the_earliest, apply_one_by_one, {"early": 2}
+        parallel_apply.test_first_error_in_time_is_raised, apply_one_by_one, {"first": 2}
     ),
-    WrongFrontEnd(parallel_apply.test_an_error_waits_for_the_others, apply_one_by_one),
-    WrongFrontEnd(parallel_apply.test_the_error_is_not_rewrapped, apply_and_wrap_errors),
+    WrongFrontEnd(parallel_apply.test_error_is_raised_after_all_modules_end, apply_one_by_one),
+    WrongFrontEnd(parallel_apply.test_error_keeps_its_text, apply_and_wrap_errors),
+    WrongFrontEnd(parallel_apply.test_outputs_are_moved_to_devices, apply_without_moving_outputs),
     WrongFrontEnd(
-        parallel_apply.test_outputs_are_moved_to_the_given_devices, apply_without_moving_outputs
-    ),
-    WrongFrontEnd(
-        parallel_apply.test_without_devices_outputs_are_moved_to_their_inputs,
+        parallel_apply.test_outputs_without_devices_are_moved_to_the_input_devices,
         apply_without_moving_outputs,
     ),
     WrongFrontEnd(
-        parallel_apply.test_the_given_device_is_not_made_current, apply_with_first_device_current
+        parallel_apply.test_device_of_a_module_is_not_made_current, apply_with_first_device_current
     ),
     WrongFrontEnd(
-        parallel_apply.test_other_numbers_of_inputs_or_devices_are_refused,
+        parallel_apply.test_another_number_of_inputs_or_devices_is_refused,
         apply_to_shortest_sequence,
         error=pytest.fail.Exception,
     ),
     WrongFrontEnd(
-        parallel_apply.test_no_modules_give_no_outputs, apply_refusing_no_modules, error=IndexError
+        parallel_apply.test_empty_list_of_modules_returns_no_outputs,
+        apply_refusing_no_modules,
+        error=IndexError,
     ),
+    WrongFrontEnd(data_parallel.test_one_device_moves_the_module, run_a_replica),
+    WrongFrontEnd(data_parallel.test_one_device_updates_the_buffers, run_a_replica),
+    WrongFrontEnd(data_parallel.test_two_devices_do_not_update_the_buffers, run_the_module),
     WrongFrontEnd(
-        data_parallel.test_on_one_device_the_callers_module_is_moved_there, run_a_replica
-    ),
-    WrongFrontEnd(data_parallel.test_on_one_device_buffers_are_updated, run_a_replica),
-    WrongFrontEnd(data_parallel.test_on_two_devices_buffers_are_not_updated, run_the_module),
-    WrongFrontEnd(
-        data_parallel.test_outputs_end_on_the_output_device,
+        data_parallel.test_output_is_on_the_output_device,
         gather_on_last_device,
         {"count": 2, "slot": None},
     ),
     WrongFrontEnd(
-        data_parallel.test_the_output_device_is_the_first_by_default,
+        data_parallel.test_output_device_defaults_to_the_first_device,
         gather_on_last_device,
         {"count": 2},
     ),
     WrongFrontEnd(
-        data_parallel.test_devices_beyond_the_number_of_chunks_get_no_replica,
+        data_parallel.test_surplus_devices_get_no_replica,
         replicate_on_all_devices,
         error=RuntimeError,
     ),
-    WrongFrontEnd(data_parallel.test_scalars_become_a_vector, average_outputs),
+    WrongFrontEnd(data_parallel.test_cpp_scalar_outputs_become_a_vector, average_outputs),
     WrongFrontEnd(
-        data_parallel.test_scalars_that_require_a_gradient_are_refused,
+        data_parallel.test_scalar_outputs_that_require_grad_are_refused,
         detach_input,
         error=pytest.fail.Exception,
     ),
     WrongFrontEnd(
-        data_parallel.test_without_cuda_the_devices_must_be_given,
+        data_parallel.test_missing_devices_are_refused_without_cuda,
         run_the_module,
         error=pytest.fail.Exception,
     ),
-    WrongFrontEnd(data_parallel.test_what_scatter_refuses_is_refused, run_the_module),
+    WrongFrontEnd(data_parallel.test_arguments_that_scatter_refuses_are_refused, run_the_module),
     WrongFrontEnd(
-        data_parallel.test_outputs_on_the_cpu_are_not_gathered,
+        data_parallel.test_outputs_on_the_cpu_are_refused,
         run_a_replica,
         error=pytest.fail.Exception,
     ),

@@ -27,7 +27,7 @@ def lacks(pytester):
     return write
 
 
-def test_a_declared_clause_is_not_offered_and_no_error(run_suite, lacks):
+def test_a_declared_missing_clause_is_no_error(run_suite, lacks):
     result = run_suite(ONE_MISSING, *lacks("a.one"))
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1, skipped=1)

@@ -1,48 +1,48 @@
-"""A machine that garbles copies is told from a wrong implementation."""
+"""The machine check, which detects broken copies between devices before the first test."""
 
 import pytest
 import torch
 
 from spec_tests.harness.environment.machine_check import first_broken_copy, require_copies
 
-#: Names of devices; nothing is computed there.
+#: Two devices that are only compared, never used.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]
 
 
-def _sound(tensor, device):
-    arrived = tensor.clone()
-    arrived.holder = device
-    return arrived
+def _copy(tensor, device):
+    copy = tensor.clone()
+    copy.holder = device
+    return copy
 
 
-def _without_peers(tensor, device):
-    """The second half of what goes from one device to another is lost."""
-    arrived = _sound(tensor, device)
+def _truncated_peer_copy(tensor, device):
+    """Copy between two devices and lose the second half of the data."""
+    copy = _copy(tensor, device)
     if {getattr(tensor, "holder", device), device} == set(DEVICES):
-        arrived[len(arrived) // 2 :] = 0
-    return arrived
+        copy[len(copy) // 2 :] = 0
+    return copy
 
 
-def _short(tensor, device):
-    """Only what fits one page arrives."""
-    arrived = _sound(tensor, device)
-    arrived[1024:] = 0
-    return arrived
+def _one_page_copy(tensor, device):
+    """Copy only the first 1024 elements."""
+    copy = _copy(tensor, device)
+    copy[1024:] = 0
+    return copy
 
 
-def test_a_sound_machine_is_trusted():
-    assert first_broken_copy(DEVICES, _sound) is None
+def test_machine_check_accepts_correct_copies():
+    assert first_broken_copy(DEVICES, _copy) is None
 
 
-def test_the_broken_way_is_named():
-    found = first_broken_copy(DEVICES, _without_peers)
-    assert "machine broken: 64 bytes copied from meta:0 to meta:1" in found
+def test_machine_check_names_the_broken_copy():
+    message = first_broken_copy(DEVICES, _truncated_peer_copy)
+    assert "machine broken: 64 bytes copied from meta:0 to meta:1" in message
 
 
-def test_large_copies_are_tried_too():
-    assert "machine broken: 1048576 bytes" in first_broken_copy(DEVICES, _short)
+def test_machine_check_tries_large_copies():
+    assert "machine broken: 1048576 bytes" in first_broken_copy(DEVICES, _one_page_copy)
 
 
-def test_the_run_ends_before_the_first_test():
+def test_broken_copy_ends_the_run():
     with pytest.raises(pytest.exit.Exception, match="machine broken"):
-        require_copies(DEVICES, _without_peers)
+        require_copies(DEVICES, _truncated_peer_copy)

@@ -1,4 +1,4 @@
-"""The comparison of sim with the CPU fails whenever it ought to."""
+"""The assertions that compare sim with the CPU detect each difference."""
 
 import pytest
 import torch
@@ -9,29 +9,29 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 Z = torch.complex(X, X)
-#: What the CPU gives, and something else on the device.
+#: An expected result on the CPU, and a function that returns a different one on the device.
 DIFFERENT = {
     "numbers": (X, lambda: X.to(DEVICE) + 0.1),
     "type": (X, lambda: X.to(DEVICE).double()),
     "shape": (X, lambda: X.to(DEVICE)[:, :2]),
     "strides": (X, lambda: X.t().contiguous().t().to(DEVICE)),
     "device": (X, lambda: X.to("sim:1")),
-    "host": (X, lambda: X),
-    "gradient wanted": (X, lambda: X.to(DEVICE).requires_grad_()),
+    "on the host": (X, lambda: X),
+    "requires_grad": (X, lambda: X.to(DEVICE).requires_grad_()),
     "lazy conjugation": (Z.conj(), lambda: Z.to(DEVICE).conj().resolve_conj()),
-    "fewer results": ((X, X), lambda: (X.to(DEVICE),)),
-    "other numbers of Python": (3, lambda: 4),
+    "number of results": ((X, X), lambda: (X.to(DEVICE),)),
+    "Python number": (3, lambda: 4),
 }
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_differences_are_noticed(name):
+def test_assert_same_detects_difference(name):
     expected, make = DIFFERENT[name]
     with pytest.raises(AssertionError):
         assert_same(expected, make())
 
 
-def test_differences_of_gradients_are_noticed():
+def test_assert_same_call_detects_different_gradients():
     class Wrong(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -45,6 +45,6 @@ def test_differences_of_gradients_are_noticed():
         assert_same_call(Wrong.apply, [X])
 
 
-def test_equal_calls_pass():
+def test_equal_results_and_calls_pass():
     assert_same((X, 3), (X.to(DEVICE), 3))
     assert_same_call(lambda x: x * 2, [X])

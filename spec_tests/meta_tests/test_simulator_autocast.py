@@ -1,4 +1,4 @@
-"""Autocast casts on sim what it casts on every accelerator."""
+"""Autocast on sim casts the operators that it casts on every accelerator."""
 
 import pytest
 import torch
@@ -8,8 +8,8 @@ from torch.nn import functional
 pytestmark = pytest.mark.usefixtures("sim")
 
 DEVICE = "sim:2"
-HALVES = pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
-LOWERED = {
+half_dtypes = pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+LOWER_PRECISION = {
     "matmul": lambda x: x @ x.t(),
     "linear": lambda x: nn.Linear(4, 3).to(DEVICE)(x),
     "conv1d": lambda x: nn.Conv1d(3, 2, 2).to(DEVICE)(x[None]),
@@ -20,7 +20,7 @@ LOWERED = {
     "LSTM": lambda x: nn.LSTM(4, 3).to(DEVICE)(x)[0],
     "GRUCell": lambda x: nn.GRUCell(4, 3).to(DEVICE)(x),
 }
-KEPT = {
+FLOAT32 = {
     "softmax": lambda x: x.half().softmax(0),
     "sum": lambda x: x.half().sum(),
     "exp": lambda x: x.half().exp(),
@@ -32,21 +32,21 @@ KEPT = {
 }
 
 
-@HALVES
-@pytest.mark.parametrize("name", LOWERED)
-def test_products_are_cast_down(name, half):
+@half_dtypes
+@pytest.mark.parametrize("name", LOWER_PRECISION)
+def test_autocast_lowers_precision_of_products(name, half):
     with torch.autocast("sim", dtype=half):
-        assert LOWERED[name](torch.ones(3, 4, device=DEVICE)).dtype == half
+        assert LOWER_PRECISION[name](torch.ones(3, 4, device=DEVICE)).dtype == half
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_sensitive_operators_are_cast_up(name):
+@pytest.mark.parametrize("name", FLOAT32)
+def test_autocast_runs_sensitive_operators_in_float32(name):
     with torch.autocast("sim"):
-        assert KEPT[name](torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
+        assert FLOAT32[name](torch.ones(3, 4, device=DEVICE)).dtype == torch.float32
 
 
-@HALVES
-def test_gradients_have_the_type_of_the_parameters(half):
+@half_dtypes
+def test_gradients_have_the_dtype_of_the_parameters(half):
     torch.manual_seed(0)
     net, x = nn.Linear(4, 3), torch.randn(2, 4)
     net(x).sum().backward()
@@ -55,11 +55,13 @@ def test_gradients_have_the_type_of_the_parameters(half):
     with torch.autocast("sim", dtype=half):
         net.to(DEVICE)(x.to(DEVICE)).sum().backward()
     assert net.weight.grad.dtype == torch.float32
-    atol = 4 * torch.finfo(half).eps * expected.abs().max().item()  # of inputs and of the sum
+    atol = (
+        4 * torch.finfo(half).eps * expected.abs().max().item()
+    )  # rounding of the inputs and of the sum
     torch.testing.assert_close(net.weight.grad.cpu(), expected, rtol=0, atol=atol)
 
 
-def test_autocast_of_one_device_type_leaves_the_other_alone():
+def test_autocast_affects_only_its_device_type():
     x = torch.ones(3, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x.to(DEVICE) @ x.to(DEVICE)).dtype == torch.float32
@@ -67,14 +69,14 @@ def test_autocast_of_one_device_type_leaves_the_other_alone():
         assert (x @ x).dtype == torch.float32
 
 
-def test_kernels_that_multiply_matrices_inside_are_not_cast_with_the_cpu():
+def test_cpu_autocast_does_not_affect_matmul_inside_sim_kernels():
     x = torch.randn(40, 3, device=DEVICE)
     expected = torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None).equal(expected)
 
 
-def test_it_is_nested_and_disabled():
+def test_autocast_nests_and_can_be_disabled():
     x = torch.ones(3, 3, device=DEVICE)
     assert not torch.is_autocast_enabled("sim")
     with torch.autocast("sim", dtype=torch.bfloat16):
@@ -84,13 +86,13 @@ def test_it_is_nested_and_disabled():
         assert (x @ x).dtype == torch.bfloat16
 
 
-def test_unsafe_losses_are_refused():
+def test_autocast_rejects_binary_cross_entropy():
     x = torch.full((3,), 0.5, device=DEVICE)
     with torch.autocast("sim"), pytest.raises(RuntimeError, match="unsafe to autocast"):
         functional.binary_cross_entropy(x, x)
 
 
-def test_scaled_gradients_are_unscaled_or_skipped():
+def test_grad_scaler_unscales_gradients_and_skips_infinite_steps():
     net = nn.Linear(2, 1, bias=False).to(DEVICE)
     before = net.weight.detach().clone()
     scaler = torch.amp.GradScaler("sim", init_scale=8.0)

@@ -1,4 +1,4 @@
-"""Compressed sparse tensors (CSR, CSC, BSR, BSC): built, multiplied, copied, differentiated."""
+"""Compressed sparse tensors (CSR, CSC, BSR, BSC): construction, operators, copies, gradients."""
 
 import copy
 
@@ -8,7 +8,7 @@ import torch
 pytestmark = [
     pytest.mark.usefixtures("sim"),
     pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC) tensor support is in beta"),
-    # Asked once a process, by whoever builds the first sparse tensor.
+    # PyTorch warns once in a process, when the first sparse tensor is created.
     pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled"),
 ]
 
@@ -57,7 +57,7 @@ def compressed(device=DEVICE, layout="CSR"):
     return DENSE.to(device).to_sparse(layout=LAYOUTS[layout], blocksize=blocks)
 
 
-def parts(x):
+def members(x):
     if x.layout == torch.sparse_coo:
         return x._indices(), x._values()
     if x.layout == torch.strided:
@@ -70,7 +70,7 @@ def parts(x):
 def assert_same(expected, actual, device=DEVICE):
     assert (actual.layout, actual.shape) == (expected.layout, expected.shape)
     assert str(actual.device) == device
-    for want, got in zip(parts(expected), parts(actual), strict=True):
+    for want, got in zip(members(expected), members(actual), strict=True):
         assert str(got.device) == device
         torch.testing.assert_close(got.cpu(), want)
 
@@ -81,39 +81,43 @@ def test_functions_agree_with_the_cpu(name):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_construction_from_dense_and_from_parts_agrees_with_the_cpu(layout):
+def test_construction_from_dense_and_from_members_agrees_with_the_cpu(layout):
     x = compressed(layout=layout)
     assert_same(compressed("cpu", layout), x)
     assert_same(DENSE, x.to_dense())
-    again = torch.sparse_compressed_tensor(*parts(x), x.shape, layout=x.layout, device=DEVICE)
+    again = torch.sparse_compressed_tensor(*members(x), x.shape, layout=x.layout, device=DEVICE)
     assert_same(compressed("cpu", layout), again)
     assert "device='sim:2'" in repr(x)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    ("origin", "goal"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
+    ("source", "destination"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
 )
-def test_copies_between_devices_share_nothing(layout, origin, goal):
-    x = compressed(origin, layout)
-    y = x.to(goal)
+def test_copies_between_devices_share_no_memory(layout, source, destination):
+    x = compressed(source, layout)
+    y = x.to(destination)
     x.values().zero_()
-    assert_same(compressed("cpu", layout), y, goal)
+    assert_same(compressed("cpu", layout), y, destination)
     y.copy_(x)
     assert not y.values().any()
 
 
-@pytest.mark.parametrize("goal", ["cpu", "sim:2", "sim:3"])
+@pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_shapes_are_taken_to_every_device(layout, goal):
+def test_like_factories_create_on_another_device(layout, destination):
     x = compressed(layout=layout)
     assert_same(
-        torch.zeros_like(compressed("cpu", layout)), torch.zeros_like(x, device=goal), goal
+        torch.zeros_like(compressed("cpu", layout)),
+        torch.zeros_like(x, device=destination),
+        destination,
     )
-    assert {str(part.device) for part in parts(torch.empty_like(x, device=goal))} == {goal}
+    assert {str(member.device) for member in members(torch.empty_like(x, device=destination))} == {
+        destination
+    }
 
 
-def test_parts_share_memory_with_the_tensor():
+def test_members_share_memory_with_the_tensor():
     x = compressed()
     x.values().mul_(2)
     assert_same(DENSE * 2, x.to_dense())
@@ -130,14 +134,14 @@ def test_gradients_flow_through_products():
         assert_same(want, got)
 
 
-def test_two_devices_are_refused():
+def test_operator_rejects_two_devices():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.sparse.sampled_addmm(
             compressed(), torch.ones(4, 3, device="sim:1"), torch.ones(3, 4, device=DEVICE)
         )
 
 
-def test_deep_copies_share_nothing():
+def test_deep_copies_share_no_memory():
     x = compressed()
     y = copy.deepcopy(x)
     x.values().zero_()

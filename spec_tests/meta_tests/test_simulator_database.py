@@ -1,7 +1,7 @@
-"""PyTorch's own calls of its operators agree with the CPU, or are refused as listed.
+"""The operator sweep: the operators of PyTorch's OpInfo database agree with the CPU.
 
-The sweep runs in processes of its own: PyTorch's helpers change the settings of whoever imports
-them, and an operator that crashes takes its process along.
+The sweep runs in a subprocess, because importing PyTorch's test helpers changes global settings,
+and because an operator that crashes ends its process.
 """
 
 import subprocess
@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from spec_tests.meta_tests.operator_sweep import exceptions
-from spec_tests.meta_tests.operator_sweep.exceptions import Exceptions, Refusal
+from spec_tests.meta_tests.operator_sweep.exceptions import Exceptions, ListedError
 from spec_tests.meta_tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
 
 ROOT = Path(__file__).parents[2]
-AGREES, REFUSED = Outcome("agrees"), Outcome("refused", "aten::a is not implemented")
-LISTED = Exceptions((Refusal(("a",), ("int64",), "aten::a", "why"),), frozenset(), frozenset())
+AGREES, RAISES = Outcome("agrees"), Outcome("unimplemented", "aten::a is not implemented")
+LISTED = Exceptions((ListedError(("a",), ("int64",), "aten::a", "why"),), frozenset(), frozenset())
 
 
 def sweep(*arguments):
@@ -40,50 +40,50 @@ def sweep(*arguments):
 
 
 @pytest.mark.usefixtures("sim")
-def test_operators_of_the_database_agree_with_the_cpu():
-    done = sweep("--quick")
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+def test_quick_sweep_passes():
+    result = sweep("--quick")
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
 
 
 @pytest.mark.usefixtures("sim")
-def test_no_agreeing_call_is_a_failure():
+def test_sweep_without_calls_fails():
     assert sweep("no such operator").returncode == 1
 
 
 @pytest.mark.usefixtures("sim")
 @pytest.mark.parametrize("kwargs", [{}, {"device": DEVICE}, {"device": "cpu"}], ids=str)
-@pytest.mark.parametrize("wrong", ["sim:2", None], ids="answers-on={}".format)
-def test_a_call_is_to_answer_where_it_asks(kwargs, wrong):
+@pytest.mark.parametrize("wrong", ["sim:2", None], ids="wrong-device={}".format)
+def test_trial_checks_the_device_of_the_result(kwargs, wrong):
     sample = SimpleNamespace(input=torch.ones(2, device=DEVICE), args=((3,),), kwargs=kwargs)
 
-    def answer(tensor, *args, **kwargs):
-        made = tensor.new_ones(*args, **kwargs)
-        return made.to(wrong) if wrong and tensor.device.type == "sim" else made
+    def function(tensor, *args, **kwargs):
+        result = tensor.new_ones(*args, **kwargs)
+        return result.to(wrong) if wrong and tensor.device.type == "sim" else result
 
-    found = compare(answer, sample, Comparison(), gradients=False)
-    assert found.verdict == ("differs" if wrong else "agrees")
-    assert f"on {wrong}" in found.detail or not wrong
+    outcome = compare(function, sample, Comparison(), gradients=False)
+    assert outcome.verdict == ("differs" if wrong else "agrees")
+    assert f"on {wrong}" in outcome.detail or not wrong
 
 
 @pytest.mark.parametrize(
-    ("operator", "dtype", "outcomes", "complaint"),
+    ("operator", "dtype", "outcomes", "problem"),
     [
         ("b", "int64", [AGREES], None),
         ("b", "int64", [], None),
-        ("b", "int64", [AGREES, REFUSED], "is refused: aten::a is not implemented"),
+        ("b", "int64", [AGREES, RAISES], f"raises NotImplementedError: {RAISES.detail}"),
         ("b", "int64", [AGREES, Outcome("differs", "by one")], "by one"),
-        ("a", "int64", [REFUSED, AGREES], None),
-        ("a", "int64", [AGREES], "is listed as refused, but works"),
-        ("a", "int64", [REFUSED, Outcome("refused", "other")], "is refused: other"),
-        ("a", "int64", [REFUSED, Outcome("differs", "by one")], "by one"),
-        ("a", "bool", [REFUSED], "is refused: aten::a is not implemented"),
+        ("a", "int64", [RAISES, AGREES], None),
+        ("a", "int64", [AGREES], "is listed as not implemented, but works"),
+        ("a", "int64", [RAISES, Outcome("unimplemented", "b")], "raises NotImplementedError: b"),
+        ("a", "int64", [RAISES, Outcome("differs", "by one")], "by one"),
+        ("a", "bool", [RAISES], f"raises NotImplementedError: {RAISES.detail}"),
     ],
 )
-def test_refusals_are_strict(operator, dtype, outcomes, complaint):
-    assert LISTED.complaint(operator, dtype, outcomes) == complaint
+def test_listed_errors_are_strict(operator, dtype, outcomes, problem):
+    assert LISTED.find_problem(operator, dtype, outcomes) == problem
 
 
-def test_the_list_of_exceptions_is_sound():
+def test_exceptions_file_is_complete():
     listed = exceptions.load()
-    assert listed.uninitialised
-    assert all(refusal.reason and refusal.says for refusal in listed.refusals)
+    assert listed.uninitialized
+    assert all(error.reason and error.message for error in listed.errors)

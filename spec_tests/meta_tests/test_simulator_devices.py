@@ -1,4 +1,4 @@
-"""Which device and which stream is current: in contexts, in threads, in the backward pass."""
+"""The current device and stream in contexts, in threads and in the backward pass."""
 
 import threading
 
@@ -15,15 +15,15 @@ def _start_on_device_zero():
     torch.accelerator.set_device_index(0)
 
 
-def in_thread(function):
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(function()))
+def run_in_thread(function):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
-    return seen[0]
+    return results[0]
 
 
-def test_torch_knows_the_accelerator():
+def test_torch_accelerator_returns_sim():
     assert torch.accelerator.is_available()
     assert torch.accelerator.current_accelerator() == torch.device("sim")
     assert torch.accelerator.device_count() == torch.sim.device_count() == 4
@@ -31,7 +31,7 @@ def test_torch_knows_the_accelerator():
     assert torch.float32 in torch.accelerator.get_device_capability()["supported_dtypes"]
 
 
-def test_the_module_describes_each_device():
+def test_device_properties_are_available():
     properties = torch.sim.get_device_properties(3)
     assert torch.sim.get_device_name(3) == properties.name == "Simulated accelerator 3"
     assert properties.total_memory > 0
@@ -42,46 +42,46 @@ def test_the_module_describes_each_device():
     assert not torch.sim._is_in_bad_fork()
 
 
-@pytest.mark.parametrize("wanted", [2, "sim:2", torch.device])
-def test_contexts_set_the_device_and_restore_it(wanted):
-    wanted = torch.device("sim:2") if wanted is torch.device else wanted
+@pytest.mark.parametrize("device", [2, "sim:2", torch.device])
+def test_device_context_sets_and_restores_the_device(device):
+    device = torch.device("sim:2") if device is torch.device else device
     torch.sim.set_device(1)
-    with torch.sim.device(wanted):
+    with torch.sim.device(device):
         assert torch.sim.current_device() == 2
         assert str(torch.empty(1, device="sim").device) == "sim:2"
     assert torch.sim.current_device() == 1
 
 
-def test_context_of_nothing_changes_nothing():
+def test_device_context_of_none_keeps_the_device():
     torch.sim.set_device(1)
     with torch.sim.device(None):
         assert torch.sim.current_device() == 1
 
 
-def test_devices_of_other_types_are_refused():
+def test_set_device_rejects_other_device_types():
     with pytest.raises(ValueError, match="expected a sim device, but got cpu"):
         torch.sim.set_device("cpu")
 
 
-def test_kernels_do_not_need_the_device_to_be_current():
+def test_kernels_run_on_a_device_that_is_not_current():
     x = torch.ones(3, device="sim:3")
     assert str((x + 1).device) == str(torch.empty_like(x).device) == "sim:3"
     assert torch.accelerator.current_device_index() == 0
 
 
-def test_each_thread_has_its_own_device_and_stream():
+def test_each_thread_has_its_own_current_device_and_stream():
     before, stream = torch.accelerator.current_stream(1), torch.Stream("sim:1")
     torch.accelerator.set_stream(stream)
     assert torch.accelerator.current_device_index() == 1
-    assert in_thread(torch.accelerator.current_device_index) == 0
-    assert in_thread(lambda: torch.accelerator.current_stream(1)) != stream
+    assert run_in_thread(torch.accelerator.current_device_index) == 0
+    assert run_in_thread(lambda: torch.accelerator.current_stream(1)) != stream
     assert torch.accelerator.current_stream(1) == stream
     torch.accelerator.set_stream(torch.Stream("sim:1"))
     assert torch.accelerator.current_stream(1) != stream
     torch.accelerator.set_stream(before)
 
 
-def test_a_stream_is_current_within_its_context():
+def test_stream_is_current_within_its_context():
     stream = torch.Stream("sim:2")
     before = torch.accelerator.current_stream(2)
     with stream:
@@ -101,7 +101,7 @@ def test_streams_are_distinct_and_idle():
     assert first.query()
 
 
-def test_events_are_recorded_waited_for_and_timed():
+def test_events_record_wait_and_measure_time():
     stream = torch.Stream("sim:1")
     begin, end = (torch.Event("sim:1", enable_timing=True) for _ in range(2))
     begin.record(stream)
@@ -112,15 +112,15 @@ def test_events_are_recorded_waited_for_and_timed():
     torch.Stream("sim:2").wait_event(end)
 
 
-def test_record_stream_wants_a_stream_of_sim():
+def test_record_stream_rejects_streams_of_other_device_types():
     with pytest.raises(RuntimeError):
         torch.ones(3, device="sim:1").record_stream(torch.Stream(device="cpu"))
 
 
-def test_backward_runs_in_one_thread_a_device_with_the_device_current():
-    seen = {}
+def test_backward_runs_in_one_thread_per_device():
+    device_and_thread = {}
 
-    class Watch(torch.autograd.Function):
+    class RecordThread(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             return x.clone()
@@ -128,26 +128,30 @@ def test_backward_runs_in_one_thread_a_device_with_the_device_current():
         @staticmethod
         def backward(ctx, grad):
             ordinal = torch.accelerator.current_device_index()
-            seen[grad.device.index] = (ordinal, threading.get_ident())
+            device_and_thread[grad.device.index] = (ordinal, threading.get_ident())
             return grad
 
     x = torch.ones(3, requires_grad=True)
-    sum(Watch.apply(x.to(f"sim:{index}")).sum().cpu() for index in (1, 2, 3)).backward()
-    assert {index: ordinal for index, (ordinal, _) in seen.items()} == {1: 1, 2: 2, 3: 3}
-    threads = {thread for _, thread in seen.values()}
+    sum(RecordThread.apply(x.to(f"sim:{index}")).sum().cpu() for index in (1, 2, 3)).backward()
+    assert {index: ordinal for index, (ordinal, _) in device_and_thread.items()} == {
+        1: 1,
+        2: 2,
+        3: 3,
+    }
+    threads = {thread for _, thread in device_and_thread.values()}
     assert len(threads) == 3
     assert threading.get_ident() not in threads
 
 
 def test_backward_runs_on_the_stream_of_the_forward_pass():
-    seen = []
+    streams = []
     x = torch.ones(3, device="sim:1", requires_grad=True)
     stream = torch.Stream("sim:1")
     torch.accelerator.synchronize(1)
     with stream:
         y = x * 2
         y.register_hook(lambda grad: None)
-        y.grad_fn.register_prehook(lambda _: seen.append(torch.accelerator.current_stream(1)))
+        y.grad_fn.register_prehook(lambda _: streams.append(torch.accelerator.current_stream(1)))
     stream.synchronize()
     y.sum().backward()
-    assert seen == [stream]
+    assert streams == [stream]

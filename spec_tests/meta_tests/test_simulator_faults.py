@@ -1,4 +1,4 @@
-"""Faults of real back ends, and what the suite says of a machine that has one."""
+"""The simulated faults of back ends, and the machine check that detects them."""
 
 import pytest
 import torch
@@ -9,10 +9,10 @@ from spec_tests.harness.environment.machine_check import first_broken_copy, requ
 
 pytestmark = pytest.mark.usefixtures("sim")
 
-NAMED = {
+MESSAGES = {
     "zero-is-current": "with sim:1 current, memory of sim:0 is of sim:1",
     "device-left": "leaves another device current",
-    "no-memory": "sim:2 has none left",
+    "no-memory": "sim:2 has no memory left",
 }
 
 
@@ -26,12 +26,12 @@ def _to(tensor, device):
     return tensor.to(device)
 
 
-def test_sound_devices_are_trusted(devices):
+def test_machine_check_accepts_devices_without_faults(devices):
     require_devices(devices)
 
 
-@pytest.mark.parametrize(("name", "text"), NAMED.items(), ids=NAMED)
-def test_the_run_ends_with_the_name_of_the_fault(name, text, devices):
+@pytest.mark.parametrize(("name", "text"), MESSAGES.items(), ids=MESSAGES)
+def test_machine_check_ends_the_run_and_names_the_fault(name, text, devices):
     with simulator.fault(name, device=2), pytest.raises(pytest.exit.Exception) as caught:
         require_devices(devices)
     assert caught.value.returncode == 3
@@ -39,29 +39,29 @@ def test_the_run_ends_with_the_name_of_the_fault(name, text, devices):
     assert text in caught.value.msg
 
 
-def test_garbled_peer_copies_are_told(devices):
+def test_machine_check_detects_garbled_peer_copies(devices):
     with simulator.fault("garbled-peers"):
-        found = first_broken_copy(devices, _to)
-    assert "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others" in found
+        message = first_broken_copy(devices, _to)
+    assert "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others" in message
     assert first_broken_copy(devices, _to) is None
 
 
-def test_every_device_but_the_full_one_has_memory():
+def test_no_memory_fault_affects_only_its_device():
     with simulator.fault("no-memory", device=1):
         assert torch.ones(3, device="sim:0").tolist() == [1, 1, 1]
-        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has no memory left"):
             torch.ones(3, device="sim:1")
-        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has no memory left"):
             torch.ones(3, device="sim:0").to("sim:1")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64, torch.int64])
-def test_fresh_memory_is_not_zero(dtype):
+def test_dirty_memory_fault_fills_new_memory(dtype):
     with simulator.fault("dirty-memory"):
         assert torch.empty(64, dtype=dtype, device="sim:0").cpu().ne(0).all()
 
 
-def test_a_fault_ends_with_its_block(devices):
+def test_fault_ends_with_its_block(devices):
     for name in simulator.FAULTS:
         with simulator.fault(name, device=0):
             pass
@@ -69,7 +69,7 @@ def test_a_fault_ends_with_its_block(devices):
     require_devices(devices)
 
 
-def test_a_device_that_was_left_current_is_so_no_more():
+def test_end_of_fault_restores_the_current_device():
     with simulator.fault("device-left"):
         torch.ones(3, device="sim:0").to("sim:1")
         assert torch.accelerator.current_device_index() == 1
@@ -78,17 +78,17 @@ def test_a_device_that_was_left_current_is_so_no_more():
     assert torch.accelerator.current_device_index() == 0
 
 
-def test_the_innermost_fault_is_on():
+def test_only_the_innermost_fault_is_active():
     with simulator.fault("no-memory", device=1):
         with simulator.fault("no-memory", device=2):
             assert torch.ones(3, device="sim:1").tolist() == [1, 1, 1]
-        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has none left"):
+        with pytest.raises(torch.OutOfMemoryError, match="sim:1 has no memory left"):
             torch.ones(3, device="sim:1")
     assert torch.ones(3, device="sim:1").tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", simulator.PRIMITIVES)
-def test_primitives_are_missing_but_for_the_reference(name, reference):
+def test_missing_primitives_fault_spares_the_reference(name, reference):
     assert hasattr(torch._C, name)
     with simulator.fault("missing-primitives"):
         assert not hasattr(torch._C, name)
@@ -99,13 +99,13 @@ def test_primitives_are_missing_but_for_the_reference(name, reference):
     assert hasattr(torch._C, name)
 
 
-def test_the_missing_primitives_are_those_that_the_reference_stands_in_for():
+def test_hidden_primitives_are_those_with_stand_ins():
     assert set(simulator.PRIMITIVES) == set(STAND_INS)
 
 
-def test_an_unknown_fault_is_refused():
+def test_unknown_fault_raises():
     with (
-        pytest.raises(ValueError, match="sim has no fault called 'slow'"),
+        pytest.raises(ValueError, match="sim has no fault 'slow'"),
         simulator.fault("slow"),
     ):
         pass

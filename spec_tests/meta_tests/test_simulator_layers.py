@@ -1,4 +1,4 @@
-"""Modules give on a simulated device what they give on the CPU, gradients and buffers included."""
+"""Modules on a simulated device have the outputs, gradients and buffers of the CPU."""
 
 import copy
 
@@ -14,11 +14,11 @@ pytestmark = pytest.mark.usefixtures("sim", "one_thread")
 
 @pytest.fixture
 def one_thread():
-    """One intra-op thread on the CPU, as on the simulator: sums have the same order."""
-    before = torch.get_num_threads()
+    """Use one intra-op thread on the CPU, so that sums have the same order as on sim."""
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(previous)
 
 
 def run(module, inputs, training):
@@ -30,22 +30,22 @@ def run(module, inputs, training):
     return result, [leaf.grad for leaf in leaves if leaf.grad is not None], list(module.buffers())
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_results_gradients_and_buffers_agree_with_the_cpu(name, training):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make()
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = make()
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     inputs = [draw() for draw in draws]
     if not training:
         inputs = [x.requires_grad_(x.is_floating_point()) for x in inputs]
-    moved = [x.detach().to(DEVICE).requires_grad_(x.requires_grad) for x in inputs]
-    assert_same(run(here, inputs, training), run(there, moved, training))
+    device_inputs = [x.detach().to(DEVICE).requires_grad_(x.requires_grad) for x in inputs]
+    assert_same(run(on_cpu, inputs, training), run(on_sim, device_inputs, training))
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "Conv2d", "MultiheadAttention", "BatchNorm1d"])
-def test_second_derivatives_agree_with_numbers(name):
+def test_layers_pass_gradcheck_and_gradgradcheck(name):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
     module = make().to(DEVICE, torch.float64)
@@ -60,34 +60,34 @@ def test_second_derivatives_agree_with_numbers(name):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ["Conv2d", "BatchNorm1d", "Linear", "LayerNorm"])
-def test_layers_of_other_types_agree_with_the_cpu(name, dtype):
+def test_layers_of_other_dtypes_agree_with_the_cpu(name, dtype):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make().to(dtype)
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = make().to(dtype)
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     inputs = [draw().to(dtype) for draw in draws]
-    moved = [x.to(DEVICE) for x in inputs]
-    assert_same(run(here, inputs, training=True), run(there, moved, training=True))
+    device_inputs = [x.to(DEVICE) for x in inputs]
+    assert_same(run(on_cpu, inputs, training=True), run(on_sim, device_inputs, training=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
-def test_fused_cells_of_half_types_are_as_near_as_their_rounding(name, dtype):
+def test_fused_cells_in_half_precision_agree_within_rounding(name, dtype):
     make, draws = LAYERS[name]
     torch.manual_seed(0)
-    here = make().to(dtype)
+    on_cpu = make().to(dtype)
     inputs = [draw().to(dtype) for draw in draws]
-    expected, _ = here(*inputs)
-    actual, _ = here.to(DEVICE)(*(x.to(DEVICE) for x in inputs))
-    # The values are below one, and about eight roundings apart.
+    expected, _ = on_cpu(*inputs)
+    actual, _ = on_cpu.to(DEVICE)(*(x.to(DEVICE) for x in inputs))
+    # The values are below 1. About eight roundings separate the results.
     atol = 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=atol)
 
 
-def test_fast_path_of_inference_agrees_with_the_cpu():
+def test_transformer_fast_path_agrees_with_the_cpu():
     torch.manual_seed(0)
-    here = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     x = torch.randn(2, 5, 8)
     with torch.inference_mode():
-        assert_same(here(x), there(x.to(DEVICE)))
+        assert_same(on_cpu(x), on_sim(x.to(DEVICE)))

@@ -1,4 +1,4 @@
-"""Memory in use is counted for each device by itself."""
+"""Allocated memory is counted for each device separately."""
 
 import pytest
 import torch
@@ -10,59 +10,59 @@ DEVICE = f"sim:{ORDINAL}"
 
 
 @pytest.fixture
-def used():
-    """How much more of the device is in use than when the test began."""
-    begin = torch.sim.memory_allocated(ORDINAL)
+def allocated():
+    """Return a function that returns the bytes allocated since the test began."""
+    start = torch.sim.memory_allocated(ORDINAL)
     torch.sim.reset_peak_memory_stats(ORDINAL)
-    return lambda: torch.sim.memory_allocated(ORDINAL) - begin
+    return lambda: torch.sim.memory_allocated(ORDINAL) - start
 
 
-def test_a_tensor_counts_while_it_lives(used):
+def test_tensor_counts_until_it_is_freed(allocated):
     x = torch.empty(1000, device=DEVICE)
-    assert used() == 4000
+    assert allocated() == 4000
     view = x[10:]
     del x
-    assert used() == 4000
+    assert allocated() == 4000
     del view
-    assert used() == 0
+    assert allocated() == 0
 
 
-def test_results_of_operators_count_once(used):
+def test_results_of_operators_count_once(allocated):
     x = torch.ones(1000, device=DEVICE)
     y = x + 1
-    assert used() == 8000
+    assert allocated() == 8000
     x.add_(y)
-    assert used() == 8000
+    assert allocated() == 8000
     del x, y
-    assert used() == 0
+    assert allocated() == 0
 
 
-def test_copies_count_where_they_go(used):
+def test_copy_counts_on_its_destination(allocated):
     x = torch.ones(1000, device="sim:1")
-    assert used() == 0
+    assert allocated() == 0
     y = x.to(DEVICE)
-    assert used() == 4000
+    assert allocated() == 4000
     del y
 
 
-def test_the_peak_is_kept_until_it_is_reset(used):
+def test_reset_lowers_the_peak(allocated):
     base = torch.sim.memory_allocated(ORDINAL)
     torch.empty(1000, device=DEVICE)
-    assert used() == 0
+    assert allocated() == 0
     assert torch.sim.max_memory_allocated(ORDINAL) == base + 4000
     torch.sim.reset_peak_memory_stats(ORDINAL)
     assert torch.sim.max_memory_allocated(ORDINAL) == base
 
 
-def test_resized_memory_counts_as_it_is(used):
+def test_resized_memory_counts_with_its_new_size(allocated):
     x = torch.empty(10, device=DEVICE)
     x.resize_(1000)
-    assert used() == 4000
+    assert allocated() == 4000
     x.untyped_storage().resize_(100)
-    assert used() == 100
+    assert allocated() == 100
 
 
-def test_the_accelerator_tells_the_same(used):
+def test_torch_accelerator_reports_the_same_memory(allocated):
     x = torch.empty(1000, device=DEVICE)
     assert torch.accelerator.memory_allocated(ORDINAL) == torch.sim.memory_allocated(ORDINAL)
     assert torch.sim.memory_stats(DEVICE)["allocated_bytes.all.current"] >= x.nbytes
@@ -71,18 +71,18 @@ def test_the_accelerator_tells_the_same(used):
     torch.sim.empty_cache()
 
 
-def test_the_current_device_is_the_default(used):
+def test_memory_allocated_defaults_to_the_current_device(allocated):
     x = torch.empty(1000, device=DEVICE)
     with torch.sim.device(ORDINAL):
         assert torch.sim.memory_allocated() == torch.sim.memory_allocated(ORDINAL)
     del x
 
 
-def test_a_training_step_leaves_no_memory_behind(used):
+def test_training_step_leaks_no_memory(allocated):
     x = torch.randn(8, 4, device=DEVICE)
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).to(DEVICE)
-    held = used()
+    before = allocated()
     for _ in range(3):
         net(x).sum().backward()
         net.zero_grad()
-    assert used() == held
+    assert allocated() == before

@@ -1,4 +1,4 @@
-"""Nested tensors, which PyTorch's own TransformerEncoder makes of padded batches."""
+"""Nested tensors, which torch.nn.TransformerEncoder creates from padded batches."""
 
 import pytest
 import torch
@@ -10,23 +10,23 @@ pytestmark = [
 ]
 
 DEVICE = "sim:2"
-ROWS = (torch.arange(6.0).reshape(2, 3), torch.arange(12.0).reshape(4, 3))
+COMPONENTS = (torch.arange(6.0).reshape(2, 3), torch.arange(12.0).reshape(4, 3))
 FUNCTIONS = {
-    "padded": lambda n: n.to_padded_tensor(-1.0),
+    "to_padded_tensor": lambda n: n.to_padded_tensor(-1.0),
     "doubled": lambda n: (n * 2).to_padded_tensor(0.0),
     "added": lambda n: (n + n).to_padded_tensor(0.0),
     "softmax": lambda n: torch.softmax(n, -1).to_padded_tensor(0.0),
     "linear": lambda n: nn.functional.linear(
         n, torch.ones(2, 3, device=n.device)
     ).to_padded_tensor(0.0),
-    "taken apart": lambda n: torch.cat(n.unbind()),
+    "unbind": lambda n: torch.cat(n.unbind()),
     "cloned": lambda n: n.clone().to_padded_tensor(0.0),
     "converted": lambda n: n.to(torch.float64).to_padded_tensor(0.0),
 }
 
 
 def nested(device=DEVICE):
-    return torch.nested.nested_tensor(list(ROWS), device=device)
+    return torch.nested.nested_tensor(list(COMPONENTS), device=device)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -37,35 +37,35 @@ def test_functions_agree_with_the_cpu(name):
 
 
 @pytest.mark.parametrize(
-    ("origin", "goal"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
+    ("source", "destination"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
 )
-def test_copies_between_devices_share_nothing(origin, goal):
-    x = nested(origin)
-    y = x.to(goal)
+def test_copies_between_devices_share_no_memory(source, destination):
+    x = nested(source)
+    y = x.to(destination)
     x.mul_(0)
-    assert str(y.device) == goal
-    for want, got in zip(ROWS, y.unbind(), strict=True):
+    assert str(y.device) == destination
+    for want, got in zip(COMPONENTS, y.unbind(), strict=True):
         torch.testing.assert_close(got.cpu(), want)
 
 
-@pytest.mark.parametrize("goal", ["cpu", "sim:2", "sim:3"])
+@pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("make", [torch.empty_like, torch.zeros_like, torch.ones_like])
-def test_shapes_are_taken_to_every_device(make, goal):
-    like = make(nested(), device=goal)
+def test_like_factories_create_on_another_device(make, destination):
+    like = make(nested(), device=destination)
     assert [(str(row.device), row.shape) for row in like.unbind()] == [
-        (goal, row.shape) for row in ROWS
+        (destination, row.shape) for row in COMPONENTS
     ]
 
 
-def test_gradients_flow_into_the_rows():
-    rows = [row.to(DEVICE).requires_grad_() for row in ROWS]
+def test_backward_reaches_the_components():
+    rows = [row.to(DEVICE).requires_grad_() for row in COMPONENTS]
     torch.nested.as_nested_tensor(rows).to_padded_tensor(0.0).mul(3).sum().backward()
     for row in rows:
         assert str(row.grad.device) == DEVICE
         assert (row.grad == 3).all()
 
 
-def test_a_transformer_encoder_serves_padded_batches():
+def test_transformer_encoder_with_padding_agrees_with_the_cpu():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     net = nn.TransformerEncoder(layer, 2).eval()

@@ -1,4 +1,4 @@
-"""What is refused: tensors of two devices, ordinals and operators that do not exist."""
+"""Errors for tensors on two devices, invalid ordinals and unsupported operators."""
 
 import pytest
 import torch
@@ -10,15 +10,15 @@ pytestmark = pytest.mark.usefixtures("sim")
 SAME_DEVICE = "Expected all tensors to be on the same device"
 X = torch.ones(4, 5)
 I = torch.zeros(4, dtype=torch.long)  # noqa: E741 - an index
-#: Operators of two tensors; each is called with the second one elsewhere.
-OF_TWO = {
+#: Operators of two tensors. The tests call them with the second tensor on another device.
+BINARY = {
     "add": lambda x, y: x + y,
     "add_": lambda x, y: x.add_(y),
     "matmul": lambda x, y: x @ y.t(),
     "cat": lambda x, y: torch.cat([x, y]),
     "stack": lambda x, y: torch.stack([x, y]),
     "where": lambda x, y: torch.where(x > 0, x, y),
-    "where by mask": lambda x, y: torch.where(y > 0, x, x),
+    "where mask": lambda x, y: torch.where(y > 0, x, x),
     "lerp": lambda x, y: torch.lerp(x, y, 0.5),
     "logaddexp": torch.logaddexp,
     "equal": torch.equal,
@@ -42,8 +42,8 @@ OF_TWO = {
     "in-place": lambda x, y: y.mul_(x),
     "set_": lambda x, y: x.set_(y),
 }
-#: A CPU tensor without dimensions is no exception for these.
-OF_A_SCALAR = {
+#: Operators that reject even a 0-dim CPU tensor as second argument.
+REJECT_CPU_SCALAR = {
     "gcd": lambda x, y: torch.gcd(x.long(), y.long()),
     "logaddexp": torch.logaddexp,
     "embedding": lambda x, y: functional.embedding(y.long(), x),
@@ -51,7 +51,7 @@ OF_A_SCALAR = {
     "cat": lambda x, y: torch.cat([x[0], y.reshape(1)]),
     "prelu": functional.prelu,
 }
-NO_SUCH_DEVICE = {
+INVALID_ORDINAL = {
     "empty": lambda: torch.empty(1, device="sim:7"),
     "to": lambda: torch.ones(1).to("sim:7"),
     "method": lambda: torch.ones(1).sim(7),
@@ -70,26 +70,26 @@ NOT_IMPLEMENTED = {
 
 
 @pytest.mark.parametrize("other", ["sim:1", "cpu"])
-@pytest.mark.parametrize("name", OF_TWO)
-def test_tensors_of_two_devices_are_refused(name, other):
+@pytest.mark.parametrize("name", BINARY)
+def test_operators_reject_tensors_of_two_devices(name, other):
     with pytest.raises(RuntimeError) as raised:
-        OF_TWO[name](X.to("sim:2"), X.to(other, copy=True))
+        BINARY[name](X.to("sim:2"), X.to(other, copy=True))
     assert SAME_DEVICE in str(raised.value)
     assert {"sim:2", other} <= set(str(raised.value).replace(",", "").replace("!", "").split())
 
 
-@pytest.mark.parametrize("name", OF_A_SCALAR)
-def test_some_operators_refuse_even_a_scalar_of_the_cpu(name):
+@pytest.mark.parametrize("name", REJECT_CPU_SCALAR)
+def test_some_operators_reject_cpu_scalars(name):
     with pytest.raises(RuntimeError, match=SAME_DEVICE):
-        OF_A_SCALAR[name](X.to("sim:2"), torch.tensor(1.0))
+        REJECT_CPU_SCALAR[name](X.to("sim:2"), torch.tensor(1.0))
 
 
-def test_a_scalar_of_another_device_is_refused():
+def test_operator_rejects_scalar_of_another_device():
     with pytest.raises(RuntimeError, match=SAME_DEVICE):
         X.to("sim:2") + torch.tensor(1.0, device="sim:1")
 
 
-def test_scalars_of_the_cpu_meet_tensors_of_a_device():
+def test_operators_accept_cpu_scalars():
     x, two = X.to("sim:2"), torch.tensor(2.0)
     for y in (x + two, two + x, x.clone().add_(two), x.where(x < 0, two), x.lerp(x, two) + two):
         assert str(y.device) == "sim:2"
@@ -97,7 +97,7 @@ def test_scalars_of_the_cpu_meet_tensors_of_a_device():
     assert (x.half() * two).dtype == torch.float16
 
 
-def test_indices_may_wait_on_the_cpu():
+def test_indexing_accepts_cpu_indices():
     x = torch.arange(20.0, device="sim:2").reshape(4, 5)
     assert x[torch.tensor([1, 0])][0, 0].item() == 5
     assert x[X > 2].numel() == 0
@@ -107,31 +107,31 @@ def test_indices_may_wait_on_the_cpu():
         x[torch.tensor([0], device="sim:1")]
 
 
-@pytest.mark.parametrize("name", NO_SUCH_DEVICE)
-def test_ordinals_that_do_not_exist_are_refused_by_number(name):
+@pytest.mark.parametrize("name", INVALID_ORDINAL)
+def test_error_names_invalid_ordinal(name):
     with pytest.raises(RuntimeError, match="invalid device ordinal 7: there are 4 devices"):
-        NO_SUCH_DEVICE[name]()
+        INVALID_ORDINAL[name]()
     assert torch.accelerator.current_device_index() == 0
 
 
 @pytest.mark.parametrize("name", NOT_IMPLEMENTED)
-def test_what_is_not_implemented_names_the_operator(name):
+def test_error_names_unimplemented_operator(name):
     with pytest.raises(NotImplementedError, match=name):
         NOT_IMPLEMENTED[name](X.to("sim:2"))
 
 
-@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # From PyTorch 2.12 on.
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")  # PyTorch 2.12 and newer.
 def test_quantized_tensors_are_not_implemented():
-    here = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
+    quantized = torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)
     for name, make in {
         "quantize_per_tensor": lambda: torch.quantize_per_tensor(
             X.to("sim:2"), 0.1, 0, torch.qint8
         ),
-        "empty_quantized": lambda: torch.empty_quantized([2], here, device="sim:2"),
+        "empty_quantized": lambda: torch.empty_quantized([2], quantized, device="sim:2"),
         "_empty_affine_quantized": lambda: torch._empty_affine_quantized(
             [2], scale=0.1, zero_point=0, dtype=torch.qint8, device="sim:2"
         ),
-        "(empty_|)quantized": lambda: here.to("sim:2"),
+        "(empty_|)quantized": lambda: quantized.to("sim:2"),
     }.items():
         with pytest.raises(
             NotImplementedError, match=f"aten::{name}.* is not implemented for the sim device"
@@ -139,7 +139,7 @@ def test_quantized_tensors_are_not_implemented():
             make()
 
 
-def test_operators_of_others_need_a_kernel_of_their_own():
+def test_operators_of_other_libraries_need_a_sim_kernel():
     @torch.library.custom_op("sim_test::twice", mutates_args=(), device_types="cpu")
     def twice(x: torch.Tensor) -> torch.Tensor:
         return x * 2

@@ -1,4 +1,4 @@
-"""The simulated accelerator and its process: built, enabled, forked, ended."""
+"""The simulated accelerator in a process: build, enable, fork and exit."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from spec_tests.simulator import build
 pytestmark = pytest.mark.usefixtures("sim")
 
 ROOT = Path(__file__).parents[2]
-CANNOT_FORK = "Cannot re-initialize sim in forked subprocess"
+FORK_ERROR = "Cannot re-initialize sim in forked subprocess"
 
 
 def run(code, **environment):
@@ -32,14 +32,14 @@ def run(code, **environment):
     )
 
 
-def in_child(function):
-    """Call ``function`` in a forked child; return what it raises."""
+def run_in_forked_child(function):
+    """Call ``function`` in a forked child and return the error as text."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             function()
-            text = "nothing was raised"
+            text = "no error"
         except BaseException as error:
             text = f"{type(error).__name__}: {error}"
         os.write(writing, text.encode())
@@ -51,37 +51,39 @@ def in_child(function):
     return text
 
 
-def test_enabling_it_again_does_nothing():
+def test_second_enable_does_nothing():
     simulator.enable(device_count=4)
     assert torch.sim.device_count() == 4
 
 
-def test_another_number_of_devices_is_refused():
-    with pytest.raises(RuntimeError, match="sim has 4 devices already and cannot be given 3"):
+def test_enable_rejects_another_device_count():
+    with pytest.raises(RuntimeError, match="sim already has 4 devices and cannot change to 3"):
         simulator.enable(device_count=3)
 
 
 @pytest.mark.parametrize("count", [0, -1, 65])
-def test_numbers_of_devices_have_bounds(count):
+def test_enable_rejects_out_of_range_device_count(count):
     with pytest.raises(ValueError, match=f"sim can have 1 to 64 devices, not {count}"):
         simulator.enable(device_count=count)
 
 
 @pytest.mark.parametrize(("text", "count"), [("2", 2), (None, 4)])
-def test_the_number_of_devices_comes_from_the_environment(monkeypatch, text, count):
+def test_environment_sets_device_count(monkeypatch, text, count):
     monkeypatch.delenv("SIM_DEVICE_COUNT", raising=False)
     if text:
         monkeypatch.setenv("SIM_DEVICE_COUNT", text)
-    assert simulator._from_environment() == count
+    assert simulator._device_count_from_environment() == count
 
 
-def test_an_environment_without_a_number_is_refused(monkeypatch):
+def test_enable_rejects_environment_without_number(monkeypatch):
     monkeypatch.setenv("SIM_DEVICE_COUNT", "many")
-    with pytest.raises(ValueError, match="SIM_DEVICE_COUNT is no number of devices: 'many'"):
+    with pytest.raises(
+        ValueError, match="SIM_DEVICE_COUNT must be a number of devices, not 'many'"
+    ):
         simulator.enable()
 
 
-def test_a_new_process_has_it_at_once_and_ends_in_peace():
+def test_new_process_enables_quickly_and_exits_without_error():
     done = run(
         """
         import time, torch
@@ -100,7 +102,7 @@ def test_a_new_process_has_it_at_once_and_ends_in_peace():
     assert float(elapsed) < 0.9
 
 
-def test_a_failing_process_ends_with_its_own_error():
+def test_process_keeps_its_exit_status():
     done = run(
         """
         import torch
@@ -121,7 +123,7 @@ def test_a_failing_process_ends_with_its_own_error():
         ("false", "could not be built with false"),
     ],
 )
-def test_a_missing_compiler_is_named_with_the_remedy(tmp_path, compiler, message):
+def test_error_names_missing_compiler_and_remedy(tmp_path, compiler, message):
     code = "from spec_tests import simulator; simulator.enable()"
     done = run(code, TORCH_EXTENSIONS_DIR=str(tmp_path), CXX=compiler)
     assert done.returncode == 1
@@ -129,14 +131,14 @@ def test_a_missing_compiler_is_named_with_the_remedy(tmp_path, compiler, message
     assert not list(tmp_path.rglob("*.so"))
 
 
-def test_a_missing_ninja_is_named_with_the_remedy(tmp_path, monkeypatch):
+def test_error_names_missing_ninja_and_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     monkeypatch.setattr(build.shutil, "which", lambda tool, path: tool != "ninja" or None)
     with pytest.raises(RuntimeError, match="needs ninja to be built: install it with `pip"):
         build.load()
 
 
-def test_the_builder_finds_ninja_beside_the_interpreter(tmp_path, monkeypatch):
+def test_build_searches_ninja_beside_the_interpreter(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     searched = []
     monkeypatch.setattr(build.shutil, "which", lambda tool, path: searched.append(path))
@@ -145,40 +147,40 @@ def test_the_builder_finds_ninja_beside_the_interpreter(tmp_path, monkeypatch):
     assert searched[0].split(os.pathsep)[0] == str(Path(sys.executable).parent)
 
 
-def test_the_library_is_of_these_sources_and_this_torch(monkeypatch):
+def test_cache_key_depends_on_torch_version(monkeypatch):
     key = build.SIMULATOR.key
     assert key == build.SIMULATOR.key
     monkeypatch.setattr(torch, "__version__", "another")
     assert build.SIMULATOR.key != key
 
 
-def test_one_process_builds_while_another_waits(tmp_path):
+def test_lock_excludes_other_processes(tmp_path):
     program = f"""
     import time
     from pathlib import Path
     from spec_tests.simulator import build
-    with build._alone(Path({str(tmp_path / "lock")!r})):
+    with build._locked(Path({str(tmp_path / "lock")!r})):
         begin = time.monotonic()
         time.sleep(0.3)
         print(begin, time.monotonic())
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(command, **options) for _ in range(2)]
-    times = sorted(tuple(map(float, one.communicate()[0].split())) for one in both)
+    processes = [subprocess.Popen(command, **options) for _ in range(2)]
+    times = sorted(tuple(map(float, process.communicate()[0].split())) for process in processes)
     assert times[0][1] <= times[1][0]
 
 
-def test_a_compiler_that_outlives_its_builder_is_not_disturbed(tmp_path):
-    with build._alone(tmp_path / "lock") as lock:
+def test_child_process_keeps_the_lock(tmp_path):
+    with build._locked(tmp_path / "lock") as lock:
         compiler = subprocess.Popen(["sleep", "0.5"], pass_fds=[lock])
     begin = time.monotonic()
-    with build._alone(tmp_path / "lock"):
+    with build._locked(tmp_path / "lock"):
         assert time.monotonic() - begin > 0.3
     assert compiler.wait() == 0
 
 
-def test_children_of_a_user_get_a_clear_error():
+def test_forked_child_of_a_process_that_used_devices_raises():
     x = torch.ones(3, device="sim:1")
     uses = {
         "operator": lambda: x + 1,
@@ -188,11 +190,11 @@ def test_children_of_a_user_get_a_clear_error():
         "device": lambda: torch.sim.set_device(1),
         "stream": lambda: torch.Stream("sim:0"),
     }
-    raised = {name: in_child(use) for name, use in uses.items()}
-    assert [name for name, text in raised.items() if CANNOT_FORK not in text] == []
+    raised = {name: run_in_forked_child(use) for name, use in uses.items()}
+    assert [name for name, text in raised.items() if FORK_ERROR not in text] == []
 
 
-def test_children_still_compute_on_the_cpu():
+def test_forked_child_computes_on_the_cpu():
     torch.ones(3, device="sim:1")
 
     def compute():
@@ -201,10 +203,10 @@ def test_children_still_compute_on_the_cpu():
         assert not torch.sim.is_initialized()
         assert torch.ones(3).sum().item() == 3
 
-    assert in_child(compute) == "nothing was raised"
+    assert run_in_forked_child(compute) == "no error"
 
 
-def test_children_of_a_process_that_used_no_device_may_use_them():
+def test_forked_child_of_a_process_that_used_no_device_can_use_devices():
     done = run(
         """
         import os, torch
@@ -223,9 +225,9 @@ def test_children_of_a_process_that_used_no_device_may_use_them():
 def test_every_source_is_compiled_once(monkeypatch, tmp_path, cores):
     monkeypatch.setattr(build.os, "cpu_count", lambda: cores)
     sources = sorted(build.SIMULATOR.folder.glob("*.cpp"))
-    parts = build._parts(sources, tmp_path)
-    assert len(set(parts)) == min(cores or 1, len(sources))
-    text = "".join(Path(part).read_text() for part in parts)
+    files = build._write_unity_sources(sources, tmp_path)
+    assert len(set(files)) == min(cores or 1, len(sources))
+    text = "".join(Path(file).read_text() for file in files)
     assert sorted(text.split('"')[1::2]) == [str(path) for path in sources]
 
 
@@ -236,7 +238,7 @@ def test_operators_start_no_openmp_threads():
         import torch
         from spec_tests import simulator
         simulator.enable(device_count=2)
-        torch.ones(1, device="sim") + 1  # This starts whatever a first operator starts.
+        torch.ones(1, device="sim") + 1  # The first operator may start threads.
         for device in ("sim", "cpu"):
             before = len(os.listdir("/proc/self/task"))
             torch.ones(2048, 2048, device=device).softmax(1)

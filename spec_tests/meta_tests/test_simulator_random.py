@@ -1,4 +1,4 @@
-"""Random numbers: a generator a device, seeded with the CPU's seed, never the CPU's own."""
+"""Random numbers: each device has its own generator, which torch.manual_seed seeds."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("sim")
 DEVICE = "sim:2"
 
 
-def _trials(device):
+def _binomial_parameters(device):
     return torch.full((20,), 9.0, device=device), torch.full((20,), 0.5, device=device)
 
 
@@ -25,7 +25,7 @@ SAMPLERS = {
     "bernoulli": lambda device: torch.bernoulli(torch.full((20,), 0.5, device=device)),
     "multinomial": lambda device: torch.multinomial(torch.ones(20, device=device), 5),
     "poisson": lambda device: torch.poisson(torch.ones(20, device=device)),
-    "binomial": lambda device: torch.binomial(*_trials(device)),
+    "binomial": lambda device: torch.binomial(*_binomial_parameters(device)),
     "exponential_": lambda device: torch.empty(20, device=device).exponential_(),
     "uniform_": lambda device: torch.empty(20, device=device).uniform_(),
     "cauchy_": lambda device: torch.empty(20, device=device).cauchy_(),
@@ -45,7 +45,7 @@ SAMPLERS = {
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_seed_repeats_the_numbers_of_the_cpu(name):
+def test_same_seed_draws_the_numbers_of_the_cpu(name):
     torch.manual_seed(5)
     expected = SAMPLERS[name]("cpu")
     torch.manual_seed(5)
@@ -58,16 +58,16 @@ def test_a_seed_repeats_the_numbers_of_the_cpu(name):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_drawing_on_a_device_leaves_other_generators_alone(name):
+def test_sampling_on_a_device_keeps_other_generators(name):
     before = [torch.get_rng_state(), torch.sim.get_rng_state(0)]
-    own = torch.sim.get_rng_state(DEVICE)
+    state = torch.sim.get_rng_state(DEVICE)
     SAMPLERS[name](DEVICE)
     after = [torch.get_rng_state(), torch.sim.get_rng_state(0)]
     assert all(x.equal(y) for x, y in zip(before, after, strict=True))
-    assert not own.equal(torch.sim.get_rng_state(DEVICE))
+    assert not state.equal(torch.sim.get_rng_state(DEVICE))
 
 
-def test_states_are_kept_and_given_back():
+def test_generator_states_are_saved_and_restored():
     states = torch.sim.get_rng_state_all()
     expected = torch.rand(3, device=DEVICE)
     torch.sim.set_rng_state_all(states)
@@ -77,7 +77,7 @@ def test_states_are_kept_and_given_back():
     assert torch.rand(3, device=DEVICE).equal(inner)
 
 
-def test_seeds_are_set_and_told():
+def test_initial_seed_returns_the_seed():
     with torch.sim.device(2):
         torch.sim.manual_seed(7)
         assert torch.sim.initial_seed() == 7
@@ -87,7 +87,7 @@ def test_seeds_are_set_and_told():
     torch.sim.seed_all()
 
 
-def test_generators_belong_to_a_device():
+def test_new_generator_draws_on_its_device():
     generator = torch.Generator(DEVICE).manual_seed(3)
     assert str(generator.device) == DEVICE
     copy = generator.clone_state()
@@ -98,13 +98,13 @@ def test_generators_belong_to_a_device():
 
 
 @pytest.mark.parametrize("other", ["cpu", "sim:1"])
-def test_generators_of_another_device_are_refused(other):
+def test_sampling_rejects_generator_of_another_device(other):
     with pytest.raises(RuntimeError, match=f"Expected a 'sim:2' generator .* found '{other}'"):
         torch.randn(3, device=DEVICE, generator=torch.Generator(other))
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_checkpoints_draw_again_what_they_drew(reentrant):
+def test_checkpoint_recomputes_with_the_same_random_numbers(reentrant):
     net = nn.Sequential(nn.Linear(3, 20), nn.Dropout(0.5)).to(DEVICE)
     grads = []
     for run in (net, lambda x: checkpoint.checkpoint(net, x, use_reentrant=reentrant)):

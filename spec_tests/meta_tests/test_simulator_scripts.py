@@ -11,7 +11,7 @@ from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same
 
 pytestmark = [
     pytest.mark.usefixtures("sim"),
-    pytest.mark.filterwarnings("ignore:`torch.jit"),  # all of TorchScript is deprecated
+    pytest.mark.filterwarnings("ignore:`torch.jit"),  # TorchScript is deprecated
 ]
 
 
@@ -25,51 +25,51 @@ def images():
     return torch.linspace(-1, 1, 2 * 3 * 36).reshape(2, 3, 6, 6).sin()
 
 
-def test_scripted_modules_run_and_learn_as_on_the_cpu():
-    here, there = (torch.jit.script(convolutional()) for _ in range(2))
-    there.to(DEVICE)
-    for _ in range(3):  # the executor optimises after it has profiled
-        expected, actual = here(images()), there(images().to(DEVICE))
+def test_scripted_module_agrees_with_the_cpu():
+    on_cpu, on_sim = (torch.jit.script(convolutional()) for _ in range(2))
+    on_sim.to(DEVICE)
+    for _ in range(3):  # the executor optimizes after profiling runs
+        expected, actual = on_cpu(images()), on_sim(images().to(DEVICE))
         assert_same(expected, actual)
         expected.sum().backward()
         actual.sum().backward()
-    for x, y in zip(here.parameters(), there.parameters(), strict=True):
+    for x, y in zip(on_cpu.parameters(), on_sim.parameters(), strict=True):
         assert_same(x.grad, y.grad)
 
 
-def test_moving_a_scripted_module_keeps_its_parameters_and_gradients():
+def test_moving_a_scripted_module_moves_parameters_and_gradients():
     net = torch.jit.script(nn.Linear(3, 2))
     net(torch.ones(1, 3)).sum().backward()
     net.to(DEVICE)
     assert str(net.weight.device) == str(net.weight.grad.device) == DEVICE
 
 
-def test_traced_modules_run_as_the_module():
+def test_traced_module_agrees_with_the_module():
     net = convolutional().to(DEVICE).eval()
     traced = torch.jit.trace(net, images().to(DEVICE))
     for _ in range(3):
         assert traced(images().to(DEVICE)).equal(net(images().to(DEVICE)))
 
 
-def test_frozen_modules_run_as_the_module():
+def test_frozen_module_agrees_with_the_cpu():
     net = convolutional().eval()
     frozen = torch.jit.freeze(torch.jit.script(copy.deepcopy(net).to(DEVICE)))
     assert_same(net(images()).detach(), frozen(images().to(DEVICE)).detach())
 
 
 @pytest.mark.parametrize(
-    ("wanted", "device"), [(None, DEVICE), ("sim:1", "sim:1"), ("cpu", "cpu")]
+    ("map_location", "device"), [(None, DEVICE), ("sim:1", "sim:1"), ("cpu", "cpu")]
 )
-def test_saved_scripts_are_loaded_where_they_are_wanted(wanted, device):
+def test_saved_script_loads_on_map_location(map_location, device):
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(convolutional().to(DEVICE)), file)
     file.seek(0)
-    net = torch.jit.load(file, map_location=wanted)
+    net = torch.jit.load(file, map_location=map_location)
     assert {str(value.device) for value in net.state_dict().values()} == {device}
     assert str(copy.deepcopy(net)(images().to(device)).device) == device
 
 
-def test_scripts_make_tensors_on_devices_by_name():
+def test_script_creates_tensors_on_named_devices():
     @torch.jit.script
     def function(x):
         return torch.zeros(2, device="sim:1") + x.to("sim:1").sum()
@@ -78,7 +78,7 @@ def test_scripts_make_tensors_on_devices_by_name():
         assert function(torch.ones(2, device=DEVICE)).tolist() == [2, 2]
 
 
-def test_fused_arithmetic_agrees_with_the_cpu():
+def test_scripted_arithmetic_agrees_with_the_cpu():
     @torch.jit.script
     def function(x, y):
         return ((x * y + x).relu().sigmoid() * 2).sum()
@@ -92,7 +92,7 @@ def test_fused_arithmetic_agrees_with_the_cpu():
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled_modules_run_and_learn_as_the_module(backend):
+def test_compiled_module_agrees_with_the_module(backend):
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU()).to(DEVICE)
     x = torch.randn(5, 3, device=DEVICE)
     expected = net(x)
@@ -105,7 +105,7 @@ def test_compiled_modules_run_and_learn_as_the_module(backend):
     torch.testing.assert_close(net[0].weight.grad, grad)
 
 
-def test_symbolic_traces_run_as_the_module():
+def test_symbolic_trace_agrees_with_the_module():
     net = convolutional().to(DEVICE).eval()
     assert torch.fx.symbolic_trace(net)(images().to(DEVICE)).equal(net(images().to(DEVICE)))
 
@@ -113,7 +113,7 @@ def test_symbolic_traces_run_as_the_module():
 TRANSFORMS = {
     "vmap": lambda x: torch.vmap(lambda row: row.sin() @ x.t())(x),
     "grad": lambda x: torch.func.grad(lambda x: (x @ x.t()).sum())(x),
-    "gradients of rows": lambda x: torch.vmap(torch.func.grad(lambda row: row.prod()))(x),
+    "vmap of grad": lambda x: torch.vmap(torch.func.grad(lambda row: row.prod()))(x),
     "jvp": lambda x: torch.func.jvp(lambda x: x.exp() * x, (x,), (x,)),
     "vjp": lambda x: torch.func.vjp(lambda x: x.exp() * x, x)[1](x),
     "jacrev": lambda x: torch.func.jacrev(lambda x: x.sin())(x),
@@ -130,8 +130,8 @@ def test_functional_transforms_agree_with_the_cpu(name):
         torch.testing.assert_close(got.cpu(), want)
 
 
-def test_modules_are_called_with_other_parameters():
+def test_functional_call_replaces_parameters():
     net = nn.Linear(3, 2, bias=False).to(DEVICE)
     weight = torch.ones(2, 3, device=DEVICE)
-    called = torch.func.functional_call(net, {"weight": weight}, torch.ones(1, 3, device=DEVICE))
-    assert called.tolist() == [[3, 3]]
+    output = torch.func.functional_call(net, {"weight": weight}, torch.ones(1, 3, device=DEVICE))
+    assert output.tolist() == [[3, 3]]

@@ -1,4 +1,4 @@
-"""Sparse COO tensors: built, summed, copied, differentiated."""
+"""Sparse COO tensors: construction, operators, copies, gradients."""
 
 import copy
 import io
@@ -9,7 +9,7 @@ from torch import nn
 
 pytestmark = [
     pytest.mark.usefixtures("sim"),
-    # Asked once a process, by whoever builds the first sparse tensor.
+    # PyTorch warns once in a process, when the first sparse tensor is created.
     pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled"),
 ]
 
@@ -35,8 +35,8 @@ FUNCTIONS = {
     "masked": lambda s: torch.ones(2, 3, device=s.device).sparse_mask(s.coalesce()),
     "softmax": lambda s: torch.sparse.softmax(s.coalesce(), 1),
     "changed in place": lambda s: s.clone().mul_(2),
-    "grown in place": lambda s: s.clone().add_(s),
-    "emptied": lambda s: s.clone().zero_(),
+    "added in place": lambda s: s.clone().add_(s),
+    "zeroed in place": lambda s: s.clone().zero_(),
 }
 
 
@@ -60,7 +60,7 @@ def test_functions_agree_with_the_cpu(name):
     assert_same(FUNCTIONS[name](sparse("cpu")), FUNCTIONS[name](sparse()))
 
 
-def test_construction_and_parts_agree_with_the_cpu():
+def test_construction_agrees_with_the_cpu():
     x = sparse()
     assert (x.sparse_dim(), x.dense_dim(), x._nnz()) == (2, 0, 3)
     assert_same(sparse("cpu").to_dense(), x.to_dense())
@@ -70,28 +70,28 @@ def test_construction_and_parts_agree_with_the_cpu():
 
 
 @pytest.mark.parametrize(
-    ("origin", "goal"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
+    ("source", "destination"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
 )
-def test_copies_between_devices_share_nothing(origin, goal):
-    x = sparse(origin)
-    y = x.to(goal)
+def test_copies_between_devices_share_no_memory(source, destination):
+    x = sparse(source)
+    y = x.to(destination)
     x._values().zero_()
-    assert_same(sparse("cpu"), y, goal)
+    assert_same(sparse("cpu"), y, destination)
     y.copy_(x)
     assert y._values().tolist() == [0, 0, 0]
 
 
-def test_copying_dense_into_sparse_is_refused():
+def test_copying_dense_into_sparse_raises():
     with pytest.raises(RuntimeError, match="between dense and sparse"):
         sparse().copy_(torch.ones(2, 3, device=DEVICE))
 
 
-def test_two_devices_are_refused():
+def test_operator_rejects_two_devices():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         sparse() + sparse("sim:1")
 
 
-def test_gradients_are_sparse():
+def test_sparse_embedding_has_sparse_gradients():
     net = nn.Embedding(4, 2, sparse=True).to(DEVICE)
     (net(INDICES.to(DEVICE)) * 2).sum().backward()
     assert net.weight.grad.is_sparse
@@ -100,16 +100,16 @@ def test_gradients_are_sparse():
     assert net.weight.grad.to_dense()[0].tolist() == [9, 9]
 
 
-def test_gradients_flow_into_sparse_tensors():
+def test_sparse_tensor_gets_a_gradient():
     x = sparse().requires_grad_()
     (x * 2).to_dense().sum().backward()
     assert str(x.grad.device) == DEVICE
 
 
-@pytest.mark.parametrize("keep", ["deepcopy", "save"])
-def test_sparse_tensors_are_kept(keep):
+@pytest.mark.parametrize("method", ["deepcopy", "save"])
+def test_copied_and_saved_tensors_are_equal(method):
     x = sparse()
-    if keep == "save":
+    if method == "save":
         file = io.BytesIO()
         torch.save(x, file)
         file.seek(0)
@@ -119,21 +119,21 @@ def test_sparse_tensors_are_kept(keep):
     assert_same(sparse("cpu"), y)
 
 
-def test_reading_parts_does_not_disturb_a_detached_tensor():
+def test_detached_tensor_keeps_its_members():
     x = sparse().detach()
     assert x.is_sparse
     assert x._nnz() == 3
     assert not x.is_coalesced()
 
 
-@pytest.mark.parametrize("goal", ["cpu", "sim:2", "sim:3"])
+@pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("make", [torch.empty_like, torch.zeros_like])
-def test_shapes_are_taken_to_every_device(make, goal):
-    like = make(sparse(), device=goal)
-    assert (str(like.device), like.layout, like.shape) == (goal, torch.sparse_coo, (2, 3))
-    assert str(like._values().device) == goal
+def test_like_factories_create_on_another_device(make, destination):
+    like = make(sparse(), device=destination)
+    assert (str(like.device), like.layout, like.shape) == (destination, torch.sparse_coo, (2, 3))
+    assert str(like._values().device) == destination
 
 
-def test_shapes_are_not_taken_to_what_is_no_device_of_ours():
+def test_like_factories_reject_other_device_types():
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.empty_like(sparse(), device="meta")

@@ -1,4 +1,4 @@
-"""Tensors and modules saved, loaded, pickled, copied and moved."""
+"""Saving, loading, pickling, copying and moving tensors and modules."""
 
 import copy
 import io
@@ -25,42 +25,42 @@ MAP_LOCATIONS = {
 }
 
 
-def saved(value):
+def save_to_buffer(value):
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
     return file
 
 
-def part():
+def sliced_tensor():
     return torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
 
 
 @pytest.mark.parametrize("name", MAP_LOCATIONS)
-def test_saved_tensors_are_loaded_where_they_are_wanted(name):
-    wanted, device = MAP_LOCATIONS[name]
-    wanted = torch.device("sim:3") if wanted is torch.device else wanted
-    loaded = torch.load(saved({"x": part()}), map_location=wanted)["x"]
+def test_saved_tensor_loads_on_map_location(name):
+    location, device = MAP_LOCATIONS[name]
+    location = torch.device("sim:3") if location is torch.device else location
+    loaded = torch.load(save_to_buffer({"x": sliced_tensor()}), map_location=location)["x"]
     assert str(loaded.device) == device
     assert loaded.stride() == (4, 1)
-    assert loaded.tolist() == part().tolist()
+    assert loaded.tolist() == sliced_tensor().tolist()
 
 
-def test_loading_onto_a_device_that_does_not_exist_is_refused():
+def test_loading_onto_an_invalid_ordinal_raises():
     with pytest.raises(RuntimeError, match="7"):
-        torch.load(saved(torch.ones(2)), map_location="sim:7")
+        torch.load(save_to_buffer(torch.ones(2)), map_location="sim:7")
 
 
-def test_tensors_saved_together_still_share_memory():
+def test_tensors_saved_together_share_memory_after_loading():
     x = torch.zeros(4, device=DEVICE)
-    first, second = torch.load(saved([x[:2], x[1:]]))
+    first, second = torch.load(save_to_buffer([x[:2], x[1:]]))
     first.fill_(1)
     assert second.tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_of_tensors_stay_on_the_device_and_share_nothing(duplicate):
-    x = part()
+def test_copied_tensor_stays_on_the_device_and_shares_no_memory(duplicate):
+    x = sliced_tensor()
     y = duplicate(x)
     assert y.device == x.device
     assert y.stride() == x.stride()
@@ -73,15 +73,15 @@ def test_copies_of_tensors_stay_on_the_device_and_share_nothing(duplicate):
     [
         copy.deepcopy,
         lambda net: pickle.loads(pickle.dumps(net)),
-        lambda net: torch.load(saved(net), weights_only=False),
+        lambda net: torch.load(save_to_buffer(net), weights_only=False),
     ],
 )
-def test_copies_of_modules_stay_on_the_device(duplicate):
+def test_copied_module_stays_on_the_device(duplicate):
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(DEVICE)
-    other = duplicate(net)
-    assert {str(value.device) for value in other.state_dict().values()} == {DEVICE}
-    assert all(x.equal(y) for x, y in zip(net.parameters(), other.parameters(), strict=True))
-    assert next(net.parameters()) is not next(other.parameters())
+    copied = duplicate(net)
+    assert {str(value.device) for value in copied.state_dict().values()} == {DEVICE}
+    assert all(x.equal(y) for x, y in zip(net.parameters(), copied.parameters(), strict=True))
+    assert next(net.parameters()) is not next(copied.parameters())
 
 
 MOVES = {
@@ -89,9 +89,9 @@ MOVES = {
     "method": lambda net: net.sim(1),
     "method of the current device": lambda net: net.sim(),
     "between devices": lambda net: net.to("sim:1").to("sim:3"),
-    "back": lambda net: net.to(DEVICE).cpu(),
-    "other type": lambda net: net.to(DEVICE, torch.float64),
-    "empty": lambda net: net.to_empty(device=DEVICE),
+    "back to the CPU": lambda net: net.to(DEVICE).cpu(),
+    "other dtype": lambda net: net.to(DEVICE, torch.float64),
+    "to_empty": lambda net: net.to_empty(device=DEVICE),
 }
 
 
@@ -108,7 +108,7 @@ def test_moving_a_module_keeps_its_parameters_and_moves_gradients(move):
     net(inputs).sum().backward()
 
 
-def test_modules_are_made_on_a_device():
+def test_modules_are_created_on_a_device():
     with torch.device(DEVICE):
         net = nn.Linear(2, 2)
     assert str(net.weight.device) == DEVICE
@@ -126,8 +126,8 @@ def test_packed_sequences_move():
     assert packed.sim(1).data.device.index == 1
 
 
-def test_storages_know_their_device():
-    storage = part().untyped_storage()
+def test_storage_has_a_device():
+    storage = sliced_tensor().untyped_storage()
     assert storage.is_sim
     assert str(storage.device) == DEVICE
     assert torch.UntypedStorage(8, device=DEVICE).nbytes() == 8
@@ -135,6 +135,6 @@ def test_storages_know_their_device():
     assert bytes(storage.cpu()) == bytes(storage.sim(1).cpu())
 
 
-def test_sharing_with_other_processes_is_refused():
+def test_sharing_with_other_processes_raises():
     with pytest.raises(RuntimeError, match="only available on CPU"):
-        ForkingPickler.dumps(part())
+        ForkingPickler.dumps(sliced_tensor())

@@ -1,4 +1,4 @@
-"""Optimizers, lists of tensors, observers: training on sim gives the CPU's numbers."""
+"""Optimizers, foreach operators and quantization observers on sim agree with the CPU."""
 
 import copy
 
@@ -18,10 +18,12 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 OPTIMIZERS = {
     "SGD": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
-    "SGD one by one": lambda p: optim.SGD(p, lr=0.1, nesterov=True, momentum=0.9, foreach=False),
+    "SGD without foreach": lambda p: optim.SGD(
+        p, lr=0.1, nesterov=True, momentum=0.9, foreach=False
+    ),
     "SGD fused": lambda p: optim.SGD(p, lr=0.1, fused=True),
     "Adam": lambda p: optim.Adam(p, lr=0.1, amsgrad=True),
-    "Adam one by one": lambda p: optim.Adam(p, lr=0.1, foreach=False),
+    "Adam without foreach": lambda p: optim.Adam(p, lr=0.1, foreach=False),
     "Adam fused": lambda p: optim.Adam(p, lr=0.1, fused=True),
     "AdamW": lambda p: optim.AdamW(p, lr=0.1),
     "RMSprop": optim.RMSprop,
@@ -30,7 +32,7 @@ OPTIMIZERS = {
     "NAdam": optim.NAdam,
     "LBFGS": lambda p: optim.LBFGS(p, max_iter=3),
 }
-LISTS = {
+FOREACH = {
     "add": lambda xs: torch._foreach_add(xs, 1),
     "add scalar tensor": lambda xs: torch._foreach_add(xs, torch.tensor(2.0)),
     "mul": lambda xs: torch._foreach_mul(xs, xs),
@@ -40,14 +42,14 @@ LISTS = {
     "sqrt of abs": lambda xs: torch._foreach_sqrt(torch._foreach_abs(xs)),
     "addcdiv": lambda xs: torch._foreach_addcdiv(xs, xs, torch._foreach_exp(xs), 2.0),
     "lerp": lambda xs: torch._foreach_lerp(xs, torch._foreach_neg(xs), 0.3),
-    "copy": lambda xs: _after(torch._foreach_copy_, xs, [x.cpu() * 2 for x in xs]),
-    "zero": lambda xs: _after(torch._foreach_zero_, xs),
+    "copy": lambda xs: _apply_in_place(torch._foreach_copy_, xs, [x.cpu() * 2 for x in xs]),
+    "zero": lambda xs: _apply_in_place(torch._foreach_zero_, xs),
 }
 
 
-def _after(change, xs, *rest):
+def _apply_in_place(change, xs, *args):
     changed = [x.clone() for x in xs]
-    change(changed, *rest)
+    change(changed, *args)
     return changed
 
 
@@ -62,50 +64,50 @@ def train(net, x, make):
 
     for _ in range(3):
         optimizer.step(loss)
-    again = make(net.parameters())
-    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    again.step(loss)
+    restored = make(net.parameters())
+    restored.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    restored.step(loss)
     return [parameter.detach() for parameter in net.parameters()]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers_take_the_steps_of_the_cpu(name):
+def test_optimizers_agree_with_the_cpu(name):
     torch.manual_seed(0)
-    here = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    there = copy.deepcopy(here).to(DEVICE)
+    on_cpu = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     x = torch.randn(5, 3)
-    before = copy.deepcopy(here[0].weight)
-    expected = train(here, x, OPTIMIZERS[name])
-    actual = train(there, x.to(DEVICE), OPTIMIZERS[name])
+    before = copy.deepcopy(on_cpu[0].weight)
+    expected = train(on_cpu, x, OPTIMIZERS[name])
+    actual = train(on_sim, x.to(DEVICE), OPTIMIZERS[name])
     assert_same(expected, actual)
-    assert not before.equal(here[0].weight)
+    assert not before.equal(on_cpu[0].weight)
 
 
-def test_sparse_gradients_are_applied():
-    here = nn.Embedding(4, 2, sparse=True)
-    there = copy.deepcopy(here).to(DEVICE)
+def test_sparse_adam_agrees_with_the_cpu():
+    on_cpu = nn.Embedding(4, 2, sparse=True)
+    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     words = torch.tensor([1, 2, 1])
-    for net, x in ((here, words), (there, words.to(DEVICE))):
+    for net, x in ((on_cpu, words), (on_sim, words.to(DEVICE))):
         optimizer = optim.SparseAdam(net.parameters())
         net(x).sum().backward()
         optimizer.step()
-    assert_same(here.weight, there.weight)
+    assert_same(on_cpu.weight, on_sim.weight)
 
 
-@pytest.mark.parametrize("name", LISTS)
-def test_operators_of_lists_agree_with_the_cpu(name):
+@pytest.mark.parametrize("name", FOREACH)
+def test_foreach_operators_agree_with_the_cpu(name):
     xs = [torch.randn(3), torch.randn(2, 2)]
-    assert_same(LISTS[name](xs), LISTS[name]([on_device(x) for x in xs]))
+    assert_same(FOREACH[name](xs), FOREACH[name]([on_device(x) for x in xs]))
 
 
-def test_lists_may_span_devices_position_by_position():
+def test_foreach_operators_accept_several_devices():
     xs = [torch.ones(2, device="sim:1"), torch.ones(2, device="sim:3")]
     sums = torch._foreach_add(xs, xs)
     assert [str(x.device) for x in sums] == ["sim:1", "sim:3"]
     assert [x.tolist() for x in sums] == [[2, 2], [2, 2]]
 
 
-def test_gradients_are_clipped():
+def test_clip_grad_norm_clips_gradients():
     net = nn.Linear(3, 2).to(DEVICE)
     net(torch.ones(1, 3, device=DEVICE)).sum().backward()
     nn.utils.clip_grad_norm_(net.parameters(), 0.1)
@@ -122,16 +124,16 @@ def test_gradients_are_clipped():
     [MinMaxObserver, PerChannelMinMaxObserver, HistogramObserver, FakeQuantize],
     ids=lambda make: make.__name__,
 )
-def test_observers_see_what_they_see_on_the_cpu(make):
+def test_quantization_observers_agree_with_the_cpu(make):
     x = torch.randn(4, 3)
-    here, there = make(), make().to(DEVICE)
-    assert_same(here(x), there(x.to(DEVICE)))
-    expected = [value for value in here.state_dict().values() if value is not None]
-    actual = [value for value in there.state_dict().values() if value is not None]
+    on_cpu, on_sim = make(), make().to(DEVICE)
+    assert_same(on_cpu(x), on_sim(x.to(DEVICE)))
+    expected = [value for value in on_cpu.state_dict().values() if value is not None]
+    actual = [value for value in on_sim.state_dict().values() if value is not None]
     assert_same(expected, actual)
 
 
-def test_devices_train_one_model_each_at_once():
+def test_backward_covers_one_model_per_device():
     nets = [nn.Linear(3, 1).to(f"sim:{index}") for index in range(4)]
     outputs = [net(torch.ones(2, 3, device=f"sim:{i}")).to("sim:0") for i, net in enumerate(nets)]
     torch.stack(outputs).sum().backward()

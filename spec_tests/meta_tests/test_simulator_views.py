@@ -1,4 +1,4 @@
-"""Views, in-place operators and ``out=``: what shares memory on the CPU shares it on sim."""
+"""Views, in-place operators and ``out=`` share memory on sim exactly as on the CPU."""
 
 import pytest
 import torch
@@ -38,64 +38,64 @@ START = torch.arange(1.0, 25).reshape(4, 6)
 
 
 @pytest.fixture
-def pair():
+def cpu_and_sim():
     return START.clone(), START.to(DEVICE)
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_share_memory_and_geometry(name, pair):
-    here, there = (VIEWS[name](x) for x in pair)
-    assert_same(here, there)
-    assert there.storage_offset() == here.storage_offset()
-    assert there.untyped_storage().data_ptr() == pair[1].untyped_storage().data_ptr()
+def test_views_share_memory_and_have_the_strides_of_the_cpu(name, cpu_and_sim):
+    on_cpu, on_sim = (VIEWS[name](x) for x in cpu_and_sim)
+    assert_same(on_cpu, on_sim)
+    assert on_sim.storage_offset() == on_cpu.storage_offset()
+    assert on_sim.untyped_storage().data_ptr() == cpu_and_sim[1].untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("change", IN_PLACE)
 @pytest.mark.parametrize("name", [name for name in VIEWS if name != "expand"])
-def test_writing_through_a_view_changes_the_base(name, change, pair):
-    for x in pair:
+def test_writing_through_a_view_changes_the_base(name, change, cpu_and_sim):
+    for x in cpu_and_sim:
         IN_PLACE[change](VIEWS[name](x))
-    assert_same(*pair)
-    assert not pair[0].equal(START)
+    assert_same(*cpu_and_sim)
+    assert not cpu_and_sim[0].equal(START)
 
 
 @pytest.mark.parametrize("change", IN_PLACE)
-def test_writing_counts_versions_as_on_the_cpu(change, pair):
-    for x in pair:
+def test_versions_agree_with_the_cpu(change, cpu_and_sim):
+    for x in cpu_and_sim:
         IN_PLACE[change](x[1:])
-    assert pair[0]._version == pair[1]._version > 0
+    assert cpu_and_sim[0]._version == cpu_and_sim[1]._version > 0
 
 
 @pytest.mark.parametrize("name", ["slice", "transpose", "diagonal", "view", "as_strided"])
-def test_gradients_flow_through_written_views(name, pair):
-    for x in pair:
+def test_backward_through_modified_views_agrees_with_the_cpu(name, cpu_and_sim):
+    for x in cpu_and_sim:
         x.requires_grad_()
         y = x * 1
         VIEWS[name](y).mul_(3)
         (y * y).sum().backward()
-    assert_same(pair[0].grad, pair[1].grad)
+    assert_same(cpu_and_sim[0].grad, cpu_and_sim[1].grad)
 
 
-def test_operators_return_the_argument_they_changed(pair):
-    there = pair[1]
-    assert there.add_(1) is there
-    assert torch.add(there, 1, out=there) is there
-    assert there.to(DEVICE) is there
-    assert there.contiguous() is there
+def test_in_place_operators_return_their_argument(cpu_and_sim):
+    on_sim = cpu_and_sim[1]
+    assert on_sim.add_(1) is on_sim
+    assert torch.add(on_sim, 1, out=on_sim) is on_sim
+    assert on_sim.to(DEVICE) is on_sim
+    assert on_sim.contiguous() is on_sim
 
 
 @pytest.mark.parametrize("shape", [(0,), (6, 4), (4, 6)], ids=str)
-def test_outputs_are_resized_in_their_own_memory(shape, pair):
+def test_out_is_resized(shape, cpu_and_sim):
     out = torch.empty(shape[::-1], device=DEVICE).t() if shape == (4, 6) else None
     if out is None:
         out = torch.empty(shape, device=DEVICE).resize_(0)
     strides = out.stride()
-    torch.mul(pair[1], 2, out=out)
-    assert out.tolist() == (pair[0] * 2).tolist()
+    torch.mul(cpu_and_sim[1], 2, out=out)
+    assert out.tolist() == (cpu_and_sim[0] * 2).tolist()
     assert out.stride() == (strides if shape == (4, 6) else (6, 1))
 
 
-def test_outputs_grow_behind_their_offset():
+def test_resized_out_keeps_its_offset():
     storage = torch.zeros(10, device=DEVICE)
     out = storage[2:2]
     torch.arange(0, 20, out=out)
@@ -103,7 +103,7 @@ def test_outputs_grow_behind_their_offset():
     assert out.tolist() == list(range(20))
 
 
-def test_outputs_take_lazy_bits():
+def test_out_gets_lazy_conjugation():
     results = []
     for device in ("cpu", DEVICE):
         x, y = (START[:size, :4].to(device, torch.complex64) * 1j for size in (4, 2))
@@ -114,7 +114,7 @@ def test_outputs_take_lazy_bits():
     assert_same(*results)
 
 
-def test_resizing_keeps_what_fits():
+def test_resize_keeps_leading_elements():
     x = torch.arange(6.0, device=DEVICE).resize_(2, 2)
     assert x.tolist() == [[0, 1], [2, 3]]
     assert x.resize_(8)[:6].tolist() == [0, 1, 2, 3, 4, 5]
@@ -136,13 +136,13 @@ def test_set_shares_the_source():
 
 
 def test_results_that_share_memory_on_the_cpu_share_it_on_sim():
-    here = torch.unsafe_chunk(START.clone(), 2)
-    there = torch.unsafe_chunk(START.to(DEVICE), 2)
-    assert_same(here, there)
-    assert len({chunk.untyped_storage().data_ptr() for chunk in there}) == 1
+    on_cpu = torch.unsafe_chunk(START.clone(), 2)
+    on_sim = torch.unsafe_chunk(START.to(DEVICE), 2)
+    assert_same(on_cpu, on_sim)
+    assert len({chunk.untyped_storage().data_ptr() for chunk in on_sim}) == 1
 
 
-def test_results_never_share_memory_with_an_argument_by_accident():
+def test_results_do_not_share_memory_with_arguments():
     x = torch.ones(3, device=DEVICE)
     for y in (x + 0, x.clone(), x * 1, torch.cat([x]), x.float().double().float(), x[[0, 1, 2]]):
         y.zero_()

@@ -1,6 +1,6 @@
-"""``torch._C._broadcast`` and ``_broadcast_out``: the stand-ins, or on a CUDA build the real ones.
+"""``torch._C._broadcast`` and ``_broadcast_out``: stand-ins, or the primitives of a CUDA build.
 
-Slots 0 and 1 stand for two devices where the topology has them.
+Slots 0 and 1 are different devices if the topology has two.
 """
 
 import pytest
@@ -16,27 +16,27 @@ def channels_last():
     return counting(SHAPE).to(memory_format=torch.channels_last)
 
 
-def require_copy_path(topology):
-    # Contiguous tensors on different CUDA devices may travel over NCCL, which has other rules.
+def require_copies_without_nccl(topology):
+    # NCCL may copy contiguous tensors between CUDA devices, and its copies have other properties.
     if topology.accelerator == "cuda" and topology.distinct > 1:
-        not_run("the copy path between different CUDA devices cannot be forced")
+        not_run("copies between different CUDA devices may use NCCL")
 
 
 def ordinals(topology, *slots):
     return [topology.device(slot).index for slot in slots]
 
 
-def test_no_devices_give_no_copies(topology):
+def test_no_devices_return_no_copies(topology):
     assert torch._C._broadcast(counting(SHAPE).to(topology.device(0)), []) == []
 
 
-def test_a_negative_ordinal_is_refused(topology):
+def test_negative_ordinal_raises(topology):
     source = counting(SHAPE).to(topology.device(0))
     with pytest.raises(RuntimeError, match="Expected non-negative device index, but got -1"):
         torch._C._broadcast(source, [topology.device(0).index, -1])
 
 
-def test_the_sources_own_device_gets_the_source_itself(topology):
+def test_device_of_the_source_gets_the_source_itself(topology):
     source = counting(SHAPE).to(topology.device(0))
     copies = torch._C._broadcast(source, ordinals(topology, 0, 0))
     assert isinstance(copies, list)
@@ -60,7 +60,7 @@ def test_repeated_devices_get_independent_copies_from_another_device(topology):
     assert torch.equal(copies[1].cpu(), counting(SHAPE))
 
 
-def test_the_sources_device_need_not_be_first_nor_listed(topology):
+def test_device_of_the_source_may_be_anywhere_or_missing(topology):
     topology.require(distinct=2)
     source = counting(SHAPE).to(topology.device(1))
     assert torch._C._broadcast(source, ordinals(topology, 0, 1))[1] is source
@@ -77,7 +77,7 @@ def test_the_sources_device_need_not_be_first_nor_listed(topology):
     ],
     ids=["channels-last", "transposed", "expanded", "empty"],
 )
-def test_copies_are_row_major(topology, source):
+def test_copies_are_contiguous(topology, source):
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert copy.is_contiguous()
     assert torch.equal(copy.cpu(), source)
@@ -86,14 +86,14 @@ def test_copies_are_row_major(topology, source):
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.int64, torch.bool, torch.complex64], ids=str
 )
-def test_the_dtype_is_kept(topology, dtype):
+def test_copies_keep_the_dtype(topology, dtype):
     source = counting(SHAPE, dtype)
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert copy.dtype == dtype
     assert torch.equal(copy.cpu(), source)
 
 
-def test_a_sparse_source_gives_a_sparse_copy(topology):
+def test_copy_of_a_sparse_source_is_sparse(topology):
     source = torch.eye(3).to_sparse()
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert copy.is_sparse
@@ -101,7 +101,7 @@ def test_a_sparse_source_gives_a_sparse_copy(topology):
     assert torch.equal(copy.cpu().to_dense(), torch.eye(3))
 
 
-def test_a_copy_of_a_source_that_requires_grad_is_differentiable(topology):
+def test_copy_of_a_source_that_requires_grad_is_differentiable(topology):
     source = counting((3,)).requires_grad_()
     (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert type(copy.grad_fn).__name__ == "CopyBackwards"
@@ -109,14 +109,14 @@ def test_a_copy_of_a_source_that_requires_grad_is_differentiable(topology):
     assert torch.equal(source.grad, torch.ones(3))
 
 
-def test_without_grad_mode_a_copy_has_no_graph(topology):
+def test_copy_without_grad_mode_has_no_graph(topology):
     source = counting((3,)).requires_grad_()
     with torch.no_grad():
         (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
     assert not copy.requires_grad
 
 
-def test_a_subclass_becomes_a_plain_tensor(topology):
+def test_copy_of_a_subclass_is_a_plain_tensor(topology):
     source = torch.nn.Parameter(counting((3,)))
     with torch.no_grad():
         (copy,) = torch._C._broadcast(source, ordinals(topology, 0))
@@ -127,14 +127,14 @@ def test_no_outputs_are_accepted(topology):
     assert torch._C._broadcast_out(counting(SHAPE), []) == []
 
 
-def test_outputs_come_back_as_the_same_objects(topology):
+def test_outputs_are_returned_as_the_same_objects(topology):
     outs = [torch.empty(SHAPE, device=device) for device in topology.take(2)]
     results = torch._C._broadcast_out(counting(SHAPE), outs)
     assert all(result is out for result, out in zip(results, outs, strict=True))
     assert all(torch.equal(out.cpu(), counting(SHAPE)) for out in outs)
 
 
-def test_an_output_on_the_cpu_is_refused(topology):
+def test_output_on_the_cpu_raises(topology):
     outs = [torch.empty(SHAPE, device=topology.device(0)), torch.empty(SHAPE)]
     text = (
         f"Expected all output tensors to be {topology.accelerator.upper()} tensors, "
@@ -145,7 +145,7 @@ def test_an_output_on_the_cpu_is_refused(topology):
     assert text in str(caught.value)
 
 
-def test_an_output_of_another_shape_is_refused_before_any_write(topology):
+def test_output_of_another_shape_raises_before_any_write(topology):
     first, second = torch.zeros(5, 5), torch.zeros(1, 5, 5)
     outs = [first.to(topology.device(0)), second.to(topology.device(0))]
     text = (
@@ -167,22 +167,22 @@ def test_outputs_keep_their_dtype_and_strides(topology):
     assert torch.equal(out.cpu(), counting(SHAPE, torch.float64))
 
 
-def test_the_version_of_an_output_rises_by_one(topology):
-    require_copy_path(topology)
+def test_version_of_an_output_increases_by_one(topology):
+    require_copies_without_nccl(topology)
     out = torch.empty(SHAPE, device=topology.device(0))
     before = out._version
     torch._C._broadcast_out(counting(SHAPE), [out])
     assert out._version == before + 1
 
 
-def test_a_leaf_output_that_requires_grad_is_refused(topology):
+def test_leaf_output_that_requires_grad_raises(topology):
     out = torch.empty(3, device=topology.device(0), requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in"):
         torch._C._broadcast_out(counting((3,)), [out])
 
 
 @pytest.mark.parametrize("coalesced", [True, False], ids="coalesced={}".format)
-def test_a_sparse_output_takes_its_coalescedness_from_the_source(topology, coalesced):
+def test_sparse_output_is_coalesced_if_the_source_is(topology, coalesced):
     source = torch.sparse_coo_tensor(
         [[0, 1]], [1.0, 2.0], (3,), is_coalesced=coalesced, check_invariants=False
     )

@@ -1,4 +1,4 @@
-"""What ``cuda_stand_ins.enable`` changes, and what it leaves alone."""
+"""``cuda_stand_ins.enable``: which primitives of ``torch._C`` it adds, replaces and keeps."""
 
 import warnings
 
@@ -10,39 +10,41 @@ from spec_tests import cuda_stand_ins
 from spec_tests.harness.environment.topology import not_run
 
 
-def test_every_primitive_exists_afterwards(topology):
+def test_enable_adds_every_primitive(topology):
     cuda_stand_ins.enable()
     assert all(callable(getattr(torch._C, name)) for name in cuda_stand_ins.STAND_INS)
 
 
-def test_a_second_call_changes_nothing(topology):
+def test_second_enable_changes_nothing(topology):
     before = {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS}
     cuda_stand_ins.enable()
     assert {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS} == before
 
 
 @pytest.fixture
-def existing(topology, monkeypatch):
-    """A primitive that somebody has supplied; what a test changes is undone."""
+def existing_primitive(topology, monkeypatch):
+    """Install a primitive before ``enable``, return it, and restore all primitives afterwards."""
 
-    def existing():
+    def primitive():
         """Do nothing."""
 
     for name, stand_in in cuda_stand_ins.STAND_INS.items():
         monkeypatch.setattr(torch._C, name, stand_in)
-    monkeypatch.setattr(torch._C, "_gather", existing)
-    return existing
+    monkeypatch.setattr(torch._C, "_gather", primitive)
+    return primitive
 
 
 @pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
-def test_primitives_that_serve_are_left_alone(existing, monkeypatch, version, accelerator):
+def test_enable_keeps_existing_primitives(existing_primitive, monkeypatch, version, accelerator):
     monkeypatch.setattr(torch.version, "cuda", version)
     monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: accelerator)
     cuda_stand_ins.enable()
-    assert torch._C._gather is existing
+    assert torch._C._gather is existing_primitive
 
 
-def test_primitives_of_a_cuda_build_give_way_on_another_accelerator(existing, monkeypatch):
+def test_enable_replaces_primitives_of_a_cuda_build_on_another_accelerator(
+    existing_primitive, monkeypatch
+):
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: "sim")
     monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
@@ -50,7 +52,7 @@ def test_primitives_of_a_cuda_build_give_way_on_another_accelerator(existing, mo
     assert torch._C._gather is cuda_stand_ins.STAND_INS["_gather"]
 
 
-def test_the_build_warns_of_nccl_and_of_nothing_else(topology):
+def test_reduce_add_warns_only_about_nccl(topology):
     topology.require(distinct=2)
     if torch.version.cuda is not None:
         not_run("the warning belongs to builds without NCCL")
@@ -63,7 +65,7 @@ def test_the_build_warns_of_nccl_and_of_nothing_else(topology):
     assert [each.category.__name__ for each in caught] == [category]
 
 
-def test_without_an_accelerator_a_call_says_so(monkeypatch):
+def test_stand_in_without_an_accelerator_raises(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
         cuda_stand_ins.STAND_INS["_gather"]([torch.ones(2)], 0, 0)

@@ -1,4 +1,4 @@
-"""torch.nn.parallel's own Python layer on the stand-ins: every entry point runs and is right."""
+"""The public functions of torch.nn.parallel give right results on the stand-ins."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from spec_tests import cuda_stand_ins
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in cuda_stand_ins.IGNORED_WARNINGS]
 
-#: Sums of a few dozen float32 products in another order.
+#: For sums of a few dozen float32 products in another order.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
 
 
@@ -25,8 +25,8 @@ def gradients(model):
 
 
 def assert_close(actual, expected):
-    for one, other in zip(actual, expected, strict=True):
-        torch.testing.assert_close(one, other, **TOLERANCE)
+    for got, want in zip(actual, expected, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
 
 
 def expected_gradients(inputs):
@@ -36,7 +36,7 @@ def expected_gradients(inputs):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4], ids="devices={}".format)
-def test_data_parallel_computes_and_learns_what_its_module_does(topology, count):
+def test_data_parallel_has_outputs_and_gradients_of_its_module(topology, count):
     inputs = torch.randn(8, 6)
     model = parallel.DataParallel(net().to(topology.device(0)), topology.take(count))
     outputs = model(inputs)
@@ -47,7 +47,7 @@ def test_data_parallel_computes_and_learns_what_its_module_does(topology, count)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
-def test_the_function_computes_gradients_and_delivers_elsewhere(topology, rows):
+def test_data_parallel_function_returns_on_output_device(topology, rows):
     inputs = torch.randn(rows, 6)
     model = net().to(topology.device(0))
     outputs = parallel.data_parallel(model, inputs, topology.take(3), topology.device(1))
@@ -57,7 +57,7 @@ def test_the_function_computes_gradients_and_delivers_elsewhere(topology, rows):
 
 
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
-def test_replicas_compute_what_the_module_does(topology, detach):
+def test_replicas_have_outputs_of_the_module(topology, detach):
     devices = topology.take(2)
     replicas = parallel.replicate(net().to(devices[0]), devices, detach)
     inputs = [torch.randn(3, 6, device=device) for device in devices]
@@ -67,34 +67,34 @@ def test_replicas_compute_what_the_module_does(topology, detach):
 
 
 @pytest.mark.parametrize(
-    "spell", [str, torch.device, lambda each: each.index], ids=["str", "device", "int"]
+    "convert", [str, torch.device, lambda each: each.index], ids=["str", "device", "int"]
 )
-def test_parallel_apply_takes_every_spelling_of_a_device(topology, spell):
+def test_parallel_apply_accepts_device_as_string_device_or_ordinal(topology, convert):
     devices = topology.take(2)
     modules = [nn.Identity(), nn.Identity()]
     inputs = [torch.ones(1, device=device) for device in devices]
-    outputs = parallel.parallel_apply(modules, inputs, devices=[spell(each) for each in devices])
+    outputs = parallel.parallel_apply(modules, inputs, devices=[convert(each) for each in devices])
     assert [output.device for output in outputs] == devices
 
 
-def test_parallel_apply_refuses_other_kinds_of_device(topology):
+def test_parallel_apply_rejects_cpu_device(topology):
     text = f"Expected a {topology.accelerator} device, but got: cpu"
     with pytest.raises(ValueError, match=text):
         parallel.parallel_apply([nn.Identity()], [torch.ones(1)], devices=["cpu"])
 
 
-def test_an_error_names_its_replica(topology):
+def test_error_names_its_replica(topology):
     class Failing(nn.Module):
         def forward(self, x):
             raise KeyError("lost")
 
     model = parallel.DataParallel(Failing(), topology.take(2))
-    # The ordinal is that of the first device: with one module a replica runs in every thread.
+    # Both replicas fail. The model raises the error of replica 0.
     with pytest.raises(KeyError, match="in replica 0 on device"):
         model(torch.zeros(4, 1))
 
 
-def test_scatter_and_gather_are_inverse(topology):
+def test_gather_inverts_scatter(topology):
     inputs = {"a": torch.randn(7, 2), "b": [torch.randn(7), None]}
     parts = scatter(inputs, topology.take(3))
     assert [part["a"].device for part in parts] == topology.take(3)
@@ -103,24 +103,24 @@ def test_scatter_and_gather_are_inverse(topology):
     assert torch.equal(joined["b"][0].cpu(), inputs["b"][0])
 
 
-def test_scatter_of_a_cpu_tensor_uses_one_background_stream_a_device(topology, monkeypatch):
-    seen = []
+def test_scatter_of_a_cpu_tensor_uses_one_background_stream_per_device(topology, monkeypatch):
+    calls = []
     primitive = torch._C._scatter
 
-    def watch(tensor, devices, chunk_sizes, dim, streams):
-        seen.extend(zip(devices, streams, strict=True))
+    def record(tensor, devices, chunk_sizes, dim, streams):
+        calls.extend(zip(devices, streams, strict=True))
         return primitive(tensor, devices, chunk_sizes, dim, streams)
 
-    monkeypatch.setattr(torch._C, "_scatter", watch)
+    monkeypatch.setattr(torch._C, "_scatter", record)
     scatter(torch.zeros(4), topology.take(2))
     scatter(torch.zeros(4), topology.take(2))
-    assert [stream.device.index for _, stream in seen] == [device for device, _ in seen]
-    assert seen[:2] == seen[2:]
-    for device, stream in seen:
+    assert [stream.device.index for _, stream in calls] == [device for device, _ in calls]
+    assert calls[:2] == calls[2:]
+    for device, stream in calls:
         assert stream != torch.accelerator.current_stream(device)
 
 
-def test_the_gradient_of_a_scattered_cpu_tensor_arrives_on_the_cpu(topology):
+def test_gradient_of_a_scattered_cpu_tensor_is_on_the_cpu(topology):
     inputs = torch.randn(5, 2, requires_grad=True)
     parts = scatter(inputs, topology.take(2))
     with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
@@ -128,16 +128,16 @@ def test_the_gradient_of_a_scattered_cpu_tensor_arrives_on_the_cpu(topology):
     assert inputs.grad.tolist() == [[1, 1]] * 3 + [[2, 2]] * 2
 
 
-def test_scatter_and_gather_differentiate_twice(topology):
+def test_scatter_and_gather_pass_gradgradcheck(topology):
     devices = topology.take(2)
     leaf = torch.randn(4, 2, dtype=torch.float64, device=devices[0], requires_grad=True)
 
-    def there_and_back(x):
+    def scatter_square_gather(x):
         parts = _functions.Scatter.apply([each.index for each in devices], None, 0, x)
         return _functions.Gather.apply(devices[0].index, 0, *[part.square() for part in parts])
 
-    assert torch.autograd.gradcheck(there_and_back, leaf)
-    assert torch.autograd.gradgradcheck(there_and_back, leaf)
+    assert torch.autograd.gradcheck(scatter_square_gather, leaf)
+    assert torch.autograd.gradgradcheck(scatter_square_gather, leaf)
 
 
 def test_broadcast_sums_gradients(topology):
@@ -162,18 +162,18 @@ def test_reduce_add_coalesced_sums_each_list(topology):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_a_scripted_module_is_replicated(topology):
+def test_scripted_module_is_replicated(topology):
     inputs = torch.randn(4, 6)
     scripted = torch.jit.script(net()).to(topology.device(0))
     outputs = parallel.data_parallel(scripted, inputs, topology.take(2))
     assert_close([outputs.detach().cpu()], [net()(inputs).detach()])
 
 
-def test_batch_norm_statistics_of_the_first_replica_are_kept(topology):
+def test_module_keeps_batch_norm_statistics_of_the_first_replica(topology):
     topology.require(distinct=2)
     model = parallel.DataParallel(nn.BatchNorm1d(3).to(topology.device(0)), topology.take(2))
     model(torch.arange(12.0).reshape(4, 3))
-    alone = nn.BatchNorm1d(3)
-    alone(torch.arange(6.0).reshape(2, 3))
-    torch.testing.assert_close(model.module.running_mean.cpu(), alone.running_mean)
+    expected = nn.BatchNorm1d(3)
+    expected(torch.arange(6.0).reshape(2, 3))
+    torch.testing.assert_close(model.module.running_mean.cpu(), expected.running_mean)
     assert model.module.num_batches_tracked.item() == 1

@@ -1,4 +1,4 @@
-"""``torch._C._scatter``: the stand-in, or on a CUDA build the real one."""
+"""``torch._C._scatter``: the stand-in, or the primitive of a CUDA build."""
 
 import pytest
 import torch
@@ -78,19 +78,19 @@ def scatter(tensor, devices, chunk_sizes=None, dim=0, streams=None):
         "negative-ordinal",
     ],
 )
-def test_bad_arguments_are_refused(topology, devices, chunk_sizes, dim, shape, error, text):
+def test_invalid_arguments_raise(topology, devices, chunk_sizes, dim, shape, error, text):
     tensor = counting((6,)).to(topology.device(0)) if shape == "device" else counting(shape)
     with pytest.raises(error) as caught:
         scatter(tensor, devices, chunk_sizes, dim)
     assert text in str(caught.value)
 
 
-def test_the_lengths_are_checked_before_the_dimension(topology):
+def test_lengths_are_checked_before_dim(topology):
     with pytest.raises(RuntimeError, match="to be of same length"):
         scatter(counting((4, 6)), ordinals(topology, 1), [1, 2], 7)
 
 
-def test_a_stream_of_another_device_is_refused(topology):
+def test_stream_of_another_device_raises(topology):
     topology.require(distinct=2)
     streams = [None, StreamAt(0).build(topology)]
     with pytest.raises(RuntimeError) as caught:
@@ -102,7 +102,7 @@ def test_a_stream_of_another_device_is_refused(topology):
     assert end in str(caught.value)
 
 
-def test_streams_and_ordinals_are_not_checked_for_chunks_that_stay(topology):
+def test_streams_and_ordinals_are_not_checked_for_chunks_on_the_same_device(topology):
     topology.require(distinct=2)
     tensor = counting((4, 6)).to(topology.device(0))
     (chunk,) = scatter(tensor, ordinals(topology, 1), None, 0, [StreamAt(1).build(topology)])
@@ -121,7 +121,7 @@ def test_zero_length_chunks_are_allowed(topology):
     [(5, [2, 2, 1]), (6, [2, 2, 2]), (3, [1, 1, 1]), (8, [2, 2, 2, 2]), (0, [0, 0, 0, 0])],
     ids=lambda value: str(value),
 )
-def test_chunks_are_as_long_as_the_ceiling_says(topology, rows, lengths):
+def test_chunk_lengths_are_those_of_torch_chunk(topology, rows, lengths):
     chunks = scatter(counting((rows, 2)), ordinals(topology, 4))
     assert [chunk.size(0) for chunk in chunks] == lengths
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), counting((rows, 2)))
@@ -134,13 +134,13 @@ def test_surplus_devices_are_not_validated(topology):
     assert len(scatter(counting((2, 2)), devices)) == 2
 
 
-def test_a_negative_dim_counts_from_the_last(topology):
+def test_negative_dim_counts_from_the_last(topology):
     chunks = scatter(counting((4, 6)), ordinals(topology, 2), [2, 4], -1)
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks], 1), counting((4, 6)))
     assert chunks[0].size(1) == 2
 
 
-def test_a_chunk_that_stays_is_a_view_of_the_input(topology):
+def test_chunk_on_the_same_device_is_a_view_of_the_input(topology):
     base = counting((6, 4)).to(topology.device(0))
     tensor = base.t()
     chunks = scatter(tensor, [topology.device(0).index] * 2)
@@ -161,15 +161,15 @@ def test_a_chunk_that_stays_is_a_view_of_the_input(topology):
     ],
     ids=["transposed", "strided", "expanded", "channels-last"],
 )
-def test_a_chunk_that_moves_keeps_the_order_of_its_strides(topology, tensor):
+def test_copied_chunk_preserves_memory_format(topology, tensor):
     chunks = scatter(tensor, ordinals(topology, 2))
-    # `empty_like` infers strides by the rule of the preserved memory format.
+    # `empty_like` computes strides by the rule of torch.preserve_format.
     expected = [torch.empty_like(part).stride() for part in tensor.chunk(2)]
     assert [chunk.stride() for chunk in chunks] == expected
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensor)
 
 
-def test_dense_strides_are_kept_and_those_of_expanded_tensors_are_not(topology):
+def test_copied_chunk_keeps_dense_strides_only(topology):
     (chunk, _) = scatter(counting((6, 4)).t(), ordinals(topology, 2), [2, 2])
     assert chunk.stride() == (1, 2)
     (chunk, _) = scatter(counting((4, 6)).t(), ordinals(topology, 2), [3, 3])
@@ -179,12 +179,12 @@ def test_dense_strides_are_kept_and_those_of_expanded_tensors_are_not(topology):
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.complex64], ids=str)
-def test_the_dtype_is_kept(topology, dtype):
+def test_chunks_keep_the_dtype(topology, dtype):
     chunks = scatter(counting((4, 6), dtype), ordinals(topology, 2))
     assert [chunk.dtype for chunk in chunks] == [dtype, dtype]
 
 
-def test_chunks_that_move_are_differentiable(topology):
+def test_copied_chunks_are_differentiable(topology):
     tensor = counting((4,)).requires_grad_()
     chunks = scatter(tensor, ordinals(topology, 2))
     assert type(chunks[0].grad_fn).__name__ == "ToCopyBackward0"
@@ -192,7 +192,7 @@ def test_chunks_that_move_are_differentiable(topology):
     assert tensor.grad.tolist() == [2, 2, 3, 3]
 
 
-def test_chunks_that_stay_are_differentiable_views(topology):
+def test_chunks_on_the_same_device_are_differentiable_views(topology):
     tensor = counting((4,)).to(topology.device(0)).requires_grad_()
     chunks = scatter(tensor, [topology.device(0).index] * 2)
     assert type(chunks[0].grad_fn).__name__ == "SplitBackward0"
@@ -200,24 +200,24 @@ def test_chunks_that_stay_are_differentiable_views(topology):
         chunks[0].mul_(2)
 
 
-def test_sparse_tensors_are_refused(topology):
+def test_sparse_tensors_raise(topology):
     with pytest.raises(NotImplementedError, match="aten::as_strided"):
         scatter(torch.eye(4).to_sparse(), ordinals(topology, 2))
 
 
-def test_a_list_of_streams_must_be_a_sequence(topology):
+def test_streams_must_be_a_sequence(topology):
     with pytest.raises(RuntimeError, match="Expected a sequence in THPUtils_PySequence_to_CUDA"):
         scatter(counting((4, 6)), ordinals(topology, 1), None, 0, 3)
 
 
-def test_a_list_of_streams_holds_streams_and_none_only(topology):
+def test_streams_must_be_streams_or_none(topology):
     text = rf"Unknown data type found in stream list. Need torch.{topology.accelerator}.Stream"
     with pytest.raises(RuntimeError, match=text):
         scatter(counting((4, 6)), ordinals(topology, 1), None, 0, [3])
 
 
 @pytest.mark.parametrize("beyond", [1 << 16, 1 << 8], ids=["16-bits", "8-bits"])
-def test_ordinals_are_narrowed(topology, beyond):
+def test_ordinals_are_truncated_to_8_bits(topology, beyond):
     device = topology.device(0)
     (chunk,) = scatter(counting((4, 6)), [device.index + beyond])
     assert chunk.device == device

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-LIMIT = 1 << 20  # bytes
+BUFFER_SIZE = 1 << 20  # bytes
 
 
 def sparse(count, *, coalesced=True, dtype=torch.float32):
-    """A vector of nine with ``count`` elements set."""
+    """Return a sparse vector of size 9 with ``count`` elements."""
     return torch.sparse_coo_tensor(
         torch.arange(count)[None],
         torch.ones(count, dtype=dtype),
@@ -17,7 +17,7 @@ def sparse(count, *, coalesced=True, dtype=torch.float32):
     )
 
 
-def copies(topology, tensors, limit=LIMIT):
+def broadcast(topology, tensors, limit=BUFFER_SIZE):
     tensors = [tensor.to(topology.device(0)) for tensor in tensors]
     devices = [topology.device(slot).index for slot in (0, 1)]
     return torch._C._broadcast_coalesced(tensors, devices, limit)[1]
@@ -28,23 +28,23 @@ def value_storages(tensors):
 
 
 @pytest.mark.parametrize("coalesced", [True, False], ids="coalesced={}".format)
-def test_coalescedness_is_kept(topology, coalesced):
+def test_copies_are_coalesced_if_the_tensors_are(topology, coalesced):
     tensors = [sparse(2, coalesced=coalesced), sparse(3, coalesced=coalesced)]
-    results = copies(topology, tensors)
+    results = broadcast(topology, tensors)
     assert [result.is_coalesced() for result in results] == [coalesced] * 2
     for result, tensor in zip(results, tensors, strict=True):
         assert torch.equal(result.to_dense().cpu(), tensor.to_dense())
 
 
-def test_sparse_and_dense_travel_apart_and_come_back_in_order(topology):
+def test_sparse_and_dense_use_separate_chunks_and_keep_their_order(topology):
     tensors = [sparse(2), torch.ones(3), sparse(1), torch.ones(2)]
-    results = copies(topology, tensors)
+    results = broadcast(topology, tensors)
     assert [result.is_sparse for result in results] == [True, False, True, False]
     assert value_storages([results[0], results[2]]) == 1
 
 
 def test_copies_are_plain_leaves(topology):
-    for result in copies(topology, [sparse(2), sparse(3)]):
+    for result in broadcast(topology, [sparse(2), sparse(3)]):
         assert type(result) is torch.Tensor
         assert result.is_leaf
         assert result._version == 0
@@ -53,7 +53,8 @@ def test_copies_are_plain_leaves(topology):
 @pytest.mark.parametrize(
     ("limit", "storages"), [(32, 2), (33, 1)], ids=["filled-by-one", "filled-by-two"]
 )
-def test_values_are_counted_with_the_size_of_an_index(topology, limit, storages):
-    # Two elements: 2 indices and 2 values, of 8 bytes each by this count, 24 bytes in truth.
-    results = copies(topology, [sparse(2), sparse(2)], limit)
+def test_chunk_size_counts_values_with_the_size_of_an_index(topology, limit, storages):
+    # Two elements have 2 indices and 2 values. They count as 8 bytes each, 32 bytes in total,
+    # although the float32 values take only 4 bytes each.
+    results = broadcast(topology, [sparse(2), sparse(2)], limit)
     assert value_storages(results) == storages

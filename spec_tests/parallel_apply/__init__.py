@@ -1,1 +1,1 @@
-"""Chapter parallel_apply: several modules at once."""
+"""Chapter parallel_apply: concurrent calls of several modules."""

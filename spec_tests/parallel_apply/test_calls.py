@@ -21,35 +21,35 @@ from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordina
 
 
 class CurrentDevice(nn.Module):
-    """Returns the current device."""
+    """A module that returns the current device."""
 
     def forward(self):
         return torch.accelerator.current_device_index()
 
 
-class CurrentDeviceOfAny(CurrentDevice):
-    """Returns the current device, for any arguments."""
+class CurrentDeviceForAnyArguments(CurrentDevice):
+    """A module that returns the current device, for any arguments."""
 
     def forward(self, *args):
         return super().forward()
 
 
 class MissingKey(nn.Module):
-    """Raises a KeyError, as in PyTorch's own test of parallel_apply."""
+    """A module that raises a KeyError, as in PyTorch's own test of parallel_apply."""
 
     def forward(self, *args):
         return {}["wonderful"]
 
 
 class CurrentThread(nn.Module):
-    """Returns the thread that runs it."""
+    """A module that returns the thread that runs it."""
 
     def forward(self):
         return threading.current_thread()
 
 
 class Waiting(nn.Module):
-    """Waits at a barrier until all modules that share it have started."""
+    """A module that waits at a barrier until all modules that share it have started."""
 
     def __init__(self, barrier):
         super().__init__()
@@ -118,7 +118,11 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
 ):
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
-    arguments = {"modules": [CurrentDeviceOfAny()] * count, "inputs": inputs, "devices": devices}
+    arguments = {
+        "modules": [CurrentDeviceForAnyArguments()] * count,
+        "inputs": inputs,
+        "devices": devices,
+    }
     call = PublicCall("parallel_apply.parallel_apply", arguments)
     with torch.accelerator.device_index(topology.device(slot).index):
         checks.agree(call, target, answers, topology)
@@ -155,7 +159,7 @@ def test_a_missing_device_is_an_error_of_its_module(target, answers, topology, d
         lambda lengths: len({*lengths} - {None}) > 1
     )
 )
-def test_sequences_of_different_lengths_are_refused(target, answers, topology, lengths):
+def test_arguments_of_different_lengths_are_refused(target, answers, topology, lengths):
     modules, inputs, keywords, devices = lengths
     call = PublicCall(
         "parallel_apply.parallel_apply",

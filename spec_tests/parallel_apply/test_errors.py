@@ -20,16 +20,17 @@ from spec_tests.strategies.failing_modules import (
 )
 from spec_tests.strategies.parallel_apply import Echo, ordinals
 
-#: Seconds that a module sleeps. An early return would not wait for them.
-PAUSE = 0.02
-#: Kinds of `message` that are not a truthy attribute of the class ...
+#: Seconds that a module sleeps; a call that returns too early does not wait for them.
+SLEEP = 0.02
+#: Kinds of `message` that are not a truthy class attribute.
 NO_MESSAGE = ("absent", "empty", "instance")
-#: ... and kinds that are.
+#: Kinds of `message` that are a truthy class attribute.
 CLASS_MESSAGE = ("class", "property", "slot")
-#: Classes whose ``str`` does not return what their constructor was given.
-SILENT = generated(constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:])
-MUTE = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
-ENDING = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
+#: Classes whose ``str`` does not return the text that the constructor got.
+OTHER_TEXT_CLASSES = generated(constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:])
+#: Calls with a class whose ``str`` raises an error, and with one whose ``str`` raises SystemExit.
+STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
+STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
 
 
 class Outer:
@@ -40,7 +41,7 @@ class Outer:
 
 
 class Raising(nn.Module):
-    """Raises the given exception."""
+    """A module that raises the given exception."""
 
     def __init__(self, error):
         super().__init__()
@@ -51,7 +52,7 @@ class Raising(nn.Module):
 
 
 class SlowEcho(nn.Module):
-    """Sleeps after its turn, then records that it has finished."""
+    """A module that waits for its turn, sleeps, and records that it has finished."""
 
     def __init__(self, number, turns, finished):
         super().__init__()
@@ -60,7 +61,7 @@ class SlowEcho(nn.Module):
 
     def forward(self):
         self.echo()
-        time.sleep(PAUSE * (1 + self.echo.number))
+        time.sleep(SLEEP * (1 + self.echo.number))
         self.finished.append(self)
 
 
@@ -122,9 +123,9 @@ def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
 
 
 @clause("parallel_apply.errors.class-without-text")
-@example(call=MUTE)
-@example(call=ENDING)
-@given(call=failing_calls(SILENT))
+@example(call=STR_RAISES)
+@example(call=STR_EXITS)
+@given(call=failing_calls(OTHER_TEXT_CLASSES))
 def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
     found, modules = caught(call, target, topology)
     first = min(call.errors)

@@ -18,7 +18,7 @@ from spec_tests.strategies.modules import row_wise_specs
 
 
 class Call(nn.Module):
-    """Calls a function."""
+    """A module that calls a function."""
 
     def __init__(self, action, *args):
         super().__init__()
@@ -102,12 +102,14 @@ def test_several_threads_may_call_concurrently(target, topology, counts):
 @clause("parallel_apply.hazards.several-callers")
 def test_an_error_reaches_its_own_caller_only(target, topology):
     barrier = threading.Barrier(4, timeout=PATIENCE)
-    good = [Call(wait_and_return, barrier, index) for index in range(2)]
-    bad = [Call(wait_and_fail, barrier) for _ in range(2)]
+    succeeding = [Call(wait_and_return, barrier, index) for index in range(2)]
+    failing = [Call(wait_and_fail, barrier) for _ in range(2)]
     with ThreadPoolExecutor(2) as callers:
-        answers = [callers.submit(run, target, topology, modules) for modules in (good, bad)]
-    assert answers[0].result() == [0, 1]
-    assert isinstance(answers[1].exception(), ValueError)
+        futures = [
+            callers.submit(run, target, topology, modules) for modules in (succeeding, failing)
+        ]
+    assert futures[0].result() == [0, 1]
+    assert isinstance(futures[1].exception(), ValueError)
 
 
 def wait_and_return(barrier, value):

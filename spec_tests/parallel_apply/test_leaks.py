@@ -22,18 +22,19 @@ from spec_tests.strategies.failing_modules import caught, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Doubling
 
+#: Numbers of modules.
 COUNTS = st.integers(1, 4)
 
 
 class NoOp(nn.Module):
-    """Does nothing."""
+    """A module that does nothing."""
 
     def forward(self):
         pass
 
 
 class Failing(nn.Module):
-    """Records a weak reference to a new tensor, then raises an error."""
+    """A module that records a weak reference to a new tensor, then raises an error."""
 
     def __init__(self, references):
         super().__init__()

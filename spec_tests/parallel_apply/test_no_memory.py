@@ -10,7 +10,7 @@ from spec_tests.harness.environment.faults import without_memory
 
 
 class Adding(nn.Module):
-    """Adds one, which needs memory for the result."""
+    """A module that adds one to its input and allocates memory for the result."""
 
     def forward(self, x):
         """Return the sum."""
@@ -24,10 +24,10 @@ def test_the_error_names_the_device_without_memory(target, topology, slot):
     inputs = [torch.ones(3, device=device) for device in topology.take(3)]
     ordinals, before = [device.index for device in topology.take(3)], current_places(topology)
     run = target.parallel_apply.parallel_apply
-    named = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
+    text = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
     for _ in range(2):
-        with without_memory(topology, slot), pytest.raises(torch.OutOfMemoryError, match=named):
+        with without_memory(topology, slot), pytest.raises(torch.OutOfMemoryError, match=text):
             run([Adding()] * 3, inputs, devices=ordinals)
         assert current_places(topology) == before
         results = run([Adding()] * 3, inputs, devices=ordinals)
-        assert [each.tolist() for each in results] == [[2.0] * 3] * 3
+        assert [result.tolist() for result in results] == [[2.0] * 3] * 3

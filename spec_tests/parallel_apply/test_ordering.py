@@ -7,11 +7,12 @@ from torch import nn
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
 from spec_tests.harness.conformance.clauses import clause
 
+#: Three times the elements of `queued(topology, slot, 4)`.
 TRIPLED = [3.0, 6.0, 9.0, 12.0]
 
 
 class Scaling(nn.Module):
-    """Multiplies by three in two operations with an intermediate tensor."""
+    """A module that multiplies by three in two operations with an intermediate tensor."""
 
     def forward(self, x):
         """Return the product."""
@@ -19,7 +20,7 @@ class Scaling(nn.Module):
 
 
 class NeighbourDevice(nn.Module):
-    """Multiplies its input by three on another device."""
+    """A module that multiplies its input by three on another device."""
 
     def __init__(self, neighbour):
         super().__init__()
@@ -83,7 +84,7 @@ def test_gradients_are_ready_on_the_streams_of_backwards_caller(target, topology
         inputs = [queued(topology, slot, 4).requires_grad_() for slot in range(3)]
         devices = [device.index for device in topology.take(3)]
         found = target.parallel_apply.parallel_apply([Scaling()] * 3, inputs, devices=devices)
-        torch.autograd.backward([each.sum() for each in found])
+        torch.autograd.backward([output.sum() for output in found])
         del found
-        gradients = used(*(each.grad for each in inputs))
+        gradients = used(*(x.grad for x in inputs))
     assert [gradient.tolist() for gradient in gradients] == [[3.0] * 4] * 3

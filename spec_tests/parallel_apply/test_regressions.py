@@ -18,7 +18,7 @@ DELAY = 2**29
 
 
 class Echo(nn.Module):
-    """Returns its arguments."""
+    """A module that returns its arguments."""
 
     def forward(self, *args, **kwargs):
         return args, kwargs

@@ -24,13 +24,15 @@ from spec_tests.strategies.thread_state import (
     whole_sight,
 )
 
+#: Numbers of modules.
 COUNTS = st.integers(1, 4)
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
 
 class SharedSettings(nn.Module):
-    """Returns settings that all threads share."""
+    """A module that returns settings that all threads share."""
 
     def forward(self):
         return (
@@ -41,7 +43,7 @@ class SharedSettings(nn.Module):
 
 
 class Squaring(nn.Module):
-    """Applies an operation that saves a tensor for backward."""
+    """A module that applies an operation that saves a tensor for backward."""
 
     def forward(self, x):
         return torch.square(x)
@@ -50,30 +52,30 @@ class Squaring(nn.Module):
 class FunctionMode(TorchFunctionMode):
     """A mode that records each square."""
 
-    def __init__(self, seen):
+    def __init__(self, calls):
         super().__init__()
-        self.seen = seen
+        self.calls = calls
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.seen += ["square"] * (function is torch.square)
+        self.calls += ["square"] * (function is torch.square)
         return function(*args, **(kwargs or {}))
 
 
 class DispatchMode(TorchDispatchMode):
     """A mode that records each square."""
 
-    def __init__(self, seen):
+    def __init__(self, calls):
         super().__init__()
-        self.seen = seen
+        self.calls = calls
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen += ["square"] * ("pow" in str(function))
+        self.calls += ["square"] * ("pow" in str(function))
         return function(*args, **(kwargs or {}))
 
 
-def saved_tensors_mode(seen):
+def saved_tensors_mode(calls):
     return torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: seen.append("saved") or tensor, lambda tensor: tensor
+        lambda tensor: calls.append("saved") or tensor, lambda tensor: tensor
     )
 
 
@@ -142,22 +144,22 @@ def test_process_wide_settings_apply_in_modules(target, topology, count):
 @pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
 @given(count=SEVERAL)
 def test_modes_of_the_caller_do_not_reach_several_modules(target, topology, mode, count):
-    seen = []
+    calls = []
     inputs = [torch.ones(1, device=device, requires_grad=True) for device in topology.take(count)]
     devices = [x.device.index for x in inputs]
-    with mode(seen):
+    with mode(calls):
         target.parallel_apply.parallel_apply([Squaring()] * count, inputs, devices=devices)
-    assert not seen
+    assert not calls
 
 
 @clause("parallel_apply.state.modes-stay-behind")
 @pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
 def test_modes_of_the_caller_reach_a_single_module(target, topology, mode):
-    seen = []
+    calls = []
     x = torch.ones(1, device=topology.device(0), requires_grad=True)
-    with mode(seen):
+    with mode(calls):
         target.parallel_apply.parallel_apply([Squaring()], [x], devices=[x.device.index])
-    assert seen
+    assert calls
 
 
 @clause("parallel_apply.state.caller-keeps-its-own")
@@ -178,13 +180,13 @@ def no_default_device():
 
 @clause("parallel_apply.state.default-device-stays")
 @pytest.mark.parametrize("count", [2, 3], ids="modules={}".format)
-@pytest.mark.parametrize("own", [None, "cpu", "meta"], ids="set={}".format)
+@pytest.mark.parametrize("default", [None, "cpu", "meta"], ids="set={}".format)
 @pytest.mark.parametrize("entered", [None, "cpu", "meta"], ids="entered={}".format)
 @pytest.mark.usefixtures("no_default_device")
 def test_the_callers_default_device_is_kept_when_modules_set_another(
-    target, topology, own, entered, count
+    target, topology, default, entered, count
 ):
-    torch.set_default_device(own)
+    torch.set_default_device(default)
     expected = torch.get_default_device()
     with torch.device(entered) if entered else nullcontext():
         inside = torch.get_default_device()
@@ -197,10 +199,10 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
 @given(changes=ANY_CHANGES, count=SEVERAL)
 def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, changes, count):
     before = whole_sight(topology.devices)
-    plain = run(target, topology, lookers(topology, count))
+    expected = run(target, topology, lookers(topology, count))
     run(target, topology, [Meddling(changes, topology.device(1))] * count)
     assert whole_sight(topology.devices) == before
-    assert run(target, topology, lookers(topology, count)) == plain
+    assert run(target, topology, lookers(topology, count)) == expected
 
 
 @clause("parallel_apply.state.stays-in-the-module")
@@ -209,9 +211,9 @@ def test_state_changes_of_a_failing_module_are_not_seen_elsewhere(
     target, topology, changes, count
 ):
     before = whole_sight(topology.devices)
-    plain = run(target, topology, lookers(topology, count))
+    expected = run(target, topology, lookers(topology, count))
     failing = Meddling(changes, topology.device(1), ValueError("failure"))
     with pytest.raises(ValueError):
         run(target, topology, [failing] * count)
     assert whole_sight(topology.devices) == before
-    assert run(target, topology, lookers(topology, count)) == plain
+    assert run(target, topology, lookers(topology, count)) == expected

@@ -10,6 +10,7 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
 
+#: Kinds of layers with buffers.
 BUFFERED = ("batch_norm", "counter", "grad_buffer", "shared_buffer")
 COUNTER = ModuleSpec((Layer("counter"),))
 
@@ -58,4 +59,6 @@ def test_buffers_that_require_a_gradient_get_a_gradient(target, answers, topolog
 def test_non_persistent_buffers_stay_non_persistent(target, topology, slots):
     module = ModuleSpec((Layer("grad_buffer"),)).build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([list(each.state_dict()) for each in replicas], [["0.moving"]] * len(slots), slots)
+    checks.same(
+        [list(replica.state_dict()) for replica in replicas], [["0.moving"]] * len(slots), slots
+    )

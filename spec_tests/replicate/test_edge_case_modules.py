@@ -50,7 +50,8 @@ def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
     module = Specimen("lstm").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(
-        [flat_weights(each) for each in (module, *replicas)], [[True] * 4] * (len(slots) + 1)
+        [flat_weights(network) for network in (module, *replicas)],
+        [[True] * 4] * (len(slots) + 1),
     )
 
 

@@ -18,11 +18,12 @@ pytestmark = pytest.mark.filterwarnings(APART)
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 #: Kinds with nonzero second derivatives.
 SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
-#: Half of the calls draw from kinds with buffers that require a gradient, which are rare else.
+#: Half of the calls contain buffers that require a gradient, which are rare in the other half.
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
-FEW = example_count.divided_by(5)
+#: A fifth of the examples, because each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(5)
 
 
 @clause("replicate.outputs")
@@ -48,7 +49,7 @@ def test_every_leaf_gets_the_gradient_of_the_reference(target, answers, topology
 
 
 @clause("replicate.gradients.twice")
-@FEW
+@FEWER_EXAMPLES
 @given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_parts=2))
 def test_second_derivatives_flow_through_replicas(target, topology, spec):
     module, devices = spec.then(Layer("linear")).build(topology), topology.take(2)
@@ -59,7 +60,7 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
         found = [
             replica(rows.to(device)) for replica, device in zip(replicas, devices, strict=True)
         ]
-        return torch.cat([each.to(rows.device) for each in found])
+        return torch.cat([output.to(rows.device) for output in found])
 
     leaves = [leaf for leaf in laws.state(module).values() if leaf.requires_grad]
     leaves = list({id(leaf): leaf for leaf in leaves}.values())

@@ -19,38 +19,37 @@ from spec_tests.strategies.replicate import slot_lists
 
 pytestmark = pytest.mark.filterwarnings(APART)
 #: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
-PLAIN = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
-FEW = example_count.divided_by(2)
+PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
+#: Half of the examples, because each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(2)
 
 
-def _saved(module):
+def save_and_load(module):
     file = io.BytesIO()
     torch.save(module, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
 
 
-def _pickled(module):
+def pickle_and_unpickle(module):
     return pickle.loads(pickle.dumps(module))
 
 
 @clause("replicate.saved")
-@pytest.mark.parametrize("copied", [_saved, _pickled])
-@FEW
-@given(spec=module_specs(kinds=PLAIN), slots=slot_lists(max_size=2), detach=st.booleans())
-def test_saved_replicas_compute_the_same_when_loaded(
-    target, topology, copied, spec, slots, detach
-):
+@pytest.mark.parametrize("copy", [save_and_load, pickle_and_unpickle])
+@FEWER_EXAMPLES
+@given(spec=module_specs(kinds=PICKLABLE), slots=slot_lists(max_size=2), detach=st.booleans())
+def test_saved_replicas_compute_the_same_when_loaded(target, topology, copy, spec, slots, detach):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):
         rows = spec.rows(2, slot=None).build(topology).to(device)
-        found = copied(replica)
-        checks.same(found(rows), replica(rows), spec)
+        loaded = copy(replica)
+        checks.same(loaded(rows), replica(rows), spec)
 
 
 @clause("replicate.leaves-nothing")
-@given(spec=module_specs(kinds=PLAIN), slots=slot_lists(), detach=st.booleans())
+@given(spec=module_specs(kinds=PICKLABLE), slots=slot_lists(), detach=st.booleans())
 def test_replicas_are_freed_without_garbage_collection(target, topology, spec, slots, detach):
     arguments = {"network": spec, "devices": Unlike((0, *slots)), "detach": detach}
     call = PublicCall("replicate.replicate", arguments)

@@ -56,7 +56,7 @@ def test_a_class_whose_new_needs_arguments_is_refused(target, topology, slots):
 def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology, slots):
     module = Labelled().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([hasattr(each, "label") for each in replicas], [False] * len(slots), slots)
+    checks.same([hasattr(replica, "label") for replica in replicas], [False] * len(slots), slots)
 
 
 @clause("replicate.overrides.slots")
@@ -64,4 +64,6 @@ def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology
 def test_attributes_in_slots_are_not_copied(target, topology, slots):
     module = Slotted().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([hasattr(each, "kept_apart") for each in replicas], [False] * len(slots), slots)
+    checks.same(
+        [hasattr(replica, "kept_apart") for replica in replicas], [False] * len(slots), slots
+    )

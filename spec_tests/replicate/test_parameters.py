@@ -15,7 +15,8 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import replicate_calls, zoo_calls
 from spec_tests.strategies.tensors import device_slots
 
-FEW = example_count.divided_by(4)
+#: A quarter of the examples, because each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 
@@ -24,7 +25,7 @@ NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batc
 def test_replicas_have_no_parameters(target, topology, spec, slots):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([list(each.parameters()) for each in replicas], [[] for _ in slots], spec)
+    checks.same([list(replica.parameters()) for replica in replicas], [[] for _ in slots], spec)
 
 
 @clause("replicate.parameters.former")
@@ -67,7 +68,9 @@ def test_the_first_detached_replica_shares_the_parameters(target, topology, spec
 def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    found = [(each[0].weight.requires_grad, each[1].weight.requires_grad) for each in replicas]
+    found = [
+        (replica[0].weight.requires_grad, replica[1].weight.requires_grad) for replica in replicas
+    ]
     checks.same(found, [(True, False)] * len(slots), slots)
 
 
@@ -76,7 +79,7 @@ def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slot
 def test_complex_parameters_stay_complex(target, topology, slots, detach):
     module = Specimen("complex").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    found = [each.scale.tolist() for each in replicas]
+    found = [replica.scale.tolist() for replica in replicas]
     checks.same(found, [module.scale.tolist()] * len(slots), slots)
 
 
@@ -85,11 +88,11 @@ def test_complex_parameters_stay_complex(target, topology, slots, detach):
 def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, slots):
     module = nn.ParameterList([torch.ones(shape), torch.ones(2)]).to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([tuple(each[0].shape) for each in replicas], [shape] * len(slots), slots)
+    checks.same([tuple(replica[0].shape) for replica in replicas], [shape] * len(slots), slots)
 
 
 @clause("replicate.parameters.large")
-@FEW
+@FEWER_EXAMPLES
 @given(call=zoo_calls("large"))
 def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
@@ -101,9 +104,9 @@ def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topo
     module = spec.then(Layer("linear"), Layer("linear")).build(topology, slots[0])
     before = [parameter.tolist() for parameter in module.parameters()]
     first, *_ = target.replicate.replicate(module, topology.take(slots))
-    for each in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
+    for parameter in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
         with pytest.raises(RuntimeError):
-            each.mul_(2)
+            parameter.mul_(2)
     checks.same([parameter.tolist() for parameter in module.parameters()], before, spec)
 
 

@@ -65,7 +65,7 @@ def test_a_script_module_with_a_python_child_is_not_replicatable(target):
 
     def check(module):
         networks = [module, nn.Sequential(module), nn.Sequential(nn.Tanh(), nn.Sequential(module))]
-        checks.same([replicatable(each) for each in networks], [False] * 3)
+        checks.same([replicatable(network) for network in networks], [False] * 3)
 
     Unfinished(check)
 
@@ -76,7 +76,8 @@ def test_other_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
     modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
     checks.same(
-        [target.replicate.private("_replicatable_module")(it) for it in modules], [True] * 3
+        [target.replicate.private("_replicatable_module")(module) for module in modules],
+        [True] * 3,
     )
 
 
@@ -106,7 +107,7 @@ def test_script_modules_are_recognized(target):
     traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
     others = [nn.Linear(2, 2), nn.Sequential(scripted), scripted.forward]
     candidates = [scripted, traced, torch.jit.ScriptModule(), *others]
-    found = [target.replicate.private("_is_script_module")(each) for each in candidates]
+    found = [target.replicate.private("_is_script_module")(candidate) for candidate in candidates]
     checks.same(found, [True] * 3 + [False] * 3)
 
 
@@ -115,21 +116,21 @@ def test_script_modules_are_recognized(target):
 def test_methods_of_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     candidates = [scripted.forward, nn.Linear(2, 2).forward, scripted]
-    found = [target.replicate.private("_is_script_method")(each) for each in candidates]
+    found = [target.replicate.private("_is_script_method")(candidate) for candidate in candidates]
     checks.same(found, [True, False, False])
 
 
 @clause("replicate.script-names")
 def test_new_script_modules_are_empty(target):
-    one, other = (target.replicate.private("_init_script_module")() for _ in range(2))
-    assert isinstance(one, torch.jit.ScriptModule)
-    assert one is not other
-    assert [*one.modules()] == [one]
-    assert not one.state_dict()
+    first, second = (target.replicate.private("_init_script_module")() for _ in range(2))
+    assert isinstance(first, torch.jit.ScriptModule)
+    assert first is not second
+    assert [*first.modules()] == [first]
+    assert not first.state_dict()
 
 
 @clause("replicate.script-names")
-@pytest.mark.parametrize("on", [True, False])
-def test_is_jit_enabled_returns_whether_torchscript_is_enabled(target, monkeypatch, on):
-    monkeypatch.setattr(torch.jit._state._enabled, "enabled", on)
-    assert bool(target.replicate.private("_is_jit_enabled")()) is on
+@pytest.mark.parametrize("enabled", [True, False])
+def test_is_jit_enabled_returns_whether_torchscript_is_enabled(target, monkeypatch, enabled):
+    monkeypatch.setattr(torch.jit._state._enabled, "enabled", enabled)
+    assert bool(target.replicate.private("_is_jit_enabled")()) is enabled

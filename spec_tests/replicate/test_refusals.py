@@ -12,11 +12,11 @@ from spec_tests.strategies.edge_case_modules import Specimen
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import OnTheCpu
 
-ELSEWHERE = "All tensors must be on devices[0]: {{ordinals[{}]}}"
+OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
 #: Values of detach, with the class and the text of the error.
-ON_THE_CPU = [
+CPU_MODULE_ERRORS = [
     (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
-    (True, RuntimeError, ELSEWHERE.format(0)),
+    (True, RuntimeError, OTHER_DEVICE_TEXT.format(0)),
 ]
 
 
@@ -42,14 +42,16 @@ class Uninitialized(nn.Module):
 
 @clause("replicate.refused.lazy")
 @pytest.mark.parametrize(
-    ("make", "detach"),
+    ("module_class", "detach"),
     [(Lazy, False), (Lazy, True), (Uninitialized, False)],
     ids=["lazy", "lazy-detached", "plain"],
 )
-@given(before=st.integers(0, 2), count=st.integers(2, 3))
-def test_uninitialized_parameters_are_refused(target, topology, make, detach, before, count):
-    layers = [nn.Linear(2, 2) for _ in range(before)]
-    module = nn.Sequential(*layers, make()).to(topology.device(0))
+@given(preceding=st.integers(0, 2), count=st.integers(2, 3))
+def test_uninitialized_parameters_are_refused(
+    target, topology, module_class, detach, preceding, count
+):
+    layers = [nn.Linear(2, 2) for _ in range(preceding)]
+    module = nn.Sequential(*layers, module_class()).to(topology.device(0))
     with pytest.raises((ValueError, RuntimeError), match="uninitialized parameter"):
         target.replicate.replicate(module, topology.take(count), detach)
 
@@ -59,11 +61,11 @@ def test_uninitialized_parameters_are_refused(target, topology, make, detach, be
 def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
     topology.require(distinct=2)
     call = _replicate(spec, [At(1), At(0)], detach)
-    refused(call, target, topology, RuntimeError, ELSEWHERE.format(1))
+    refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(1))
 
 
 @clause("replicate.refused.on-the-cpu")
-@pytest.mark.parametrize(("detach", "error", "text"), ON_THE_CPU)
+@pytest.mark.parametrize(("detach", "error", "text"), CPU_MODULE_ERRORS)
 @given(spec=module_specs(kinds=("linear", "batch_norm")))
 def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, spec):
     call = _replicate(OnTheCpu(spec), [At(0), At(1)], detach)
@@ -72,7 +74,7 @@ def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, s
 
 @clause("replicate.refused.negative-device")
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
-def test_a_negative_ordinal_is_refused(target, topology, spec, detach):
+def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
     text = "Expected non-negative device index, but got -1"
     refused(_replicate(spec, [At(0), -1], detach), target, topology, RuntimeError, text)
 

@@ -10,44 +10,45 @@ from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
 from spec_tests.strategies.jit_modules import Unfinished, script_calls
 
-FEW = example_count.divided_by(3)
-REFUSED = "Cannot replicate network where python modules are children of ScriptModule"
+#: A third of the examples, because each example is slow.
+FEWER_EXAMPLES = example_count.divided_by(3)
+PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 
 
-def _itself(module):
+def _identity(module):
     return module
 
 
 @clause("replicate.script.scripted")
-@FEW
+@FEWER_EXAMPLES
 @given(call=script_calls("scripted"))
 def test_scripted_modules_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.traced")
-@FEW
+@FEWER_EXAMPLES
 @given(call=script_calls("traced"))
 def test_traced_modules_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.below-python")
-@FEW
+@FEWER_EXAMPLES
 @given(call=script_calls("below_python"))
 def test_python_modules_may_have_script_children(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.python-child")
-@pytest.mark.parametrize("parent", [_itself, nn.Sequential], ids=["bare", "below"])
+@pytest.mark.parametrize("parent", [_identity, nn.Sequential], ids=["bare", "in-sequential"])
 @pytest.mark.parametrize("count", [0, 2], ids="devices={}".format)
 def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, count):
     def replicate_unfinished(module):
         # A script module has a Python child only during its constructor.
         with pytest.raises(RuntimeError) as caught:
             target.replicate.replicate(parent(module), topology.take(count))
-        checks.same(str(caught.value), REFUSED)
+        checks.same(str(caught.value), PYTHON_CHILD_TEXT)
 
     Unfinished(replicate_unfinished)
 

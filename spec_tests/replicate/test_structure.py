@@ -42,7 +42,7 @@ def test_an_empty_device_list_gives_no_replicas(target, topology, spec, detach):
 def test_all_tensors_of_a_replica_are_on_its_device(target, topology, spec, slots, detach):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
-    found = [[copy.device for copy in copies(each, module).values()] for each in replicas]
+    found = [[copy.device for copy in copies(replica, module).values()] for replica in replicas]
     checks.same(found, [[device] * len(state(module)) for device in devices], spec)
 
 
@@ -101,8 +101,10 @@ def test_every_module_keeps_its_mode(target, topology, modes):
 def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
     module = spec.build(topology)
     replicas = target.replicate.replicate(module, topology.take(2))
-    marks = {getattr(each, "_is_replica", False) for r in replicas for _, each in walk(r)}
-    checks.same(marks, {True}, spec)
+    flags = {
+        getattr(each, "_is_replica", False) for replica in replicas for _, each in walk(replica)
+    }
+    checks.same(flags, {True}, spec)
     checks.same(any(hasattr(each, "_is_replica") for _, each in walk(module)), False, spec)
 
 
@@ -112,7 +114,7 @@ def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     module.kept = {"list": [torch.ones(2)], "itself": object()}
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same({id(each.kept) for each in replicas}, {id(module.kept)}, slots)
+    checks.same({id(replica.kept) for replica in replicas}, {id(module.kept)}, slots)
 
 
 @clause("replicate.own-entries")

@@ -1,1 +1,1 @@
-"""Chapter scatter_gather: nested values split and joined."""
+"""Chapter scatter_gather: scatter and gather of nested containers."""

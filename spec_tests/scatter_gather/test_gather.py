@@ -22,7 +22,7 @@ from spec_tests.strategies.gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-#: A third of the examples, for tests of which each example is slow.
+#: A third of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(3)
 
 
@@ -78,7 +78,7 @@ def test_result_has_the_keys_of_the_first_output_in_order(target, answers, topol
 
 @clause("scatter_gather.gather.ragged")
 @given(call=ragged_calls())
-def test_sequences_of_different_lengths_are_refused(target, answers, topology, call):
+def test_gathered_sequences_of_different_lengths_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -105,7 +105,7 @@ def test_gather_of_scalars_returns_a_vector_with_a_warning(target, answers, topo
 
 @clause("scatter_gather.gather.scalars-along-other-dims")
 @given(call=scalar_calls(dims=(1, -1)))
-def test_gather_refuses_scalars_for_another_dim_than_zero(target, answers, topology, call):
+def test_gather_refuses_scalars_for_dims_other_than_zero(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 

@@ -16,6 +16,6 @@ def test_gather_restores_scattered_values(target, topology, trip):
 
 @clause("scatter_gather.gather-undoes-scatter.gradients")
 @given(trip=round_trips())
-def test_gradient_of_scatter_and_gather_is_the_identity(target, topology, trip):
+def test_scatter_and_gather_pass_gradients_on_unchanged(target, topology, trip):
     output_gradients, input_gradients = trip.gradients(target, topology)
     checks.same(input_gradients, output_gradients, trip)

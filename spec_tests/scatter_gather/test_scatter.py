@@ -22,7 +22,7 @@ from spec_tests.strategies.scatter_gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-#: A third of the examples, for tests of which each example is slow.
+#: A third of the examples, because each example is slow.
 FEWER_EXAMPLES = example_count.divided_by(3)
 #: Functions that put a tensor at different places of the inputs.
 WRAPPINGS = {

@@ -1,8 +1,8 @@
-// torch::nn::parallel for Python, over modules that have a twin in modules.py.
+// Python bindings of torch::nn::parallel for the modules that modules.py has in Python, too.
 //
-// A build of PyTorch without CUDA declares the autograd nodes Scatter and Gather and does not define
-// them; with SUPPLY_NODES this file does, over the primitives of the reference. A build with CUDA
-// brings its own.
+// A build of PyTorch without CUDA declares the autograd nodes Scatter and Gather but does not define
+// them. With DEFINE_SCATTER_AND_GATHER this file defines them with the primitives of torch._C. A build
+// with CUDA defines them itself.
 
 #include <atomic>
 #include <chrono>
@@ -19,22 +19,22 @@ namespace py = pybind11;
 using at::Device;
 using at::Tensor;
 
-#ifdef SUPPLY_NODES
+#ifdef DEFINE_SCATTER_AND_GATHER
 namespace torch::autograd {
 
-// Releases differ in the pointer that holds a node.
+// The smart pointer that holds a node differs between releases.
 using NodePtr = decltype(Edge::function);
 
-template <typename Made, typename... Args>
+template <typename NodeType, typename... Args>
 static NodePtr make_node(Args&&... args) {
   if constexpr (std::is_same_v<NodePtr, std::shared_ptr<Node>>)
-    return std::make_shared<Made>(std::forward<Args>(args)...);
+    return std::make_shared<NodeType>(std::forward<Args>(args)...);
   else
-    return c10::make_intrusive<Made>(std::forward<Args>(args)...);
+    return c10::make_intrusive<NodeType>(std::forward<Args>(args)...);
 }
 
-// The accelerator as messages print it: where this says SIM, CUDA's own node says CUDA.
-static std::string accelerator() {
+// The device type in messages, such as SIM; PyTorch's own node has the constant CUDA.
+static std::string accelerator_name() {
   return c10::DeviceTypeName(at::getAccelerator(/*checked=*/true).value());
 }
 
@@ -73,8 +73,8 @@ variable_list Scatter::apply(variable_list&& inputs) {
   variable_list chunks;
   {
     py::gil_scoped_acquire gil;
-    auto found = primitive("_scatter")(input, ordinals, chunk_sizes_, dim_, py::none());
-    chunks = found.cast<variable_list>();
+    auto result = primitive("_scatter")(input, ordinals, chunk_sizes_, dim_, py::none());
+    chunks = result.cast<variable_list>();
   }
   for (auto& chunk : chunks) {
     TORCH_INTERNAL_ASSERT(!unsqueeze_scalars_ || (chunk.dim() == 1 && chunk.size(0) == 1));
@@ -94,7 +94,7 @@ Gather::~Gather() = default;
 variable_list Gather::apply(variable_list&& inputs) {
   bool scalars = dim_ == 0;
   for (const auto& input : inputs) {
-    TORCH_CHECK(!input.is_cpu(), "All inputs to Gather must be ", accelerator(), " tensors, got ", input.toString());
+    TORCH_CHECK(!input.is_cpu(), "All inputs to Gather must be ", accelerator_name(), " tensors, got ", input.toString());
     scalars = scalars && input.dim() == 0;
   }
   NodePtr grad_fn;
@@ -103,7 +103,7 @@ variable_list Gather::apply(variable_list&& inputs) {
     std::vector<int64_t> sizes;
     for (const auto& input : inputs) {
       sources.push_back(input.device());
-      // Scalars fail here, before they are viewed as vectors, as they do in PyTorch's own node.
+      // Fails for scalars, like PyTorch's own node, which views them as vectors only later.
       sizes.push_back(input.size(dim_));
     }
     grad_fn = make_node<Scatter>(sources, sizes, dim_, std::nullopt, scalars);
@@ -135,19 +135,19 @@ namespace {
 
 using namespace torch::nn;
 
-std::atomic<int> ended{0}; // Calls of a "trial" that have ended, well or not.
+std::atomic<int> ended_count{0}; // Calls of sleep_and_raise that have ended, with or without an error.
 
-// A row (ms, code): waits `ms` milliseconds, then fails if `code` is negative.
-Tensor trial(const Tensor& x) {
+// The argument is a row (ms, code): sleeps for ms milliseconds and throws if the code is negative.
+Tensor sleep_and_raise(const Tensor& x) {
   const auto row = x.cpu().flatten();
   const auto code = row[1].item<int64_t>();
   std::this_thread::sleep_for(std::chrono::milliseconds(row[0].item<int64_t>()));
-  ++ended;
-  TORCH_CHECK_VALUE(code >= 0, "trial ", -code, " failed");
+  ++ended_count;
+  TORCH_CHECK_VALUE(code >= 0, "module ", -code, " failed");
   return x;
 }
 
-// One class for all modules: `kind` says which children there are and how they are called.
+// One class for all modules: `kind` selects the children and the forward.
 struct Model : Cloneable<Model> {
   explicit Model(std::string kind_) : kind(std::move(kind_)) {
     reset();
@@ -156,8 +156,8 @@ struct Model : Cloneable<Model> {
   Tensor forward(Tensor x) {
     return run(*this, std::move(x));
   }
-  // The layers of `body` from number `first` up to `last`.
-  Tensor part(Tensor x, int64_t first, int64_t last) {
+  // Applies layers `first` to `last - 1` of `body`.
+  Tensor run_layers(Tensor x, int64_t first, int64_t last) {
     for (auto layer = body->begin() + first; layer != body->begin() + last; ++layer)
       x = layer->forward<Tensor>(x);
     return x;
@@ -166,7 +166,7 @@ struct Model : Cloneable<Model> {
   std::string kind;
   Sequential body = nullptr;
   Linear first = nullptr;
-  Tensor own; // The module's own parameter or buffer.
+  Tensor tensor; // The parameter or buffer of the module itself.
   std::function<Tensor(Model&, Tensor)> run;
 };
 
@@ -177,17 +177,17 @@ void sequence(Model& self, Sequential body) {
 
 void tied(Model& self) {
   self.first = self.register_module("first", Linear(6, 6));
-  self.own = self.register_parameter("again", self.first->weight);
+  self.tensor = self.register_parameter("again", self.first->weight);
   self.run = [](Model& me, Tensor x) {
-    return F::linear(me.first->forward(x).tanh(), me.own);
+    return F::linear(me.first->forward(x).tanh(), me.tensor);
   };
 }
 
 void scaled(Model& self) {
   self.first = self.register_module("first", Linear(6, 4));
-  self.own = self.register_buffer("scale", torch::ones({4}).requires_grad_());
+  self.tensor = self.register_buffer("scale", torch::ones({4}).requires_grad_());
   self.run = [](Model& me, Tensor x) {
-    // The buffer is looked up: a clone replaces what is registered, not the member.
+    // Look the buffer up: a clone replaces the registered tensor, but not the member `tensor`.
     return me.first->forward(x) * me.named_buffers()["scale"];
   };
 }
@@ -213,8 +213,8 @@ const std::map<std::string, std::function<void(Model&)>> kinds = {
     {"identity", [](Model& m) {
        m.run = [](Model&, Tensor x) { return x; };
      }},
-    {"trial", [](Model& m) {
-       m.run = [](Model&, Tensor x) { return trial(x); };
+    {"sleep and raise", [](Model& m) {
+       m.run = [](Model&, Tensor x) { return sleep_and_raise(x); };
      }},
     {"current device", [](Model& m) { m.run = current_device; }},
 };
@@ -227,10 +227,10 @@ using Models = std::vector<std::shared_ptr<Model>>;
 using Devices = std::vector<Device>;
 
 std::map<std::string, Tensor> named(const torch::OrderedDict<std::string, Tensor>& tensors) {
-  std::map<std::string, Tensor> found;
+  std::map<std::string, Tensor> result;
   for (const auto& item : tensors)
-    found[item.key()] = item.value();
-  return found;
+    result[item.key()] = item.value();
+  return result;
 }
 
 std::vector<Tensor> parallel_apply(
@@ -240,9 +240,9 @@ std::vector<Tensor> parallel_apply(
 
 } // namespace
 
-// Where Python has no interpreter lock, importing this must not bring it back.
+// py::mod_gil_not_used: the import of this module must not enable the GIL in free-threaded Python.
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
-  // Replicas run in threads that do not hold the GIL, and backward calls the primitives in Python.
+  // Release the GIL: replicas run in other threads, and Scatter and Gather acquire it.
   using release = py::call_guard<py::gil_scoped_release>;
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
       .def(py::init<std::string>())
@@ -250,7 +250,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
       .def("buffers", [](const Model& self) { return named(self.named_buffers()); })
       .def("to", [](Model& self, Device device) { self.to(device); }, release())
       .def("train", [](Model& self, bool on) { self.train(on); })
-      .def("part", &Model::part, release())
+      .def("run_layers", &Model::run_layers, release())
       .def("__call__", &Model::forward, release());
   m.def(
       "replicate",
@@ -260,5 +260,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
       release());
   m.def("parallel_apply", &parallel_apply, release());
   m.def("data_parallel", &parallel::data_parallel<std::shared_ptr<Model>>, release());
-  m.def("ended", [] { return ended.exchange(0); });
+  m.def("pop_ended_count", [] { return ended_count.exchange(0); });
 }

@@ -15,23 +15,23 @@ _SIM_DEVICES = 4
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sweep, print complaints and a summary, and return the exit status."""
+    """Run the sweep, print problems and a summary, and return the exit status."""
     options = _parser().parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # other tests use the other cores
     simulator.enable(_SIM_DEVICES)
     listed = exceptions.load()
     counts: Counter[str] = Counter()
-    complaints = []
+    problems = []
     for case in _selected_cases(options):
         outcomes = sweep.run(case, listed, quick=options.quick)
         counts.update(outcome.verdict for outcome in outcomes)
-        complaint = listed.complaint(case.operator, case.dtype, outcomes)
-        if complaint:
-            complaints.append(f"{case.operator} [{case.dtype}] {complaint}")
-            print(complaints[-1], flush=True)
-    print(f"{len(complaints)} complaints; calls: {dict(counts)}")
-    return 1 if complaints or not counts["agrees"] else 0
+        problem = listed.find_problem(case.operator, case.dtype, outcomes)
+        if problem:
+            problems.append(f"{case.operator} [{case.dtype}] {problem}")
+            print(problems[-1], flush=True)
+    print(f"{len(problems)} problems; calls: {dict(counts)}")
+    return 1 if problems or not counts["agrees"] else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,25 +7,25 @@ from pathlib import Path
 
 from .trial import Outcome
 
-__all__ = ["Exceptions", "Refusal", "load"]
+__all__ = ["Exceptions", "ListedError", "load"]
 
 FILE = Path(__file__).with_name("exceptions.toml")
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Operators that raise NotImplementedError.
+class ListedError:
+    """Operators that raise NotImplementedError on purpose.
 
     Args:
         operators: The names in PyTorch's database; a release may lack some.
         dtypes: The dtypes for which they raise it.
-        says: A part of every error message.
+        message: A part of every error message.
         reason: The reason for not implementing them.
     """
 
     operators: tuple[str, ...]
     dtypes: tuple[str, ...]
-    says: str
+    message: str
     reason: str
 
 
@@ -34,39 +34,39 @@ class Exceptions:
     """The contents of ``exceptions.toml``.
 
     Args:
-        refusals: Operators that raise NotImplementedError.
-        uninitialised: Operators that return uninitialized memory.
+        errors: Operators that raise NotImplementedError.
+        uninitialized: Operators that return uninitialized memory.
         other_kernels: Operators for which PyTorch's CPU kernel differs from the kernel of all
             other devices. Values are compared with a larger tolerance, strides are not compared.
     """
 
-    refusals: tuple[Refusal, ...]
-    uninitialised: frozenset[str]
+    errors: tuple[ListedError, ...]
+    uninitialized: frozenset[str]
     other_kernels: frozenset[str]
 
-    def complaint(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
+    def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
         """Return the first problem among the outcomes of an operator's calls, or None."""
         for outcome in outcomes:
             if outcome.verdict == "differs":
                 return outcome.detail
-        refused = [outcome.detail for outcome in outcomes if outcome.verdict == "refused"]
-        listed = [r for r in self.refusals if operator in r.operators and dtype in r.dtypes]
-        if listed and not refused:
-            return "is listed as refused, but works"
-        unlisted = [text for text in refused if not any(r.says in text for r in listed)]
-        return f"is refused: {unlisted[0]}" if unlisted else None
+        messages = [outcome.detail for outcome in outcomes if outcome.verdict == "unimplemented"]
+        listed = [e for e in self.errors if operator in e.operators and dtype in e.dtypes]
+        if listed and not messages:
+            return "is listed as not implemented, but works"
+        unlisted = [text for text in messages if not any(e.message in text for e in listed)]
+        return f"raises NotImplementedError: {unlisted[0]}" if unlisted else None
 
 
 def load(path: Path = FILE) -> Exceptions:
-    """Read the file; a table ``refusal`` has the fields of `Refusal`."""
+    """Read the file; a table ``error`` has the fields of `ListedError`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return Exceptions(
-        tuple(_refusal(table) for table in tables.get("refusal", [])),
-        frozenset(tables["uninitialised"]["operators"]),
+        tuple(_listed_error(table) for table in tables.get("error", [])),
+        frozenset(tables["uninitialized"]["operators"]),
         frozenset(tables["other_kernels"]["operators"]),
     )
 
 
-def _refusal(table: dict[str, object]) -> Refusal:
+def _listed_error(table: dict[str, object]) -> ListedError:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
-    return Refusal(**fields)  # type: ignore[arg-type] # a wrong key or a missing one raises
+    return ListedError(**fields)  # type: ignore[arg-type] # a wrong key or a missing one raises

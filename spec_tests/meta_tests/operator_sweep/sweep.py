@@ -16,10 +16,10 @@ _QUICK_SAMPLES = 2
 
 def run(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
     """Run all samples of ``case``, or a few if ``quick`` and the operator is not listed."""
-    listed = any(case.operator in refusal.operators for refusal in exceptions.refusals)
+    listed = any(case.operator in error.operators for error in exceptions.errors)
     limit = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
-        values=case.operator not in exceptions.uninitialised,
+        values=case.operator not in exceptions.uninitialized,
         same_kernel=case.operator not in exceptions.other_kernels,
     )
     outcomes: list[Outcome] = []
@@ -49,4 +49,4 @@ def _compare_samples(
                 outcome = compare(function, sample, comparison, gradients=False)
             yield outcome
     except NotImplementedError as error:  # the device cannot create the inputs
-        yield Outcome("refused", str(error).split("\n")[0])
+        yield Outcome("unimplemented", str(error).split("\n")[0])

@@ -25,8 +25,8 @@ class Outcome:
     """The outcome of one call.
 
     Args:
-        verdict: ``agrees``, ``unsupported`` (the CPU raises), ``refused`` (the device raises
-            NotImplementedError) or ``differs``.
+        verdict: ``agrees``, ``unsupported`` (the CPU raises), ``unimplemented`` (the device
+            raises NotImplementedError) or ``differs``.
         detail: The text of the error, or the difference.
     """
 
@@ -60,10 +60,10 @@ def compare(
     try:
         device = _device_of_results(on_device)
         actual = _run(function, on_device, gradients)
-        _expect_on(device, actual[0])
+        _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
-        return Outcome("refused", str(error).split("\n")[0])
+        return Outcome("unimplemented", str(error).split("\n")[0])
     except Exception as error:
         return Outcome("differs", f"{type(error).__name__}: {' '.join(str(error).split())}")
     return Outcome("agrees")
@@ -118,7 +118,7 @@ def _device_of_results(call: list[Any]) -> str:
     return DEVICE if DEVICE in named else "cpu"
 
 
-def _expect_on(device: str, results: Any) -> None:
+def _check_device(device: str, results: Any) -> None:
     # Gradients and changed arguments are not checked: they may be on the CPU.
     for result in _tensors(results):
         assert str(result.device) == device, f"on {result.device}"

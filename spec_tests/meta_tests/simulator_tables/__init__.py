@@ -1,7 +1,7 @@
 """Tables of operators and modules on which the simulator is compared with the CPU."""
 
 from .functional import FUNCTIONAL
-from .inputs import Row
+from .inputs import OperatorCase
 from .linear_algebra import LINEAR_ALGEBRA
 from .pointwise import POINTWISE
 from .reductions import REDUCTIONS
@@ -9,4 +9,4 @@ from .shapes import SHAPES
 
 __all__ = ["OPERATORS"]
 
-OPERATORS: dict[str, Row] = POINTWISE | REDUCTIONS | LINEAR_ALGEBRA | SHAPES | FUNCTIONAL
+OPERATORS: dict[str, OperatorCase] = POINTWISE | REDUCTIONS | LINEAR_ALGEBRA | SHAPES | FUNCTIONAL

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .inputs import Row, ints, pos, real, unit
+from .inputs import OperatorCase, ints, pos, real, unit
 
 __all__ = ["FUNCTIONAL"]
 
@@ -17,7 +17,7 @@ def _signs(x: Tensor) -> Tensor:
     return x.detach().sign()
 
 
-FUNCTIONAL: dict[str, Row] = {
+FUNCTIONAL: dict[str, OperatorCase] = {
     "max_pool1d": (lambda x: functional.max_pool1d(x, 2), (real(2, 3, 8),)),
     "max_pool2d": (lambda x: functional.max_pool2d(x, 3, 2, 1), (IMAGE,)),
     "max_pool2d indices": (lambda x: functional.max_pool2d(x, 2, return_indices=True), (IMAGE,)),

@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Function", "Input", "Row", "bits", "cplx", "ints", "pos", "real", "unit"]
+__all__ = ["Function", "Input", "OperatorCase", "bits", "cplx", "ints", "pos", "real", "unit"]
 
 Input: TypeAlias = Callable[[], Tensor]
 Function: TypeAlias = Callable[..., Any]
 #: An operator and the inputs that it is called with.
-Row: TypeAlias = tuple[Function, tuple[Input, ...]]
+OperatorCase: TypeAlias = tuple[Function, tuple[Input, ...]]
 
 
 def real(*shape: int) -> Input:

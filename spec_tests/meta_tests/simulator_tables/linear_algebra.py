@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .inputs import Row, bits, cplx, real
+from .inputs import OperatorCase, bits, cplx, real
 
 __all__ = ["LINEAR_ALGEBRA"]
 
@@ -21,7 +21,7 @@ def _symmetric(x: Tensor) -> Tensor:
     return x + x.mT
 
 
-LINEAR_ALGEBRA: dict[str, Row] = {
+LINEAR_ALGEBRA: dict[str, OperatorCase] = {
     "mm": (torch.mm, (real(3, 4), real(4, 5))),
     "mm of transposed": (lambda x, y: x.t() @ y, (real(4, 3), real(4, 5))),
     "mm of conjugated": (lambda x, y: x.mH @ y, (cplx(4, 3), cplx(4, 5))),

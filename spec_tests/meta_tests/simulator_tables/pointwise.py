@@ -5,7 +5,7 @@ import operator
 import torch
 from torch.nn import functional
 
-from .inputs import Function, Row, bits, cplx, ints, pos, real, unit
+from .inputs import Function, OperatorCase, bits, cplx, ints, pos, real, unit
 
 __all__ = ["POINTWISE"]
 
@@ -35,19 +35,19 @@ def _function(name: str) -> Function:
     return function
 
 
-def _rows() -> dict[str, Row]:
-    rows: dict[str, Row] = {}
+def _named_cases() -> dict[str, OperatorCase]:
+    cases: dict[str, OperatorCase] = {}
     for x, names in _UNARY:
-        rows |= {name: (_function(name), (x,)) for name in names.split()}
-    rows |= {name: (getattr(functional, name), (X,)) for name in _UNARY_FUNCTIONAL.split()}
-    rows |= {name: (_function(name), (X, real(4))) for name in _BINARY.split()}
-    rows |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _BINARY_POSITIVE.split()}
+        cases |= {name: (_function(name), (x,)) for name in names.split()}
+    cases |= {name: (getattr(functional, name), (X,)) for name in _UNARY_FUNCTIONAL.split()}
+    cases |= {name: (_function(name), (X, real(4))) for name in _BINARY.split()}
+    cases |= {name: (_function(name), (pos(3, 4), pos(3, 1))) for name in _BINARY_POSITIVE.split()}
     integers = (ints(9, 3, 4), ints(5, 4))
-    rows |= {name: (_function(name), integers) for name in _BINARY_INTEGER.split()}
-    return rows
+    cases |= {name: (_function(name), integers) for name in _BINARY_INTEGER.split()}
+    return cases
 
 
-POINTWISE: dict[str, Row] = _rows() | {
+POINTWISE: dict[str, OperatorCase] = _named_cases() | {
     "add of scalar": (lambda x: x + 2, (X,)),
     "rsub": (lambda x: 2 - x, (X,)),
     "pow of scalar": (lambda x: x**3, (X,)),

@@ -2,18 +2,18 @@
 
 import torch
 
-from .inputs import Row, bits, cplx, ints, pos, real
+from .inputs import OperatorCase, bits, cplx, ints, pos, real
 
 __all__ = ["REDUCTIONS"]
 
 X = real(3, 4)
 
 
-def _distinct() -> torch.Tensor:
+def _permutation() -> torch.Tensor:
     return torch.randperm(12).reshape(3, 4).float()
 
 
-REDUCTIONS: dict[str, Row] = {
+REDUCTIONS: dict[str, OperatorCase] = {
     "sum": (torch.sum, (X,)),
     "sum along": (lambda x: x.sum(1, keepdim=True), (X,)),
     "sum to dtype": (lambda x: x.sum(0, dtype=torch.float64), (X,)),
@@ -26,13 +26,13 @@ REDUCTIONS: dict[str, Row] = {
     "var": (torch.var, (X,)),
     "std along": (lambda x: x.std(0, unbiased=False), (X,)),
     "var_mean": (lambda x: torch.var_mean(x, 1), (X,)),
-    "amax": (lambda x: x.amax(1), (_distinct,)),
-    "amin": (lambda x: x.amin(0), (_distinct,)),
+    "amax": (lambda x: x.amax(1), (_permutation,)),
+    "amin": (lambda x: x.amin(0), (_permutation,)),
     # Integers, because aminmax has no gradient before PyTorch 2.12.
     "aminmax": (lambda x: tuple(torch.aminmax(x)), (ints(99, 3, 4),)),
-    "max": (torch.max, (_distinct,)),
-    "max along": (lambda x: tuple(x.max(1)), (_distinct,)),
-    "min along": (lambda x: tuple(x.min(0)), (_distinct,)),
+    "max": (torch.max, (_permutation,)),
+    "max along": (lambda x: tuple(x.max(1)), (_permutation,)),
+    "min along": (lambda x: tuple(x.min(0)), (_permutation,)),
     "argmax": (lambda x: x.argmax(1), (X,)),
     "argmin": (torch.argmin, (X,)),
     "all": (torch.all, (bits(3, 4),)),
@@ -45,14 +45,14 @@ REDUCTIONS: dict[str, Row] = {
     "log_softmax": (lambda x: x.log_softmax(0), (X,)),
     "cumsum": (lambda x: x.cumsum(1), (X,)),
     "cumprod": (lambda x: x.cumprod(0), (X,)),
-    "cummax": (lambda x: tuple(x.cummax(1)), (_distinct,)),
-    "cummin": (lambda x: tuple(x.cummin(1)), (_distinct,)),
+    "cummax": (lambda x: tuple(x.cummax(1)), (_permutation,)),
+    "cummin": (lambda x: tuple(x.cummin(1)), (_permutation,)),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (X,)),
-    "sort": (lambda x: tuple(x.sort(1)), (_distinct,)),
-    "argsort": (lambda x: x.argsort(1), (_distinct,)),
-    "topk": (lambda x: tuple(x.topk(2, 1)), (_distinct,)),
-    "kthvalue": (lambda x: tuple(x.kthvalue(2, 1)), (_distinct,)),
-    "median": (lambda x: tuple(x.median(1)), (_distinct,)),
+    "sort": (lambda x: tuple(x.sort(1)), (_permutation,)),
+    "argsort": (lambda x: x.argsort(1), (_permutation,)),
+    "topk": (lambda x: tuple(x.topk(2, 1)), (_permutation,)),
+    "kthvalue": (lambda x: tuple(x.kthvalue(2, 1)), (_permutation,)),
+    "median": (lambda x: tuple(x.median(1)), (_permutation,)),
     "mode": (lambda x: tuple(x.mode(1)), (ints(3, 3, 4),)),
     "quantile": (lambda x: x.quantile(0.3, 1), (X,)),
     "unique": (lambda x: torch.unique(x, return_inverse=True), (ints(4, 9),)),

@@ -3,13 +3,13 @@
 import torch
 from torch.nn import functional
 
-from .inputs import Row, bits, cplx, ints, real
+from .inputs import OperatorCase, bits, cplx, ints, real
 
 __all__ = ["SHAPES"]
 
 X = real(3, 4)
 
-SHAPES: dict[str, Row] = {
+SHAPES: dict[str, OperatorCase] = {
     "cat": (lambda *xs: torch.cat(xs, 1), (real(3, 2), X)),
     "cat of different dtypes": (lambda x, y: torch.cat([x, y]), (X, ints(5, 2, 4))),
     "stack": (lambda *xs: torch.stack(xs, 1), (X, X)),

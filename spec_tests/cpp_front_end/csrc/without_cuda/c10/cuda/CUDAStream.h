@@ -1,5 +1,5 @@
-// Stands before PyTorch's header of this name in a build without CUDA, whose data_parallel.h wants
-// the type and no more: no stream of it is ever made.
+// Replaces PyTorch's header of this name in a build without CUDA. data_parallel.h needs the type
+// only; no stream is created.
 #pragma once
 
 namespace c10::cuda {

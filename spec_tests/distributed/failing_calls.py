@@ -1,4 +1,4 @@
-"""Calls that are refused or fail on some rank, and their nearest allowed neighbours."""
+"""Calls that are refused or fail on some rank, and similar calls that succeed."""
 
 from typing import Any
 
@@ -41,14 +41,14 @@ def differentiate_inputs(rank: Rank, api: str) -> Any:
     return copy_values(x.grad)
 
 
-def wrap_different_module(rank: Rank, odd: int, difference: str) -> None:
-    """Wrap a module that differs on rank ``odd``."""
+def wrap_different_module(rank: Rank, different_rank: int, difference: str) -> None:
+    """Wrap a module that differs on rank ``different_rank``."""
     different = {
         "weight is (3, 2)": nn.Linear(2, 3, bias=False),
         "weight is (2, 2) of torch.float64": nn.Linear(2, 2, bias=False).double(),
         "bias is ": nn.Linear(2, 2),
     }
-    net = different[difference] if rank.rank == odd else nn.Linear(2, 2, bias=False)
+    net = different[difference] if rank.rank == different_rank else nn.Linear(2, 2, bias=False)
     rank.distributed.DataParallel(net, rank.group)
 
 
@@ -86,10 +86,10 @@ def wrap_with_options(rank: Rank, **options: Any) -> None:
     rank.distributed.DataParallel(nn.Linear(2, 2), rank.group, **options)
 
 
-def call_with_different_inputs(rank: Rank, odd: int, difference: str) -> None:
-    """Call a module with inputs that differ on rank ``odd``."""
+def call_with_different_inputs(rank: Rank, different_rank: int, difference: str) -> None:
+    """Call a module with inputs that differ on rank ``different_rank``."""
     x = probes.rank_rows(4)
-    if rank.rank == odd:
+    if rank.rank == different_rank:
         x = {"shape": x[:, :1], "dtype": x.float(), "elements": x.flip(0)}[difference]
     net = rank.distributed.DataParallel(nn.Identity(), rank.group, check_inputs=True)
     net(x)

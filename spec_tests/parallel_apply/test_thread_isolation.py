@@ -17,8 +17,11 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import PATIENCE
 from spec_tests.harness.conformance.clauses import clause
 
+#: Numbers of modules that run in more than one thread.
 SEVERAL = st.integers(2, 4)
+#: Numbers of modules in successive calls.
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)
+#: The setters and getters of hooks for new threads and for the current thread.
 HOOKS = {
     "trace": (threading.settrace, threading.gettrace, sys.settrace, sys.gettrace),
     "profile": (threading.setprofile, threading.getprofile, sys.setprofile, sys.getprofile),
@@ -26,7 +29,7 @@ HOOKS = {
 
 
 class ThreadLocalBuffer(nn.Module):
-    """Stores a tensor in a ``threading.local`` and returns the previous one."""
+    """A module that stores a tensor in a ``threading.local`` and returns the previous one."""
 
     def __init__(self, local, references=None, barrier=None, inner=lambda: None, fails=False):
         super().__init__()
@@ -37,7 +40,7 @@ class ThreadLocalBuffer(nn.Module):
         self.fails = fails
 
     def forward(self):
-        found = getattr(self.local, "buffer", None)
+        previous = getattr(self.local, "buffer", None)
         self.local.buffer = torch.ones(2)
         self.references.append(weakref.ref(self.local.buffer))
         if self.barrier is not None:
@@ -45,7 +48,7 @@ class ThreadLocalBuffer(nn.Module):
         self.inner()
         if self.fails:
             raise ValueError("failure")
-        return found
+        return previous
 
 
 class Counter(threading.local):
@@ -56,7 +59,7 @@ class Counter(threading.local):
 
 
 class CountCalls(nn.Module):
-    """Counts the calls in its thread."""
+    """A module that counts the calls in its thread."""
 
     def __init__(self, local):
         super().__init__()
@@ -75,7 +78,7 @@ class TracedModule(nn.Module):
 
 
 class RunningLoop(nn.Module):
-    """Runs a coroutine in a new event loop."""
+    """A module that runs a coroutine in a new event loop."""
 
     async def fetch(self):
         await asyncio.sleep(0)
@@ -86,40 +89,40 @@ class RunningLoop(nn.Module):
 
 
 class CurrentLoop(nn.Module):
-    """Returns the event loop that runs in its thread."""
+    """A module that returns the event loop that runs in its thread."""
 
     def forward(self):
         return asyncio.get_running_loop()
 
 
-def barrier(count, waits):
-    return threading.Barrier(count, timeout=PATIENCE) if waits else None
+def barrier(count, concurrent):
+    return threading.Barrier(count, timeout=PATIENCE) if concurrent else None
 
 
 @contextmanager
 def record_threads(setter, getter):
     """Yield a list of the threads that run ``TracedModule`` while a hook is set."""
-    seen, before = [], getter()
+    threads, before = [], getter()
 
     def hook(frame, event, _):
         if event == "call" and frame.f_code is TracedModule.forward.__code__:
-            seen.append(threading.get_ident())
+            threads.append(threading.get_ident())
 
     setter(hook)
     try:
-        yield seen
+        yield threads
     finally:
         setter(before)
 
 
 @clause("parallel_apply.state.thread-locals")
-@pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
+@pytest.mark.parametrize("concurrent", [False, True], ids="concurrent={}".format)
 @given(counts=CALLS)
-def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, waits, counts):
+def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, concurrent, counts):
     local = threading.local()
     for count in counts:
-        scratch = ThreadLocalBuffer(local, barrier=barrier(count, waits))
-        assert run(target, topology, [scratch] * count) == [None] * count
+        module = ThreadLocalBuffer(local, barrier=barrier(count, concurrent))
+        assert run(target, topology, [module] * count) == [None] * count
 
 
 @clause("parallel_apply.state.thread-locals")
@@ -153,7 +156,7 @@ def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target,
 @example(outer=2, inner=2, fails=False)
 @given(outer=SEVERAL, inner=SEVERAL, fails=st.booleans())
 def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner, fails):
-    local, kept = threading.local(), []
+    local, unchanged = threading.local(), []
 
     def call():
         before = local.buffer
@@ -162,20 +165,22 @@ def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner
                 run(target, topology, [ThreadLocalBuffer(local, fails=fails)] * inner)
                 == [None] * inner
             )
-        kept.append(local.buffer is before)
+        unchanged.append(local.buffer is before)
 
     assert run(target, topology, [ThreadLocalBuffer(local, inner=call)] * outer) == [None] * outer
-    assert kept == [True] * outer
+    assert unchanged == [True] * outer
 
 
 @clause("parallel_apply.leftovers.thread-locals")
-@pytest.mark.parametrize("waits", [False, True], ids="all-at-once={}".format)
+@pytest.mark.parametrize("concurrent", [False, True], ids="concurrent={}".format)
 @given(count=SEVERAL, fails=st.booleans())
-def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, waits, count, fails):
+def test_thread_locals_of_modules_are_freed_after_the_call(
+    target, topology, concurrent, count, fails
+):
     local, references = threading.local(), []
     with no_garbage_collection():
         modules = [
-            ThreadLocalBuffer(local, references, barrier(count, waits), fails=fails)
+            ThreadLocalBuffer(local, references, barrier(count, concurrent), fails=fails)
         ] * count
         with suppress(ValueError):
             run(target, topology, modules)
@@ -188,31 +193,31 @@ def test_thread_locals_of_modules_are_freed_after_the_call(target, topology, wai
 @given(count=SEVERAL)
 def test_hooks_for_new_threads_reach_every_module(target, topology, kind, count):
     run(target, topology, [TracedModule()] * count)
-    with record_threads(*HOOKS[kind][:2]) as seen:
+    with record_threads(*HOOKS[kind][:2]) as threads:
         run(target, topology, [TracedModule()] * count)
-    assert len(seen) == count
+    assert len(threads) == count
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_removed_hooks_reach_no_module(target, topology, kind, count):
-    with record_threads(*HOOKS[kind][:2]) as seen:
+    with record_threads(*HOOKS[kind][:2]) as threads:
         run(target, topology, [TracedModule()] * count)
-        before = len(seen)
+        before = len(threads)
     run(target, topology, [TracedModule()] * count)
-    assert len(seen) == before
+    assert len(threads) == before
 
 
 @clause("parallel_apply.state.thread-hooks")
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind, count):
-    with record_threads(*HOOKS[kind][2:]) as seen:
+    with record_threads(*HOOKS[kind][2:]) as threads:
         run(target, topology, [TracedModule()] * count)
-        assert not seen
+        assert not threads
         run(target, topology, [TracedModule()])
-        assert seen == [threading.get_ident()]
+        assert threads == [threading.get_ident()]
 
 
 @clause("parallel_apply.state.event-loop")

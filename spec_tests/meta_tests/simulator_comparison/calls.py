@@ -1,4 +1,4 @@
-"""The calls that are made on both sides: the same in every process."""
+"""The drawn calls to compare: the same in every process."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare.outcome import Call
 from spec_tests.strategies import coalesced, comm, functions, gather, scatter_gather
 
-__all__ = ["STRATEGIES", "drawn"]
+__all__ = ["STRATEGIES", "draw_calls"]
 
 STRATEGIES: tuple[st.SearchStrategy[Call], ...] = (
     comm.scatter_calls(),
@@ -39,14 +39,14 @@ STRATEGIES: tuple[st.SearchStrategy[Call], ...] = (
 )
 
 
-def drawn(examples: int) -> Iterator[Call]:
-    """``examples`` calls of each strategy, fewer where it has fewer."""
+def draw_calls(examples: int) -> Iterator[Call]:
+    """Yield at most ``examples`` calls of each strategy."""
     for strategy in STRATEGIES:
-        yield from _of_one(strategy, examples)
+        yield from _draw(strategy, examples)
 
 
-def _of_one(strategy: st.SearchStrategy[Call], examples: int) -> list[Call]:
-    found: list[Call] = []
+def _draw(strategy: st.SearchStrategy[Call], examples: int) -> list[Call]:
+    calls: list[Call] = []
 
     @settings(
         max_examples=examples,
@@ -58,7 +58,7 @@ def _of_one(strategy: st.SearchStrategy[Call], examples: int) -> list[Call]:
     )
     @given(call=strategy)
     def collect(call: Call) -> None:
-        found.append(call)
+        calls.append(call)
 
     collect()
-    return found
+    return calls

@@ -1,0 +1,95 @@
+"""Records of call outcomes without the name of the accelerator, and their differences."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import Call, Failure, Outcome, observe
+from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+
+__all__ = ["Difference", "Record", "differences", "record"]
+
+#: The outcome of each call, by the target's name and the call's text.
+Record = Mapping[tuple[str, str], Outcome]
+_MISSING = "missing from one record"
+#: Maximum number of characters of a call or a difference.
+_MAX_CHARACTERS = 1500
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A call whose outcome on the simulator and on the accelerator differs.
+
+    Args:
+        kind: The function and the part that differs: result, warnings, gradients or inputs.
+        target: The package that was called.
+        call: The call, as text.
+        text: The first difference in words.
+    """
+
+    kind: str
+    target: str
+    call: str
+    text: str
+
+
+def record(calls: Iterable[Call], targets: Iterable[Target], topology: Topology) -> Record:
+    """Run every call on every target and return the outcomes."""
+    outcomes, targets = {}, list(targets)
+    for call in calls:
+        for target in targets:
+            outcome = observe(call, target, topology)
+            parts = {
+                part.name: _without_accelerator(getattr(outcome, part.name), topology.accelerator)
+                for part in fields(Outcome)
+            }
+            outcomes[target.name, repr(call)] = replace(outcome, **parts)
+    return outcomes
+
+
+def differences(simulated: Record, real: Record) -> Iterator[Difference]:
+    """Yield the calls whose outcomes differ, each with its first difference."""
+    for target, call in {**real, **simulated}:
+        function = call.partition("(")[0]
+        outcomes = [record.get((target, call)) for record in (simulated, real)]
+        if outcomes[0] is None or outcomes[1] is None:
+            yield Difference(_MISSING, target, call[:_MAX_CHARACTERS], "")
+            continue
+        for part in fields(Outcome):
+            pair = [getattr(outcome, part.name) for outcome in outcomes]
+            text = checks.difference(pair[0], pair[1], part.name, checks.EXACT)
+            if text is not None:
+                kind = f"{function}: {part.name}"
+                yield Difference(kind, target, call[:_MAX_CHARACTERS], text[:_MAX_CHARACTERS])
+                break
+
+
+def _without_accelerator(value: Any, accelerator: str) -> Any:
+    """Return ``value`` with the name of the accelerator replaced by ``device``."""
+    match value:
+        case str():
+            return _rename_in(value, accelerator)
+        case TensorSnapshot(values, facts):
+            return TensorSnapshot(values, _rename_in_members(facts, accelerator))
+        case Structure(kind, members):
+            return Structure(kind, _rename_in_members(members, accelerator))
+        case Leaf(kind, text, identity):
+            return Leaf(kind, _rename_in(text, accelerator), identity)
+        case Failure(kind, text):
+            return Failure(kind, _rename_in(text, accelerator))
+        case tuple():
+            return tuple(_without_accelerator(each, accelerator) for each in value)
+    return value
+
+
+def _rename_in_members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
+    return {key: _without_accelerator(member, accelerator) for key, member in members.items()}
+
+
+def _rename_in(text: str, accelerator: str) -> str:
+    text = re.sub(rf"\b{accelerator}\b", "device", text)
+    return re.sub(rf"\b{accelerator.upper()}\b", "DEVICE", text)
