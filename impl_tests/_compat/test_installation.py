@@ -28,51 +28,58 @@ OLD = {name: sys.modules[name] for name in SUBMODULES}
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: Import statements of programs, and the object that each one finds during an installation.
+#: Modules whose names the package uses for functions.
+MODULES = {
+    name: sys.modules[f"impl.{name}"] for name in ("data_parallel", "parallel_apply", "replicate")
+}
+#: Import statements of programs, and the object that ``it`` is while impl is installed.
 IMPORTS = [
-    ("from torch.nn import DataParallel as it", "impl.DataParallel"),
-    ("import torch; it = torch.nn.DataParallel", "impl.DataParallel"),
-    ("import torch; it = torch.nn.parallel.DataParallel", "impl.DataParallel"),
-    ("from torch.nn.parallel.data_parallel import DataParallel as it", "impl.DataParallel"),
-    ("import torch; it = torch.nn.parallel.data_parallel", "impl.data_parallel"),
-    ("from torch.nn.parallel import data_parallel as it", "impl.data_parallel"),
-    ("from torch.nn.parallel.data_parallel import data_parallel as it", "impl.data_parallel"),
-    ("from torch.nn.parallel import parallel_apply as it", "impl.parallel_apply"),
-    ("import torch.nn.parallel.parallel_apply as it", "impl.parallel_apply"),
+    ("from torch.nn import DataParallel as it", impl.DataParallel),
+    ("import torch; it = torch.nn.DataParallel", impl.DataParallel),
+    ("import torch; it = torch.nn.parallel.DataParallel", impl.DataParallel),
+    ("from torch.nn.parallel.data_parallel import DataParallel as it", impl.DataParallel),
+    ("import torch; it = torch.nn.parallel.data_parallel", impl.data_parallel),
+    ("from torch.nn.parallel import data_parallel as it", impl.data_parallel),
+    ("from torch.nn.parallel.data_parallel import data_parallel as it", impl.data_parallel),
+    ("from torch.nn.parallel import parallel_apply as it", impl.parallel_apply),
+    ("import torch.nn.parallel.parallel_apply as it", impl.parallel_apply),
     ("import torch.nn.parallel.parallel_apply; it = torch.nn.parallel.parallel_apply",
-     "impl.parallel_apply"),
+     impl.parallel_apply),
     ("from torch.nn.parallel.parallel_apply import get_a_var as it",
-     "sys.modules['impl.parallel_apply'].get_a_var"),
-    ("from torch.nn.parallel import replicate as it", "impl.replicate"),
-    ("from torch.nn.parallel.replicate import replicate as it", "impl.replicate"),
-    ("from torch.nn.parallel import scatter as it", "impl.scatter"),
-    ("from torch.nn.parallel import gather as it", "impl.gather"),
-    ("from torch.nn.parallel.scatter_gather import gather as it", "impl.gather"),
+     MODULES["parallel_apply"].get_a_var),
+    ("from torch.nn.parallel import replicate as it", impl.replicate),
+    ("from torch.nn.parallel.replicate import replicate as it", impl.replicate),
+    ("from torch.nn.parallel import scatter as it", impl.scatter),
+    ("from torch.nn.parallel import gather as it", impl.gather),
+    ("from torch.nn.parallel.scatter_gather import gather as it", impl.gather),
     ("from torch.nn.parallel.scatter_gather import scatter_kwargs as it",
-     "impl.scatter_gather.scatter_kwargs"),
-    ("from torch.nn.parallel import scatter_gather as it", "impl.scatter_gather"),
-    ("import torch.nn.parallel.scatter_gather as it", "impl.scatter_gather"),
-    ("from torch.nn.parallel._functions import Scatter as it", "impl.functions.Scatter"),
-    ("from torch.nn.parallel._functions import _get_stream as it", "impl.functions._get_stream"),
-    ("from torch.nn.parallel import _functions as it", "impl._functions"),
-    ("from torch.nn.parallel import comm as it", "impl.comm"),
-    ("import torch.nn.parallel.comm as it", "impl.comm"),
+     impl.scatter_gather.scatter_kwargs),
+    ("from torch.nn.parallel import scatter_gather as it", impl.scatter_gather),
+    ("import torch.nn.parallel.scatter_gather as it", impl.scatter_gather),
+    ("from torch.nn.parallel._functions import Scatter as it", impl.functions.Scatter),
+    ("from torch.nn.parallel._functions import _get_stream as it", impl.functions._get_stream),
+    ("from torch.nn.parallel import _functions as it", impl._functions),
+    ("from torch.nn.parallel import comm as it", impl.comm),
+    ("import torch.nn.parallel.comm as it", impl.comm),
     ("from torch.nn.parallel.comm import broadcast_coalesced as it",
-     "impl.comm.broadcast_coalesced"),
-    ("from torch.nn.parallel.comm import _handle_complex as it", "impl.comm._handle_complex"),
+     impl.comm.broadcast_coalesced),
+    ("from torch.nn.parallel.comm import _handle_complex as it", impl.comm._handle_complex),
     ("from torch.nn.parallel.replicate import _broadcast_coalesced_reshape as it",
-     "sys.modules['impl.replicate']._broadcast_coalesced_reshape"),
+     MODULES["replicate"]._broadcast_coalesced_reshape),
     ("from torch.nn.parallel.data_parallel import _check_balance as it",
-     "sys.modules['impl.data_parallel']._check_balance"),
+     MODULES["data_parallel"]._check_balance),
     ("from torch.nn.parallel.parallel_apply import _get_device_index as it",
-     "sys.modules['impl.parallel_apply']._get_device_index"),
-    ("import torch.cuda.comm as it", "impl.comm"),
-    ("import torch.cuda.comm; it = torch.cuda.comm", "impl.comm"),
-    ("from torch.cuda import comm as it", "impl.comm"),
-    ("from torch.cuda.comm import reduce_add as it", "impl.comm.reduce_add"),
+     MODULES["parallel_apply"]._get_device_index),
+    ("import torch.cuda.comm as it", impl.comm),
+    ("import torch.cuda.comm; it = torch.cuda.comm", impl.comm),
+    ("from torch.cuda import comm as it", impl.comm),
+    ("from torch.cuda.comm import reduce_add as it", impl.comm.reduce_add),
     ("import importlib; it = importlib.import_module('torch.nn.parallel.replicate')",
-     "sys.modules['impl.replicate']"),
+     MODULES["replicate"]),
 ]  # fmt: skip
+imports = pytest.mark.parametrize(
+    ("statement", "expected"), IMPORTS, ids=[statement for statement, _ in IMPORTS]
+)
 
 
 def state():
@@ -120,29 +127,25 @@ def warning_text(action, statement="action(**kwargs)", **kwargs):
     return str(caught[0].message) if caught else ""
 
 
-@pytest.mark.parametrize(
-    ("statement", "expected_source"), IMPORTS, ids=[each[0] for each in IMPORTS]
-)
-def test_installed_name_is_impls(statement, expected_source):
-    scope, expected = {}, {"impl": impl, "sys": sys}
+@imports
+def test_installed_name_is_impls(statement, expected):
+    scope = {}
     with impl.installed():
         exec(statement, scope)
-    assert scope["it"] is eval(expected_source, expected)
+    assert scope["it"] is expected
 
 
-@pytest.mark.parametrize(
-    ("statement", "expected_source"), IMPORTS, ids=[each[0] for each in IMPORTS]
-)
-def test_uninstalled_name_is_the_references(statement, expected_source):
+@imports
+def test_name_after_uninstall_is_the_references(statement, expected):
     impl.install()
     impl.uninstall()
-    scope, expected = {}, {"impl": impl, "sys": sys}
+    scope = {}
     loaded = set(sys.modules)
     exec(statement, scope)
     for name in set(sys.modules) - loaded:  # torch.cuda.comm, which nothing loads by itself
         del sys.modules[name]
         vars(torch.cuda).pop("comm", None)
-    assert scope["it"] is not eval(expected_source, expected)
+    assert scope["it"] is not expected
 
 
 def test_every_public_name_is_replaced():
@@ -166,7 +169,7 @@ def test_distributed_data_parallel_is_not_replaced():
         assert DISTRIBUTED.scatter_kwargs is OLD["torch.nn.parallel.scatter_gather"].scatter_kwargs
 
 
-def test_one_uninstall_restores_every_entry_in_order():
+def test_one_uninstall_undoes_all_installs():
     before = state()
     for _ in range(3):
         impl.install()
@@ -317,7 +320,7 @@ def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early_module):
     assert early_module.DP is nn.Identity
 
 
-def test_missing_module_of_the_reference_rebinds_no_none(early_module, monkeypatch):
+def test_none_is_not_rebound_if_a_module_is_missing(early_module, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
     assert early_module.none is None
@@ -356,7 +359,7 @@ def test_warning_lists_derived_classes():
     assert warning_text(impl.install, rebind=True) == ""
 
 
-def test_wrapped_model_stays_the_references():
+def test_model_wrapped_before_is_no_instance_of_the_new_class():
     wrapped = REFERENCE(nn.Linear(2, 1))
     with impl.installed():
         assert not isinstance(wrapped, nn.DataParallel)
@@ -365,7 +368,7 @@ def test_wrapped_model_stays_the_references():
     assert isinstance(wrapped, nn.DataParallel)
 
 
-def test_wrapped_model_calls_the_references_functions(topology, monkeypatch):
+def test_model_wrapped_before_calls_the_references_functions(topology, monkeypatch):
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):

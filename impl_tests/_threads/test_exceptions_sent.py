@@ -21,7 +21,7 @@ def raised_with_text(error):
     return raised, format_error(raised, LOCATION)
 
 
-def test_text_has_the_error_its_place_and_traceback():
+def test_text_contains_error_location_and_traceback():
     _, text = raised_with_text(ValueError("bad"))
     assert text.startswith(f"Caught ValueError {LOCATION}.\nOriginal Traceback")
     assert "in fail_with" in text
