@@ -1,6 +1,6 @@
-"""What running replicas side by side costs when they do nothing.
+"""What does parallel_apply cost for modules that do nothing?
 
-Wall time on the host for modules that give their input back.
+Wall time on the host for modules that return their input.
 """
 
 import pytest
@@ -20,4 +20,4 @@ def bench_parallel_apply(timed, benchmark, library, topology, count):
 
     outputs = timed(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
 
-    assert all(output is sent for output, sent in zip(outputs, inputs, strict=True))
+    assert all(output is x for output, x in zip(outputs, inputs, strict=True))

@@ -1,6 +1,6 @@
-"""How long replicating a module takes, by its size.
+"""How long does replicate take, by the size of the module?
 
-Wall time on the host, from the call until every device is idle. The module is made outside it.
+Wall time on the host, from the call until every device is idle.
 """
 
 import pytest

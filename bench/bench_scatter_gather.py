@@ -1,7 +1,6 @@
-"""How long splitting and joining nested structures takes.
+"""How long do scatter and gather of nested structures take?
 
-Wall time on the host. The tensors are small: what is measured is the way through the structure,
-not bandwidth.
+Wall time on the host. The tensors are small, so the time is that of the traversal, not of copies.
 """
 
 import torch
@@ -18,9 +17,9 @@ def bench_scatter_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
 
-    shares = timed(library.scatter_gather.scatter, (nested(ROWS, devices[0]),), devices)
+    chunks = timed(library.scatter_gather.scatter, (nested(ROWS, devices[0]),), devices)
 
-    assert [share[0][3]["d"].shape[0] for share in shares] == [ROWS // DEVICES] * DEVICES
+    assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
 
 
 @side_by_side
@@ -29,10 +28,10 @@ def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
     devices = topology.take(DEVICES)
     args, kwargs = (nested(ROWS, devices[0]),), {"more": nested(ROWS, devices[0])}
 
-    shares, named = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
+    chunks, keyword_chunks = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
 
-    assert len(shares) == len(named) == DEVICES
-    assert named[3]["more"][3]["d"].device == devices[3]
+    assert len(chunks) == len(keyword_chunks) == DEVICES
+    assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
 @side_by_side
@@ -41,6 +40,6 @@ def bench_gather_nested(timed, benchmark, library, topology):
     devices = topology.take(DEVICES)
     outputs = [nested(ROWS // DEVICES, device) for device in devices]
 
-    whole = timed(library.scatter_gather.gather, outputs, devices[0])
+    gathered = timed(library.scatter_gather.gather, outputs, devices[0])
 
-    assert torch.equal(whole[3]["d"].cpu(), torch.ones(ROWS, 4))
+    assert torch.equal(gathered[3]["d"].cpu(), torch.ones(ROWS, 4))

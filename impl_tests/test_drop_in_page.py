@@ -1,4 +1,4 @@
-"""impl/drop-in.md says what the published runs have shown."""
+"""impl/drop-in.md shows the published results."""
 
 from impl_tests import drop_in_page
 
@@ -14,6 +14,6 @@ def test_readme_has_the_numbers_of_the_page():
 
 def test_every_program_and_model_has_a_row():
     rows = [line for line in drop_in_page.page().splitlines() if line.startswith("| ")]
-    heads = 2
     published = [drop_in_page._read(folder) for folder in ("consumers", "models")]
-    assert len(rows) == heads + sum(map(len, published))
+    header_rows = 2
+    assert len(rows) == header_rows + sum(map(len, published))

@@ -1,4 +1,4 @@
-"""Define the steps, the most informative first, with their time limits."""
+"""The steps with their time limits, the most informative first."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["Setup", "Step", "steps"]
 
-# One GPU stands for several: its ordinal is repeated.
+#: Device ids: one GPU is used as several devices.
 TWO, THREE, FOUR = (",".join("0" * count) for count in (2, 3, 4))
 #: The only plug-ins of pytest that are loaded; the machine may have others.
 _PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
@@ -50,13 +50,13 @@ class Step:
 
     Args:
         name: The name in the results.
-        purpose: The question that it answers.
+        purpose: The purpose in a few words.
         command: Program and arguments.
         seconds: The time limit in one call.
-        verdicts: The file of verdicts; a step that has one resumes after its tests.
+        verdicts: The file of verdicts; a step with this file can be resumed.
         benchmark: The file that pytest-benchmark writes.
-        environment: Variables beside those of this process.
-        absent: The reason if it cannot run on this machine.
+        environment: Additional environment variables.
+        skip_reason: The reason if the step cannot run on this machine.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Step:
     verdicts: Path | None = None
     benchmark: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    absent: str | None = None
+    skip_reason: str | None = None
 
 
 def steps(setup: Setup) -> list[Step]:
@@ -82,7 +82,7 @@ def steps(setup: Setup) -> list[Step]:
 def _verdicts(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
     stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
-    # The first test compiles it while the others wait.
+    # The first test compiles the front end while the others wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     to_reference = (*suite, "--target=torch.nn.parallel")
     return [
@@ -102,12 +102,12 @@ def _comparisons(setup: Setup) -> list[Step]:
     where = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
     written = ("--json", str(setup.out / "differences.json"))
     comparison = (*against, *where, *written, "--examples=40")
-    # On the simulator the reference's primitives are stand-ins, whose times mean nothing.
+    # On the simulator the reference uses stand-ins, so its times are meaningless.
     comm = _benchmark(setup, "bench-comm", 120, FOUR, "comm")
     return [
         Step("differences", "simulator against GPU", comparison, 120),
         # Several steps: a run of benchmarks writes nothing if it is killed.
-        replace(comm, absent=None if setup.accelerator == "cuda" else "needs CUDA"),
+        replace(comm, skip_reason=None if setup.accelerator == "cuda" else "needs CUDA"),
         _benchmark(
             setup, "bench-parts", 120, FOUR, "replicate", "parallel_apply", "scatter_gather"
         ),
@@ -124,13 +124,13 @@ def _sanitizers(setup: Setup) -> list[Step]:
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     checked = (tool, "--tool=memcheck", "--target-processes=all", "--error-exitcode=99", *few)
     nccl = (sys.executable, "-m", "reports.gpu_day.nccl")
-    other = None if setup.accelerator == "cuda" else "needs CUDA"
+    no_cuda = None if setup.accelerator == "cuda" else "needs CUDA"
     missing = None if Path(tool).exists() else "this machine has no compute-sanitizer"
-    absent = other or missing
+    no_tool = no_cuda or missing
     return [
-        Step("memcheck", "memory accesses", checked, 180, environment=plain, absent=absent),
-        Step("order", "order of streams", few, 100, environment=traced, absent=other),
-        Step("nccl", "one rank of NCCL", nccl, 50, absent=other),
+        Step("memcheck", "memory accesses", checked, 180, environment=plain, skip_reason=no_tool),
+        Step("order", "order of streams", few, 100, environment=traced, skip_reason=no_cuda),
+        Step("nccl", "one rank of NCCL", nccl, 50, skip_reason=no_cuda),
     ]
 
 

@@ -9,14 +9,15 @@ from typing import Any
 from reports.publishing import benchmarks
 from spec_tests.harness.conformance import verdicts
 
-from .requirements import requirements
+from .requirements import check_requirements
 from .step_log import StepResult
 from .steps import Step
 
 __all__ = ["summary"]
 
-#: Files of verdicts, and the number of failures listed of each.
+#: The files of verdicts.
 _FILES = ("verdicts-2", "verdicts-3", "reference", "checks")
+#: The number of failures to list for each file.
 _LISTED = 40
 
 
@@ -38,7 +39,7 @@ def summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> 
 
 def _requirements(figures: dict[str, Any]) -> Iterator[str]:
     yield from ("| requirement | minimum | found | |", "|---|---|---|---|")
-    for each in requirements(figures):
+    for each in check_requirements(figures):
         found = "-" if each.found is None else f"{each.found:.2f}"
         yield f"| {each.name} | {each.minimum} | {found} | {each.verdict} |"
     yield ""

@@ -1,4 +1,4 @@
-"""Publish the run of one implementation, reduced to one test a clause."""
+"""Publish the run of an implementation, reduced to one test per clause."""
 
 import json
 import re
@@ -10,10 +10,11 @@ from spec_tests.harness.conformance import verdicts
 
 __all__ = ["publish"]
 
-#: The number of characters kept of a reason.
+#: The number of characters to keep of a reason.
 _REASON = 160
-#: Absolute paths, and pytest-xdist's header of a failure on a worker.
+#: Absolute paths.
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.+-]+/)+")
+#: The header that pytest-xdist adds to a failure in a worker.
 _WORKER = re.compile(r"^\[gw\d+\] .*\n", re.MULTILINE)
 
 

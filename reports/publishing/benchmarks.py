@@ -1,4 +1,4 @@
-"""The data and the summary of a report of benchmarks."""
+"""The data and the summary of a report on benchmarks."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from bench import compare
 __all__ = ["read", "summary"]
 
 _STATS = ("min", "q1", "median", "q3", "rounds")
-#: Runs of one report are equal in these.
+#: The fields that are equal in all runs of a report.
 _MACHINE = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
 _HEAD = (
     "| row | reference, ms | impl, ms | reference / impl | quartiles | floor |",
@@ -70,7 +70,7 @@ def _benchmark(each: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(data: dict[str, Any], floors: dict[str, float]) -> str:
-    """Return the ratios and the medians of all runs as Markdown, one line a row."""
+    """Return the ratios and medians of all runs as a Markdown table."""
     machine, runs = data["machine"], data["runs"]
     ratios = [list(compare.ratios(run, floors)) for run in runs]
     lines = [

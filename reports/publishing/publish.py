@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cpuinfo import get_cpu_info  # the processor's name, as pytest-benchmark records it
+from cpuinfo import get_cpu_info  # pytest-benchmark reads the processor's name in the same way
 
 from bench import compare
 from reports.publishing import benchmarks
@@ -39,8 +39,8 @@ def publish(
 ) -> Path:
     """Write ``<target>/torch-<release>_<hardware>`` below ``folder`` and return its path.
 
-    The name of a report of benchmarks ends in ``_bench``. An older report of the same name is
-    replaced whole.
+    The name of a report on benchmarks ends in ``_bench``. An older report of the same name is
+    removed first.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts in JSON lines.
@@ -63,11 +63,11 @@ def publish(
     about["complete"] = True
     title = f"# {about['target']}, torch {_release(about)}, {about['hardware']}"
     files["summary.md"] = f"{title}\n\n{str(about['date'])[:10]}. {files['summary.md']}\n"
-    # Written last: without it the folder is not a report.
+    # Written last, because its presence marks a complete report.
     files["environment.json"] = json.dumps(about, indent=2) + "\n"
-    home = folder / slug(str(about["target"])) / _name(about, "benchmark.json" in files)
-    _replace(home, files)
-    return home
+    report = folder / slug(str(about["target"])) / _name(about, "benchmark.json" in files)
+    _replace(report, files)
+    return report
 
 
 def _release(about: Mapping[str, Any]) -> str:
@@ -79,11 +79,11 @@ def _name(about: Mapping[str, Any], is_bench: bool) -> str:
     return f"{name}_bench" if is_bench else name
 
 
-def _replace(home: Path, files: Mapping[str, str]) -> None:
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+def _replace(report: Path, files: Mapping[str, str]) -> None:
+    shutil.rmtree(report, ignore_errors=True)
+    report.mkdir(parents=True)
     for name, text in files.items():
-        (home / name).write_text(text, encoding="utf-8")
+        (report / name).write_text(text, encoding="utf-8")
 
 
 def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -95,8 +95,8 @@ def test_matrix_page_lists_only_clauses_that_a_run_does_not_pass(run):
 
 def test_matrix_page_compares_runs_of_one_suite(tmp_path):
     for name, date, suite in [("old", "2026-01-01", "1 clauses, a"), ("new", "2026-01-02", "b")]:
-        home = tmp_path / "results" / name / "torch-2.12.0_sim"
-        samples.verdict_report(home, {ONE: "fail"}, target=name, date=date, suite=suite)
+        report = tmp_path / "results" / name / "torch-2.12.0_sim"
+        samples.verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
     text = matrix_page(tmp_path)
     assert "| [1](results/new/torch-2.12.0_sim/summary.md) | new | 2.12.0 | sim | b | 1 |" in text
     assert (
