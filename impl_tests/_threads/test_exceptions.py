@@ -158,11 +158,6 @@ def reraised(error):
     return caught.value
 
 
-def test_result_is_returned_unchanged():
-    result = object()
-    assert capture(lambda value: value, result) is result
-
-
 def test_traceback_begins_in_the_called_function():
     trace = captured(ValueError("bad")).__traceback__
     assert trace.tb_frame.f_code is fail_with.__code__
