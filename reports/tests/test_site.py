@@ -288,7 +288,10 @@ def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
     file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
     assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
-    assert "removed from the specification" in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    assert (
+        "removed from the specification"
+        in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    )
 
 
 def test_site_holds_every_schema(site):
