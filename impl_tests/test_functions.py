@@ -41,8 +41,8 @@ def test_comm_warning_names_the_line_of_the_caller(topology):
     x = torch.ones(1, device=topology.device(0))
     with pytest.warns(FutureWarning, match="-1") as caught:
         comm.gather([x], 0, -1)
-    here = inspect.currentframe().f_lineno - 1
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 def test_function_warnings_name_the_file_of_autograd(topology):
@@ -64,7 +64,7 @@ def test_minus_one_is_the_cpu_under_any_default_device(topology, gather_on):
 
 
 # PyTorch scripts its forward derivatives when it computes the first one.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_forward_mode_tangents_pass_without_requires_grad(topology):
     with forward_ad.dual_level():
         x = torch.ones(4, device=topology.device(0))

@@ -71,7 +71,7 @@ def test_a_script_module_with_a_python_child_is_not_replicatable(target):
 
 
 @clause("replicate.replicatable-module")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_other_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
     modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
@@ -101,7 +101,7 @@ def test_all_modules_of_the_tree_are_added_to_the_memo(target):
 
 
 @clause("replicate.script-names")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
@@ -112,7 +112,7 @@ def test_script_modules_are_recognized(target):
 
 
 @clause("replicate.script-names")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_methods_of_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     candidates = [scripted.forward, nn.Linear(2, 2).forward, scripted]
