@@ -8,7 +8,7 @@ import pytest
 
 from impl_tests.mutants import IMPL
 from impl_tests.stress import races
-from impl_tests.stress.rounds import WARM_UP, Snapshot, find_growth
+from impl_tests.stress.rounds import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
@@ -44,9 +44,14 @@ def test_a_race_is_found(name):
 
 @pytest.mark.parametrize("name", ["objects", "device_bytes", "threads", "resident_mib"])
 def test_growth_is_found(name):
-    snapshots = [STEADY] * (WARM_UP + 2)
-    snapshots += [STEADY._replace(**{name: getattr(STEADY, name) * 2})] * 2
+    snapshots = [STEADY] * (WARM_UP + 2 * MIN_ROUNDS)
+    snapshots += [STEADY._replace(**{name: getattr(STEADY, name) * 2})] * MIN_ROUNDS
     assert [text.split()[1] for text in find_growth(snapshots)] == [name]
+
+
+def test_a_few_rounds_do_not_show_growth():
+    peak = STEADY._replace(threads=20)
+    assert not [*find_growth([STEADY] * (WARM_UP + 2) + [peak])]
 
 
 def test_fluctuation_is_not_growth():

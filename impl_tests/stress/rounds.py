@@ -26,6 +26,8 @@ ROUND = 1.0
 TIMEOUT = 60
 #: Rounds before growth is measured: caches fill and threads start.
 WARM_UP = 3
+#: The least number of rounds in a third. Idle workers start at random in single rounds.
+MIN_ROUNDS = 3
 #: The allowed ratio of the last third of the rounds to the first third, by quantity.
 MAX_GROWTH = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
 
@@ -148,7 +150,7 @@ def find_growth(snapshots: Sequence[Snapshot]) -> Iterator[str]:
     """Yield the quantities whose minimum in the last rounds exceeds the first rounds' maximum."""
     measured = snapshots[WARM_UP:]
     third = len(measured) // 3
-    for name, ratio in MAX_GROWTH.items() if third else ():
+    for name, ratio in MAX_GROWTH.items() if third >= MIN_ROUNDS else ():
         first = max(getattr(snapshot, name) for snapshot in measured[:third])
         last = min(getattr(snapshot, name) for snapshot in measured[-third:])
         if last > first * ratio:
