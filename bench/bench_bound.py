@@ -1,25 +1,25 @@
-"""The most that DataParallel could be worth in one thread: its operators, and nothing else.
+"""The best possible ratio of a DataParallel that runs all operators in one thread.
 
-In these groups `impl` is four modules on four devices, made beforehand: each gets its part of the
-batch, which is there already, one after the other. Nothing is copied, split or joined, so that
-no design that runs these operators in one thread has a better ratio; `reference` is
-torch.nn.parallel's DataParallel, `module` the plain module on the whole batch.
+In these groups `impl` is not a DataParallel. It is four modules on four devices that run one after
+the other, each on a chunk that is already on its device. Nothing is replicated, scattered or
+gathered, so no DataParallel in one thread can be faster. `reference` is torch.nn.parallel's
+DataParallel, and `module` is the plain module on the whole batch.
 """
 
 import pytest
 import torch
 
-from .bench_compiled import as_captured
-from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_FLOOR, wrapped
-from .models import WIDTH, blocks
+from .bench_compiled import uncompiled_graph
+from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build
+from .models import WIDTH, build_blocks
 
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
-    modules, inputs = _work(library, topology)
+    modules, inputs = _build(library, topology)
 
     outputs = timed(_forward, modules, inputs)
 
@@ -27,10 +27,10 @@ def bench_forward(timed, benchmark, library, topology):
     assert [y.device for y in outputs] == [x.device for x in inputs]
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_evaluation(timed, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel evaluation in turn blocks={BLOCKS}"
-    modules, inputs = _work(library, topology)
+    modules, inputs = _build(library, topology)
     for module in modules:
         module.eval()
 
@@ -41,29 +41,29 @@ def bench_evaluation(timed, benchmark, library, topology):
     assert not any(y.requires_grad for y in outputs)
 
 
-@WITH_FLOOR
+@WITH_MODULE
 @COMPILED
 def bench_forward_backward(timed, benchmark, library, topology, compiled):
-    how = "compiled" if compiled else "in turn"
-    benchmark.group = f"bound of DataParallel forward+backward {how} blocks={BLOCKS}"
-    modules, inputs = _work(library, topology)
+    mode = "compiled" if compiled else "in turn"
+    benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
+    modules, inputs = _build(library, topology)
     if compiled and library == "impl":
-        modules = [torch.compile(module, backend=as_captured) for module in modules]
-        _step(modules, inputs)  # Compiles.
+        modules = [torch.compile(module, backend=uncompiled_graph) for module in modules]
+        _step(modules, inputs)  # The first step compiles.
 
     timed(_step, modules, inputs)
 
     assert all(p.grad is not None for module in modules for p in module.parameters())
 
 
-def _work(library, topology):
+def _build(library, topology):
     if library != "impl":
-        module, x = wrapped(library, topology)
+        module, x = build(library, topology)
         return [module], [x]
     devices = topology.take(DEVICES)
     rows = BATCH // DEVICES
-    return [blocks(BLOCKS).to(it) for it in devices], [
-        torch.randn(rows, WIDTH, device=it) for it in devices
+    return [build_blocks(BLOCKS).to(device) for device in devices], [
+        torch.randn(rows, WIDTH, device=device) for device in devices
     ]
 
 

@@ -1,9 +1,9 @@
-"""How fast tensors move, by payload: real accelerators only.
+"""The speed of broadcast_coalesced and reduce_add_coalesced, by payload.
 
-On the simulator the reference's primitives are stand-ins written for clarity; comparing with them
-would say nothing of torch.nn.parallel. Wall time on the host until every device is idle.
-`copy_share` is bytes read and written by the result, each once, over the time, as a share of what
-a large copy on the first device reaches in the same run.
+Only on real accelerators: on the simulator the reference's primitives are stand-ins, not those of
+torch.nn.parallel. Wall time on the host until every device is idle. `copy_share` is a bandwidth,
+the bytes that the call must read and write over its time, as a share of the bandwidth of a large
+copy on the first device.
 """
 
 import time
@@ -13,10 +13,11 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 
 MIB = 2**20
 DEVICES = 4
+#: The number of tensors and the elements of each, in float32.
 PAYLOADS = {
     "4KiB": (1, 1024),
     "3000x14KB": (3000, 3500),
@@ -26,61 +27,61 @@ PAYLOADS = {
 
 @pytest.fixture(scope="session")
 def copy_bandwidth(topology):
-    """Bytes read and written a second by a copy of 1 GiB, the median of ten."""
+    """Return the bytes per second, read and written, of a copy of 1 GiB; the median of ten."""
     if topology.accelerator == "sim":
         not_run("the reference's comm primitives are stand-ins on the simulator")
     source = torch.ones(2**28, device=topology.device(0))
-    sink = torch.empty_like(source)
+    copy = torch.empty_like(source)
     seconds = []
     for _ in range(12):
         topology.synchronize()
         start = time.perf_counter()
-        sink.copy_(source)
+        copy.copy_(source)
         topology.synchronize()
         seconds.append(time.perf_counter() - start)
     return 2 * source.nbytes / sorted(seconds[2:])[5]
 
 
-def _tensors(payload, device):
+def _create_tensors(payload, device):
     count, size = PAYLOADS[payload]
     return [torch.ones(size, device=device) for _ in range(count)]
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
 def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
-    tensors = _tensors(payload, devices[0])
+    tensors = _create_tensors(payload, devices[0])
 
     copies = timed(library.comm.broadcast_coalesced, tensors, devices)
 
-    _note_bytes(benchmark, copy_bandwidth, tensors, 2 * _bytes_written(tensors, copies))
+    _record_bytes(benchmark, copy_bandwidth, tensors, 2 * _bytes_written(tensors, copies))
     assert torch.equal(copies[-1][-1].cpu(), tensors[-1].cpu())
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
 def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
-    rows = [_tensors(payload, device) for device in devices]
+    rows = [_create_tensors(payload, device) for device in devices]
 
     sums = timed(library.comm.reduce_add_coalesced, rows, topology.ordinals[0])
 
     moved = (DEVICES + 1) * sum(t.nbytes for t in sums)
-    _note_bytes(benchmark, copy_bandwidth, sums, moved)
+    _record_bytes(benchmark, copy_bandwidth, sums, moved)
     assert sums[-1][-1].item() == DEVICES
 
 
 def _bytes_written(tensors, copies):
-    # Where one device stands for several, the reference gives the same copy for each (CO-4).
+    # If one device is named several times, the reference returns one copy for all (CO-4).
     sent = {tensor.data_ptr() for tensor in tensors}
     written = {t.data_ptr(): t.nbytes for row in copies for t in row if t.data_ptr() not in sent}
     return sum(written.values())
 
 
-def _note_bytes(benchmark, copy_bandwidth, payload, moved):
+def _record_bytes(benchmark, copy_bandwidth, payload, moved):
     benchmark.extra_info["payload_bytes"] = sum(tensor.nbytes for tensor in payload)
     benchmark.extra_info["moved_bytes"] = moved
     share = moved / benchmark.stats.stats.median / copy_bandwidth

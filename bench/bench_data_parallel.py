@@ -1,9 +1,9 @@
-"""What DataParallel costs above the module's own time, and how much memory it needs.
+"""The cost of DataParallel above the plain module, in time and memory.
 
-Wall time on the host, from the call until every device is idle; `module` is the plain module on
-one device, the floor. In the rows of evaluation impl holds its replicas, and in those in turn its
-caller's thread issues them; torch.nn.parallel can do neither, and does what it does. Peak memory
-is the devices' own count over one forward and backward.
+Wall time on the host, from the call until every device is idle. `module` is the plain module on
+one device. In the rows of evaluation impl caches its replicas (`hold`). In the rows in turn impl
+runs the replicas one after the other in the caller's thread (`in_turn`). torch.nn.parallel has
+neither option and runs as usual. Peak memory is the devices' count over one forward and backward.
 """
 
 from contextlib import nullcontext
@@ -16,20 +16,20 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import not_run
 
 from .libraries import LIBRARIES
-from .memory import peak_bytes
-from .models import WIDTH, blocks
+from .memory import measure_peak_bytes
+from .models import WIDTH, build_blocks
 
 DEVICES = 4
 BATCH = 64
 BLOCKS = 100
-WITH_FLOOR = pytest.mark.parametrize("library", ["module", *LIBRARIES])
+WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
-    # As many as the run names; one that is named once stands for four.
-    named = len(topology.devices)
-    devices = topology.take(named if named > 1 else DEVICES)
-    module = blocks(count, width).to(devices[0])
+def build(library, topology, count=BLOCKS, width=WIDTH, **options):
+    # All devices of the run; a single device is used four times.
+    available = len(topology.devices)
+    devices = topology.take(available if available > 1 else DEVICES)
+    module = build_blocks(count, width).to(devices[0])
     x = torch.randn(BATCH, width, device=devices[0])
     if library == "module":
         return module, x
@@ -38,10 +38,10 @@ def wrapped(library, topology, count=BLOCKS, width=WIDTH, **options):
     return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices, **options), x
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward blocks={BLOCKS}"
-    module, x = wrapped(library, topology)
+    module, x = build(library, topology)
 
     y = timed(module, x)
 
@@ -49,21 +49,21 @@ def bench_forward(timed, benchmark, library, topology):
     assert y.device == x.device
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_forward_backward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward blocks={BLOCKS}"
-    module, x = wrapped(library, topology)
+    module, x = build(library, topology)
 
     timed(step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
 
-@WITH_FLOOR
+@WITH_MODULE
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
 def bench_evaluation(timed, benchmark, library, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    module, x = wrapped(library, topology, in_turn=in_turn)
+    module, x = build(library, topology, in_turn=in_turn)
     module.eval()
 
     with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
@@ -73,10 +73,10 @@ def bench_evaluation(timed, benchmark, library, topology, in_turn):
     assert not y.requires_grad
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_forward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
-    module, x = wrapped(library, topology, in_turn=True)
+    module, x = build(library, topology, in_turn=True)
 
     y = timed(module, x)
 
@@ -84,10 +84,10 @@ def bench_forward_in_turn(timed, benchmark, library, topology):
     assert y.device == x.device
 
 
-@WITH_FLOOR
+@WITH_MODULE
 def bench_forward_backward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
-    module, x = wrapped(library, topology, in_turn=True)
+    module, x = build(library, topology, in_turn=True)
 
     timed(step, module, x)
 
@@ -97,9 +97,9 @@ def bench_forward_backward_in_turn(timed, benchmark, library, topology):
 @pytest.mark.parametrize("library", list(LIBRARIES))
 def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    module, x = wrapped(library, topology, count=20, width=256)
+    module, x = build(library, topology, count=20, width=256)
     step(module, x)
-    peak = peak_bytes(topology, partial(step, module, x))
+    peak = measure_peak_bytes(topology, partial(step, module, x))
     if peak is None:
         not_run(f"torch.{topology.accelerator} does not count memory")
     benchmark.extra_info["peak_bytes"] = peak

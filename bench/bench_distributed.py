@@ -1,10 +1,10 @@
-"""What DataParallel's meaning over processes costs beside plain DistributedDataParallel.
+"""The cost of impl.distributed compared with DistributedDataParallel.
 
-Wall time of one step, forward and backward, until every rank has its gradients; the function that
-a rank runs is sent to it in both cases. Both have buckets of one size. Plain
-DistributedDataParallel (`reference`) is given each rank's rows; impl the whole batch, and it gives
-every rank the whole output, a classifier's. Bytes are those that a rank hands to a collective in
-one step, but for a word for each parameter, which says on both sides whether it was used.
+Wall time of one step, forward and backward, until every rank has its gradients, including the call
+of the ranks. Both use buckets of the same size. DistributedDataParallel (`reference`) gets each
+rank's rows. impl gets the whole batch and returns the whole output, a classifier's, on every rank.
+Bytes are those that a rank passes to collectives in one step. They exclude one integer per
+parameter, with which both libraries exchange whether the parameter was used.
 """
 
 import pytest
@@ -15,16 +15,16 @@ from spec_tests.distributed.pool import Pool
 from .libraries import LIBRARIES
 
 LAYERS, WIDTH, BUCKET_MB = 12, 512, 2.0
-#: Bytes of the gradients, which both sides must send, and no more.
+#: Bytes of the gradients; both libraries must all-reduce exactly these.
 GRADIENTS = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH + 1))
 
 
 @pytest.fixture(scope="module")
 def pool():
-    """The processes of all these benchmarks."""
-    made = Pool("impl", {}, 4)
-    yield made
-    made.close()
+    """Yield the processes of all benchmarks."""
+    processes = Pool("impl", {}, 4)
+    yield processes
+    processes.close()
 
 
 @pytest.mark.parametrize("rows", [256, 1024])
@@ -34,11 +34,12 @@ def bench_step(benchmark, pool, library, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
     benchmark.extra_info["library"] = library
     pool.run(size, ranks.prepare, library, LAYERS, WIDTH, rows, BUCKET_MB)
-    pool.run(size, ranks.step)  # The first builds the buckets anew.
+    # DistributedDataParallel rebuilds its buckets after the first step.
+    pool.run(size, ranks.step)
 
     sums = benchmark(pool.run, size, ranks.step)
 
     assert len(set(sums)) == 1
-    sent = pool.run(size, ranks.bytes_sent)[0]
+    sent = pool.run(size, ranks.count_bytes_sent)[0]
     assert sent["all_reduce"] == GRADIENTS
     benchmark.extra_info["bytes"] = sent

@@ -1,16 +1,16 @@
-"""What running replicas side by side costs when they do nothing.
+"""The cost of parallel_apply for modules that do nothing.
 
-Wall time on the host for modules that give their input back.
+Wall time on the host for modules that return their input.
 """
 
 import pytest
 import torch
 
-from .libraries import side_by_side
+from .libraries import for_both_libraries
 from .models import Identity
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("count", [2, 4], ids="modules={}".format)
 def bench_parallel_apply(timed, benchmark, library, topology, count):
     benchmark.group = f"parallel_apply identity modules={count}"
@@ -20,4 +20,4 @@ def bench_parallel_apply(timed, benchmark, library, topology, count):
 
     outputs = timed(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
 
-    assert all(output is sent for output, sent in zip(outputs, inputs, strict=True))
+    assert all(output is x for output, x in zip(outputs, inputs, strict=True))

@@ -1,24 +1,24 @@
-"""How long replicating a module takes, by its size.
+"""The time of replicate, by the size of the module.
 
-Wall time on the host, from the call until every device is idle. The module is made outside it.
+Wall time on the host, from the call until every device is idle.
 """
 
 import pytest
 import torch
 
-from .libraries import side_by_side
-from .models import blocks
+from .libraries import for_both_libraries
+from .models import build_blocks
 
 DEVICES = 4
 
 
-@side_by_side
+@for_both_libraries
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("count", [10, 100, 400, 1000], ids="blocks={}".format)
 def bench_replicate(timed, benchmark, library, topology, count, detach):
     benchmark.group = f"replicate blocks={count} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
-    module = blocks(count).to(devices[0])
+    module = build_blocks(count).to(devices[0])
 
     replicas = timed(library.replicate.replicate, module, devices, detach)
 

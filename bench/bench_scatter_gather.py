@@ -1,46 +1,45 @@
-"""How long splitting and joining nested structures takes.
+"""The time of scatter and gather of nested structures.
 
-Wall time on the host. The tensors are small: what is measured is the way through the structure,
-not bandwidth.
+Wall time on the host. The tensors are small, so the time is that of the traversal, not of copies.
 """
 
 import torch
 
-from .libraries import side_by_side
-from .models import nested
+from .libraries import for_both_libraries
+from .models import build_nested
 
 DEVICES = 4
 ROWS = 64
 
 
-@side_by_side
+@for_both_libraries
 def bench_scatter_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
 
-    shares = timed(library.scatter_gather.scatter, (nested(ROWS, devices[0]),), devices)
+    chunks = timed(library.scatter_gather.scatter, (build_nested(ROWS, devices[0]),), devices)
 
-    assert [share[0][3]["d"].shape[0] for share in shares] == [ROWS // DEVICES] * DEVICES
+    assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
 
 
-@side_by_side
+@for_both_libraries
 def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
-    args, kwargs = (nested(ROWS, devices[0]),), {"more": nested(ROWS, devices[0])}
+    args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
 
-    shares, named = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
+    chunks, keyword_chunks = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
 
-    assert len(shares) == len(named) == DEVICES
-    assert named[3]["more"][3]["d"].device == devices[3]
+    assert len(chunks) == len(keyword_chunks) == DEVICES
+    assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
-@side_by_side
+@for_both_libraries
 def bench_gather_nested(timed, benchmark, library, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
-    outputs = [nested(ROWS // DEVICES, device) for device in devices]
+    outputs = [build_nested(ROWS // DEVICES, device) for device in devices]
 
-    whole = timed(library.scatter_gather.gather, outputs, devices[0])
+    gathered = timed(library.scatter_gather.gather, outputs, devices[0])
 
-    assert torch.equal(whole[3]["d"].cpu(), torch.ones(ROWS, 4))
+    assert torch.equal(gathered[3]["d"].cpu(), torch.ones(ROWS, 4))

@@ -1,8 +1,9 @@
-"""What threads gain over one thread: most on a Python without lock, little on one with it.
+"""The speed-up of several threads over one thread.
 
-Wall time on the host. In these groups `reference` is not torch.nn.parallel but the same work in
-one thread: the replicas one after the other, or the plain module on the whole batch, which then
-may use as many threads within an operator as there are replicas.
+The gain is large on free-threaded Python and small with the interpreter lock. Wall time on the
+host. In these groups `reference` is not torch.nn.parallel but the same work in one thread: the
+replicas one after the other, or the plain module on the whole batch. The plain module may then use
+as many intra-op threads as there are replicas.
 """
 
 from collections.abc import Iterator
@@ -14,16 +15,16 @@ import torch
 
 import impl
 
-from .models import WIDTH, Filter, Recurrent, blocks
+from .models import WIDTH, Filter, Recurrent, build_blocks
 
 BATCH = 64
 BLOCKS = 100
-LANES = 2
-#: What lanes are tried with: a model, and its rows and their width. The filter's largest tensor
-#: has 32,768 numbers, the most that PyTorch leaves to one thread.
-SMALL = {
+CPU_REPLICAS = 2
+#: Models for CPU replicas, with the number and the width of rows. The largest tensor of the filter
+#: has 32,768 elements; PyTorch divides the operators on larger tensors among threads.
+MODELS = {
     "recurrent": (Recurrent, 512, 32),
-    "blocks": (partial(blocks, BLOCKS), 512, WIDTH),
+    "blocks": (partial(build_blocks, BLOCKS), 512, WIDTH),
     "filter": (Filter, 2048, 2),
 }
 AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
@@ -33,41 +34,41 @@ AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 def bench_replicas(timed, benchmark, library, topology):
     benchmark.group = f"four replicas against one thread blocks={BLOCKS}"
     devices = topology.take(4)
-    replicas = impl.replicate(blocks(BLOCKS).to(devices[0]), devices)
+    replicas = impl.replicate(build_blocks(BLOCKS).to(devices[0]), devices)
     inputs = [torch.randn(BATCH // 4, WIDTH, device=device) for device in devices]
 
     if library == "impl":
         outputs = timed(impl.parallel_apply, replicas, inputs, None, devices)
     else:
-        outputs = timed(_one_after_the_other, replicas, inputs)
+        outputs = timed(_run_in_turn, replicas, inputs)
 
     assert [y.device for y in outputs] == devices
 
 
 @AGAINST_ONE_THREAD
-@pytest.mark.parametrize("model", SMALL)
-def bench_lanes(timed, benchmark, library, model):
-    make, rows, width = SMALL[model]
-    benchmark.group = f"two CPU lanes against the plain module {model} rows={rows}"
-    module, x = make().eval(), torch.randn(rows, width)
-    lanes = impl.DataParallel(module, ["cpu"] * LANES)
+@pytest.mark.parametrize("model", MODELS)
+def bench_cpu_replicas(timed, benchmark, library, model):
+    build, rows, width = MODELS[model]
+    benchmark.group = f"two CPU replicas against the plain module {model} rows={rows}"
+    module, x = build().eval(), torch.randn(rows, width)
+    wrapper = impl.DataParallel(module, ["cpu"] * CPU_REPLICAS)
 
-    with torch.no_grad(), lanes.hold():
+    with torch.no_grad(), wrapper.hold():
         if library == "impl":
-            y = timed(lanes, x)
+            y = timed(wrapper, x)
         else:
-            with _threads(LANES):
+            with _use_threads(CPU_REPLICAS):
                 y = timed(module, x)
         torch.testing.assert_close(y, module(x))
 
 
-def _one_after_the_other(replicas, inputs):
+def _run_in_turn(replicas, inputs):
     return [replica(x) for replica, x in zip(replicas, inputs, strict=True)]
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Let an operator use ``count`` threads; it uses one where replicas have a thread each."""
+def _use_threads(count: int) -> Iterator[None]:
+    """Set the number of intra-op threads for a block; the benchmarks run with one otherwise."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,9 +1,9 @@
-"""Print reference time over impl time for a saved run, and hold the ratios to their floors.
+"""Print reference time over impl time for a saved run, and compare the ratios with their floors.
 
-``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A row that is below its floor in
-``floors.toml`` even by the quartiles that favour impl is measured once more, in a run of its own,
-and then once more: something else may have had the processor. It exits with 1 if a row is below
-its floor each time. Absolute times are never judged.
+``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A row is below its floor of
+``floors.toml`` if even the quartiles that favour impl are. Such a row is measured up to twice
+more, each time in a new run, because other processes may have used the processor. The exit status
+is 1 if a row is below its floor every time. Absolute times are not checked.
 """
 
 import argparse
@@ -18,39 +18,39 @@ from typing import Any
 
 from spec_tests.site.ratios import LEGEND, Ratio, ratios
 
-__all__ = ["FLOORS", "LEGEND", "Ratio", "line", "main", "ratios", "rows_below"]
+__all__ = ["FLOORS", "LEGEND", "Ratio", "find_rows_below", "format_row", "main", "ratios"]
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
-#: How often a row that is below its floor is measured before that counts.
+#: The number of measurements before a row counts as below its floor.
 ATTEMPTS = 3
 
-#: Seconds a benchmark: longer than in the short form, so that a burst of other work weighs less.
+#: Seconds per benchmark when it is measured again; longer than at first, for less noise.
 SECONDS = 2
 
 
-def line(ratio: Ratio) -> str:
-    """One row of the table."""
+def format_row(ratio: Ratio) -> str:
+    """Return a row of the table."""
     floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
     verdict = "ok" if ratio.passes else "BELOW"
     spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
     return f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict}"
 
 
-def rows_below(
+def find_rows_below(
     run: Mapping[str, Any],
     floors: Mapping[str, float],
     measure: Callable[[Collection[str]], Mapping[str, Any]],
 ) -> list[str]:
-    """Print the table of ``run``; measure again what is below its floor.
+    """Print the table of ``run``; measure the rows below their floors again.
 
     Args:
-        run: What pytest-benchmark saved.
-        floors: The least ratio by group.
-        measure: Runs the benchmarks of these names; gives what pytest-benchmark saved.
+        run: A run saved by pytest-benchmark.
+        floors: The least ratio by row.
+        measure: Runs the benchmarks of these names and returns the saved run.
 
     Returns:
-        The groups that were below their floor ``ATTEMPTS`` times.
+        The rows that were below their floors ``ATTEMPTS`` times.
 
     Raises:
         ValueError: The run compares nothing.
@@ -68,28 +68,28 @@ def rows_below(
 
 
 def _print_table(found: list[Ratio]) -> list[str]:
-    """Print these rows; give the groups of those below their floors."""
+    """Print these rows; return the names of those below their floors."""
     if not found:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
     print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
     for ratio in found:
-        print(line(ratio))
+        print(format_row(ratio))
     return [ratio.group for ratio in found if not ratio.passes]
 
 
 def _groups(rows: Collection[str]) -> set[str]:
-    """The benchmarks' groups that these rows are of: one may have a row of times and of bytes."""
+    """Return the benchmark groups of these rows; a group may have a row of times and of bytes."""
     return {row.removesuffix(" (bytes)") for row in rows}
 
 
-def _measure(names: Collection[str]) -> Mapping[str, Any]:
+def _run_benchmarks(names: Collection[str]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "again.json")
         options = [f"--benchmark-max-time={SECONDS}", f"--benchmark-json={file}", "--quiet"]
         command = [sys.executable, "-m", "pytest", *names, *options]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            sys.exit(f"{ended.stdout}{ended.stderr}measuring again failed")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{done.stdout}{done.stderr}the benchmarks failed when measured again")
         run: dict[str, Any] = json.loads(file.read_text())
     return run
 
@@ -101,7 +101,7 @@ def main() -> int:
     path = parser.parse_args().file
     try:
         run = json.loads(path.read_text())
-        below = rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _measure)
+        below = find_rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _run_benchmarks)
     except (OSError, ValueError) as error:
         parser.error(f"{path}: {error}")
     if below:

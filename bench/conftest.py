@@ -1,4 +1,4 @@
-"""The two libraries, and a clock that waits for the devices."""
+"""Fixtures of the benchmarks: the two libraries, and a timer that waits for the devices."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -28,17 +28,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the devices before anything is timed."""
+    """Create the devices; on the simulator, set one intra-op thread."""
     is_simulated = topology_of(config).accelerator == "sim"
     if is_simulated and not config.getoption("--default-threads"):
-        # OpenMP's threads and the replicas' threads would compete for the same cores.
+        # Otherwise OpenMP's threads and the replicas' threads compete for the same cores.
         torch.set_num_threads(1)
 
 
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
-    """Record what a comparison of saved runs must find equal."""
+    """Record the environment; saved runs are compared only if it is equal."""
     topology = topology_of(config)
-    machine_info["python_version"] = interpreter.name()
+    machine_info["python_version"] = interpreter.python_version()
     machine_info["torch"] = torch.__version__
     machine_info["devices"] = [str(device) for device in topology.devices]
     machine_info["threads"] = torch.get_num_threads()
@@ -49,7 +49,7 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
 
 @pytest.fixture
 def library(request: pytest.FixtureRequest) -> Target:
-    """The library that a benchmark times, by the name of its parameter."""
+    """Return the library that the parameter of the benchmark names."""
     return Target(LIBRARIES[request.param])
 
 
@@ -57,22 +57,21 @@ def library(request: pytest.FixtureRequest) -> Target:
 def timed(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
 ) -> Callable[..., Any]:
-    """Time a call until every device is idle; note the library for ``bench.compare``.
+    """Return a function that times a call until every device is idle and returns its result.
 
-    Calling the fixture's value with a function and its arguments gives the result of the last
-    timed call.
+    The library and the devices are recorded for ``bench.compare``.
     """
     benchmark.extra_info["library"] = request.node.callspec.params["library"]
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
 
     def run(function: Callable[..., Any], *args: Any) -> Any:
-        return benchmark(synchronised(function, topology), *args)
+        return benchmark(synchronize_after(function, topology), *args)
 
     return run
 
 
-def synchronised(function: Callable[P, R], topology: Topology) -> Callable[P, R]:
-    """``function``, then a wait for the devices: accelerators queue work and return."""
+def synchronize_after(function: Callable[P, R], topology: Topology) -> Callable[P, R]:
+    """Return a function that calls ``function`` and waits until the devices are idle."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         result = function(*args, **kwargs)

@@ -1,13 +1,13 @@
-"""What is timed side by side, and the parameter that spreads a benchmark over it."""
+"""The two libraries that are compared, and the parameter of benchmarks for them."""
 
 from typing import Any
 
 import pytest
 
-#: The libraries by the name that a benchmark's id shows.
+#: The libraries by their name in benchmark ids.
 LIBRARIES = {"reference": "torch.nn.parallel", "impl": "impl"}
 
 
-def side_by_side(benchmark: Any) -> Any:
-    """Run a benchmark on both libraries, one right after the other."""
+def for_both_libraries(benchmark: Any) -> Any:
+    """Parametrize a benchmark over both libraries, one directly after the other."""
     return pytest.mark.parametrize("library", list(LIBRARIES), indirect=True)(benchmark)

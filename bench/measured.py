@@ -1,8 +1,8 @@
-"""Update ``measured.json``: the ratios of the runs that the floors are set from.
+"""Update ``measured.json``, the measured ratios from which the floors are derived.
 
-``python -m bench.measured FILE [FILE ...]`` reads JSON of pytest-benchmark, one file a run; three
-runs or more. It replaces the ratios of the rows that these runs measure and keeps those of other
-rows. A floor in ``floors.toml`` is 80 % of the least ratio of its row.
+``python -m bench.measured FILE FILE FILE ...`` reads JSON of pytest-benchmark from three or more
+runs. It replaces the ratios of the rows in these runs and keeps those of other rows. A floor in
+``floors.toml`` is 80 % of the smallest ratio of its row.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from typing import Any
 
 from bench.compare import ratios
 
-__all__ = ["MEASURED", "ratios_of", "updated"]
+__all__ = ["MEASURED", "merge_runs", "summarize_run"]
 
 MEASURED = Path(__file__).with_name("measured.json")
 
 
-def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
-    """Return date, commit, processor and the ratio of each row of a saved run."""
+def summarize_run(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the date, commit, processor and ratios of a saved run."""
     return {
         "date": run["datetime"][:10],
         "commit": run["commit_info"]["id"],
@@ -28,14 +28,16 @@ def ratios_of(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def updated(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``new`` after ``old``, without the rows of ``old`` that ``new`` measures again."""
-    again = {row for run in new for row in run["ratios"]}
-    rest = [
-        {**run, "ratios": {row: run["ratios"][row] for row in run["ratios"] if row not in again}}
+def merge_runs(
+    old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the runs of ``old`` without the rows that ``new`` measures, then ``new``."""
+    measured = {row for run in new for row in run["ratios"]}
+    kept = [
+        {**run, "ratios": {row: it for row, it in run["ratios"].items() if row not in measured}}
         for run in old
     ]
-    return [*(run for run in rest if run["ratios"]), *new]
+    return [*(run for run in kept if run["ratios"]), *new]
 
 
 def main() -> None:
@@ -45,9 +47,9 @@ def main() -> None:
     files = parser.parse_args().files
     if len(files) < 3:
         parser.error(f"expected three runs or more, got {len(files)}")
-    new = [ratios_of(json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    new = [summarize_run(json.loads(file.read_text(encoding="utf-8"))) for file in files]
     old = json.loads(MEASURED.read_text(encoding="utf-8"))
-    MEASURED.write_text(json.dumps(updated(old, new), indent=1) + "\n", encoding="utf-8")
+    MEASURED.write_text(json.dumps(merge_runs(old, new), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How much memory a call needs on the devices, by their own count."""
+"""Peak memory of a call on the devices."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import torch
 from spec_tests.harness.environment.topology import Topology
 
 
-def peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
-    """The sum of all devices' peaks while ``call`` runs; None where they are not counted."""
+def measure_peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
+    """Return the sum of the devices' peaks during ``call``; None if they do not count memory."""
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "reset_peak_memory_stats"):
         return None

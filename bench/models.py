@@ -6,8 +6,8 @@ from torch import Tensor, nn
 WIDTH = 16
 
 
-def blocks(count: int, width: int = WIDTH) -> nn.Module:
-    """``count`` blocks of Linear, BatchNorm and ReLU: four modules and seven tensors each."""
+def build_blocks(count: int, width: int = WIDTH) -> nn.Module:
+    """Return ``count`` blocks of Linear, BatchNorm and ReLU, each of 4 modules and 7 tensors."""
     torch.manual_seed(0)
     return nn.Sequential(
         *(
@@ -18,7 +18,7 @@ def blocks(count: int, width: int = WIDTH) -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """A cell, step after step: many small operators, none of which can begin before the last."""
+    """A GRU cell in a loop: many small operators, each of which needs the previous result."""
 
     def __init__(self, width: int = 32, steps: int = 60) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Recurrent(nn.Module):
         self.cell, self.steps = nn.GRUCell(width, width), steps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the state after all steps, of the shape of ``x``."""
+        """Return the state after all steps, of the shape of ``x``."""
         state = torch.zeros_like(x)
         for _ in range(self.steps):
             state = self.cell(x, state)
@@ -34,7 +34,7 @@ class Recurrent(nn.Module):
 
 
 class Filter(nn.Module):
-    """Kalman's filter, step after step: small matrices, a system to solve for each row."""
+    """A Kalman filter: products of small matrices, and a linear system for each row."""
 
     def __init__(self, state: int = 4, seen: int = 2, steps: int = 30) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Filter(nn.Module):
         self.steps = steps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give each row's state after it has seen that row of ``x`` at every step."""
+        """Return the state of each row after all steps; every step observes the same ``x``."""
         noise = 0.1 * torch.eye(len(self.move)), 0.1 * torch.eye(len(self.see))
         state = x.new_zeros(len(x), len(self.move), 1)
         spread = noise[0].expand(len(x), -1, -1)
@@ -59,15 +59,15 @@ class Filter(nn.Module):
 
 
 class Identity(nn.Module):
-    """Gives its input back: what remains is the cost of running replicas."""
+    """A module that returns its input, to measure the overhead of running replicas."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x``."""
         return x
 
 
-def nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
-    """Four dicts of four tensors of ``rows`` rows each."""
+def build_nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
+    """Return four dicts of four tensors of ``rows`` rows each."""
     return [
         {name: torch.ones(rows, 4, device=device) for name in ("a", "b", "c", "d")}
         for _ in range(4)

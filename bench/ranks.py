@@ -1,4 +1,4 @@
-"""Training steps in processes: plain DistributedDataParallel and impl, and the bytes they send."""
+"""Training steps in the processes of ``bench_distributed``, and the bytes that they send."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from spec_tests.distributed.pool import Rank
 
-#: What each of the ranks goes on with, call after call.
+#: The module, batch and parameters of this rank, kept between calls.
 _STATE: dict[str, Any] = {}
 
-#: A classifier's output is small beside its gradients.
+#: The number of outputs; the output is small compared with the gradients.
 CLASSES = 16
 
-#: Collectives by the tensor that they send: all that either side uses.
-_SENT = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
+#: The collectives that the libraries use, each with the position of the tensor argument.
+_COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
 def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float) -> None:
-    """Make a module and a batch; ``rows`` for each rank."""
+    """Build a module and a batch of ``rows`` rows per rank."""
     torch.manual_seed(0)
     module = nn.Sequential(*(_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES))
     x = torch.randn(rows * rank.size, width)
@@ -31,7 +31,7 @@ def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb
     if library == "impl":
         net = rank.distributed.DataParallel(module, rank.group, **options)
     else:
-        options["find_unused_parameters"] = True  # What impl does, too.
+        options["find_unused_parameters"] = True  # impl does the same.
         net = DistributedDataParallel(module, process_group=rank.group, **options)
         net.register_comm_hook(rank.group, allreduce_hook)
         x = x[rank.rank * rows :][:rows]
@@ -39,28 +39,28 @@ def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb
 
 
 def step(rank: Rank) -> float:
-    """One forward and backward; the sum of a gradient."""
+    """Run forward and backward; return the sum of a gradient."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
     _STATE["net"](_STATE["x"]).square().mean().backward()
     return float(_STATE["parameters"][0].grad.sum())
 
 
-def bytes_sent(rank: Rank) -> dict[str, int]:
-    """Bytes that one step gives to each collective on this rank."""
+def count_bytes_sent(rank: Rank) -> dict[str, int]:
+    """Return the bytes that one step passes to each collective on this rank."""
     counts: Counter[str] = Counter()
-    before = {name: getattr(dist, name) for name in _SENT}
-    for name, index in _SENT.items():
-        setattr(dist, name, _counting(before[name], name, index, counts))
+    originals = {name: getattr(dist, name) for name in _COLLECTIVES}
+    for name, index in _COLLECTIVES.items():
+        setattr(dist, name, _count_bytes(originals[name], name, index, counts))
     try:
         step(rank)
     finally:
-        for name, function in before.items():
+        for name, function in originals.items():
             setattr(dist, name, function)
     return dict(counts)
 
 
-def _counting(
+def _count_bytes(
     function: Callable[..., Any], name: str, index: int, counts: Counter[str]
 ) -> Callable[..., Any]:
     def count(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""tox -e free-threaded: what it says where it cannot run, and what it runs."""
+"""tox -e free-threaded: its errors for unsuitable interpreters, and its requirements."""
 
 import sys
 import sysconfig
@@ -9,41 +9,43 @@ from impl_tests import free_threaded
 from spec_tests.harness.environment import interpreter
 
 
-def test_what_to_do_is_said_where_no_python_is_named():
-    said = free_threaded.refusal(None)
-    assert "FREE_THREADED_PYTHON" in said
-    assert "--disable-gil" in said
+def test_without_an_interpreter_the_error_names_the_variable_and_the_remedy():
+    problem = free_threaded.find_problem(None)
+    assert "FREE_THREADED_PYTHON" in problem
+    assert "--disable-gil" in problem
 
 
-def test_a_python_that_is_not_there_is_named(tmp_path):
-    assert f"{tmp_path}/python does not run" in free_threaded.refusal(f"{tmp_path}/python")
+def test_a_missing_interpreter_is_refused(tmp_path):
+    assert f"{tmp_path}/python does not run" in free_threaded.find_problem(f"{tmp_path}/python")
 
 
-def test_a_program_that_is_no_python_is_named():
-    assert "/bin/true does not run" in free_threaded.refusal("/bin/true")
+def test_a_program_other_than_python_is_refused():
+    assert "/bin/true does not run" in free_threaded.find_problem("/bin/true")
 
 
-def test_only_a_python_without_lock_is_taken():
-    said = free_threaded.refusal(sys.executable)
-    assert bool(said) == (not interpreter.is_free_threaded())
-    assert not said or "with its lock" in said
+def test_only_free_threaded_python_is_accepted():
+    problem = free_threaded.find_problem(sys.executable)
+    assert bool(problem) == (not interpreter.is_free_threaded())
+    assert not problem or "not free-threaded" in problem
 
 
-@pytest.mark.parametrize(("lacks", "is_refused"), [(["_ssl", "zlib"], True), ([], False)])
-def test_a_python_that_lacks_modules_is_refused(monkeypatch, lacks, is_refused):
-    about = {"version": [3, 13, 15], "free": True, "lacks": lacks}
-    monkeypatch.setattr(free_threaded, "_about", lambda _: about)
-    said = free_threaded.refusal("python3.13t")
-    assert ("built without _ssl, zlib" in said) == is_refused
-    assert bool(said) == is_refused
+@pytest.mark.parametrize(("missing", "is_refused"), [(["_ssl", "zlib"], True), ([], False)])
+def test_a_python_without_required_modules_is_refused(monkeypatch, missing, is_refused):
+    about = {"version": [3, 13, 15], "is_free_threaded": True, "missing": missing}
+    monkeypatch.setattr(free_threaded, "_probe", lambda _: about)
+    problem = free_threaded.find_problem("python3.13t")
+    assert ("built without _ssl, zlib" in problem) == is_refused
+    assert bool(problem) == is_refused
 
 
-def test_the_interpreter_is_asked():
-    about = free_threaded._about(sys.executable)
+def test_the_probe_reports_version_and_build():
+    about = free_threaded._probe(sys.executable)
     assert about["version"] == [*sys.version_info[:3]]
-    assert about["free"] == bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    assert about["is_free_threaded"] == bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-def test_all_that_the_tests_need_is_installed():
-    needs = " ".join(free_threaded._needs())
-    assert all(name in needs for name in ("pytest-xdist", "scikit-learn", "hypothesis", "jinja2"))
+def test_the_requirements_of_tests_and_reports_are_installed():
+    requirements = " ".join(free_threaded._requirements())
+    assert all(
+        name in requirements for name in ("pytest-xdist", "scikit-learn", "hypothesis", "jinja2")
+    )

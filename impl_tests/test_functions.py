@@ -64,7 +64,7 @@ def test_minus_one_is_the_cpu_under_any_default_device(topology, gather_on):
 
 
 # PyTorch scripts its forward derivatives when it computes the first one.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_forward_mode_tangents_pass_without_requires_grad(topology):
     with forward_ad.dual_level():
         x = torch.ones(4, device=topology.device(0))

@@ -30,7 +30,7 @@ def free_threaded():
 
 @pytest.mark.usefixtures("free_threaded")
 def test_gil_is_disabled_in_this_run(topology):
-    assert not interpreter.has_lock()
+    assert not interpreter.is_gil_enabled()
 
 
 @pytest.mark.usefixtures("free_threaded")
@@ -43,16 +43,16 @@ def test_no_import_enables_the_gil():
 
 def test_header_has_the_state_of_the_gil(monkeypatch):
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: True)
-    monkeypatch.setattr(interpreter, "has_lock", lambda: False)
-    assert interpreter.name().endswith(" free-threaded, lock off")
-    monkeypatch.setattr(interpreter, "has_lock", lambda: True)
-    assert interpreter.name().endswith(" free-threaded, lock on")
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: False)
+    assert interpreter.python_version().endswith(" free-threaded, GIL off")
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: True)
+    assert interpreter.python_version().endswith(" free-threaded, GIL on")
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: False)
-    assert "lock" not in interpreter.name()
+    assert "GIL" not in interpreter.python_version()
 
 
 def test_enabled_gil_fails_the_run(monkeypatch):
-    monkeypatch.setattr(interpreter, "has_lock", lambda: True)
-    interpreter.check_lock(was_off=False)
-    with pytest.raises(pytest.fail.Exception, match="lock of this free-threaded Python is on"):
-        interpreter.check_lock(was_off=True)
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: True)
+    interpreter.check_gil(was_off=False)
+    with pytest.raises(pytest.fail.Exception, match="has enabled the GIL"):
+        interpreter.check_gil(was_off=True)

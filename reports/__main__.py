@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command != "build":
-            # Only publishing needs pytest-benchmark, which brings py-cpuinfo.
+            # Imported here: only publishing needs py-cpuinfo, a dependency of pytest-benchmark.
             from reports.publishing.publish import publish
 
             results = folder / "results"

@@ -1,4 +1,4 @@
-"""The implementation under test, and the rules of collection."""
+"""The fixture ``target``, and the checks at collection."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -12,7 +12,7 @@ from spec_tests.harness.conformance import (
     not_offered,
     register,
 )
-from spec_tests.harness.conformance.verdicts import AGREEMENT, BY, judged_alone, read
+from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the rest of the suite, which the options load only for a target."""
+    """Load the plugins of the suite; outside this folder ``--target`` loads them."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     clause_filter.configure(config, clauses.load())
@@ -39,20 +39,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore files without a test of the selected clauses."""
-    wanted = clause_filter.selected(config)
-    if not wanted or collection_path.suffix != ".py" or HERE not in collection_path.parents:
+    selected = clause_filter.selected(config)
+    if not selected or collection_path.suffix != ".py" or HERE not in collection_path.parents:
         return None
-    spelled_out = clause_filter.spelled_out_in(collection_path, wanted)
-    return None if spelled_out and _is_conformance(collection_path) else True
+    ids = clause_filter.ids_in(collection_path, selected)
+    return None if ids and _is_conformance(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests without clauses and clauses without tests; mark the known divergences."""
+    """Check that tests name clauses and clauses have tests; mark the known divergences."""
     with worker_errors.sent_to_controller(config, items):
-        _choose(config, items)
+        _select(config, items)
 
 
-def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_conformance(item.path)]
     known = clauses.load()
     named: set[str] = set()
@@ -61,38 +61,47 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     whole = _is_whole(config) and not clause_filter.selected(config)
     if whole:
         _refuse("without a test", set(known) - named)
-        _refuse("judged by agreement alone", named - selection.judged(conformance))
+        _refuse(
+            "tested only by comparison with torch.nn.parallel",
+            named - selection.judged_without_reference(conformance),
+        )
     path = _register(config)
     if path is not None:
         not_offered.mark(conformance, register.lacks(path, known))
         register.mark(conformance, register.load(path), HERE, whole=whole)
-    target_map.load(mapping_of(config), PARTS)  # refuse a wrong map before the first test
-    wanted = clause_filter.selected(config)
-    if wanted:
-        selection.leave_out(
-            config, items, [each for each in items if not wanted & set(clauses.of(each))]
+    target_map.load(mapping_of(config), PARTS)  # raise an error of the map before the first test
+    selected = clause_filter.selected(config)
+    if selected:
+        selection.deselect(
+            config,
+            items,
+            [each for each in items if not selected & set(clauses.clauses_of_test(each))],
         )
     if config.getoption("--resume"):
-        done = {test["test"] for test in read(selection.verdicts_file(config))}
-        selection.leave_out(config, items, [item for item in items if item.nodeid in done])
+        done = {test["test"] for test in read(selection.resumed_file(config))}
+        selection.deselect(config, items, [item for item in items if item.nodeid in done])
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Return the number of clauses that are judged by agreement alone."""
+    """Return a line with the clauses that are only compared with torch.nn.parallel."""
     conformance = [item for item in items if _is_conformance(item.path)]
-    named = {name for item in conformance for name in clauses.of(item)}
-    return judged_alone(sorted(named - selection.judged(conformance))) if named else ""
+    named = {name for item in conformance for name in clauses.clauses_of_test(item)}
+    return (
+        reference_only_text(sorted(named - selection.judged_without_reference(conformance)))
+        if named
+        else ""
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Judge a failure by the register, and describe it."""
+    """Set the outcome of a failed test by the register, and describe the failure."""
     report = yield
     if not_offered.judge(item, call, report):
         return report
-    failure_report.of_skip(item, call, report)
+    failure_report.fail_not_offered(item, call, report)
     register.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure_report.describe(item, call))
@@ -109,28 +118,28 @@ def _refuse(problem: str, found: set[str]) -> None:
 
 
 def _is_conformance(path: Path) -> bool:
-    """Whether the tests of a file judge a target; the meta tests do not."""
+    """Return whether the tests of a file check a target; meta tests do not."""
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 
 def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]:
-    names = clauses.of(item)
+    names = clauses.clauses_of_test(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
-    hidden = set(names) - clause_filter.spelled_out_in(item.path, frozenset(names))
-    if hidden:
-        raise pytest.UsageError(f"{item.nodeid}: its file does not write out {min(hidden)}")
+    absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))
+    if absent:
+        raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
     item.user_properties.extend(("clause", name) for name in names)
-    if selection.asks_the_reference(item):
-        item.user_properties.append((BY, AGREEMENT))
+    if selection.needs_reference(item):
+        item.user_properties.append((JUDGED_BY, AGREEMENT))
     return set(names)
 
 
 def _is_whole(config: pytest.Config) -> bool:
-    # With a selection by path, keyword or marker, tests of a clause may be missing.
+    # A selection by path, keyword or marker may leave out tests of a clause.
     selections = ("keyword", "markexpr", "lf", "deselect")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}

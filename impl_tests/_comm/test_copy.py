@@ -7,7 +7,7 @@ import torch
 
 from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_device
 from impl_tests.samples import OperatorLog
-from spec_tests.harness.concurrency.side_streams import late_copies, queued
+from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
 #: Bytes from which a tensor is copied without packing.
 LARGE = 2**20
@@ -105,7 +105,7 @@ def test_copies_of_small_tensors_share_one_storage_and_no_history(topology):
 
 @pytest.mark.parametrize("copy", [to_device, row_major_copy])
 def test_copy_on_the_cpu_can_be_read_immediately(topology, copy):
-    tensor = queued(topology, 0, 3)
+    tensor = queued_arange(topology, 0, 3)
     with late_copies(topology):
         assert copy(tensor, CPU).tolist() == [1, 2, 3]
 

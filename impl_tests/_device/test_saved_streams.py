@@ -7,7 +7,7 @@ import torch
 
 from impl._device import saved_streams
 from impl.functions import Scatter
-from spec_tests.harness.concurrency.side_streams import on_side_streams, queued
+from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
 
 
 class RecordStreams(torch.autograd.Function):
@@ -27,7 +27,7 @@ class RecordStreams(torch.autograd.Function):
 def _streams_after_scatter(topology):
     """Return the current streams of the autograd thread after the backward of Scatter."""
     records = []
-    leaf = queued(topology, 0, 3, 2).requires_grad_()
+    leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
     chunks = Scatter.apply(topology.take(3), None, 0, RecordStreams.apply(leaf, topology, records))
     torch.autograd.backward([chunk.sum() for chunk in chunks])
     return records[0]
@@ -55,7 +55,7 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
             _streams_after_scatter(topology)
     # A backward without saved streams shows the current streams of the thread.
     records = []
-    leaf = queued(topology, 0, 3).requires_grad_()
+    leaf = queued_arange(topology, 0, 3).requires_grad_()
     RecordStreams.apply(leaf, topology, records).sum().backward()
     assert records == [expected]
 

@@ -6,7 +6,7 @@ import pytest
 
 from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
-from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc
 
 WHERE = "in replica 2 on device 3"
 
@@ -88,7 +88,7 @@ RAISING = [
 @pytest.mark.parametrize("raising", RAISING)
 def test_frames_of_the_replica_release_their_variables(raising):
     references = []
-    with no_garbage_collection():
+    with disable_gc():
         failure = capture(raising, references)
         assert references
         assert all(reference() is None for reference in references)
@@ -96,7 +96,7 @@ def test_frames_of_the_replica_release_their_variables(raising):
 
 
 def test_failure_keeps_no_argument_alive():
-    with no_garbage_collection():
+    with disable_gc():
         argument = Value()
         reference = weakref.ref(argument)
         failure = capture(lambda _: fail_with(ValueError("bad")), argument)
@@ -113,7 +113,7 @@ def test_handled_exception_is_freed_without_garbage_collection(kind):
         except kind as error:
             return weakref.ref(error)
 
-    with no_garbage_collection():
+    with disable_gc():
         assert handle()() is None
 
 
@@ -125,7 +125,7 @@ def test_referenced_exception_is_freed_with_its_owner():
         except BadError:
             return weakref.ref(held)
 
-    with no_garbage_collection():
+    with disable_gc():
         assert handle()() is None
 
 

@@ -15,7 +15,7 @@ from impl._threads import pool as thread_pool
 from impl._threads.exceptions import CapturedError
 from impl._threads.locals import can_isolate_locals
 from impl_tests.samples import FunctionMode, fail_with
-from spec_tests.harness.concurrency.leaks import becomes
+from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
@@ -121,7 +121,7 @@ def test_pool_keeps_no_result_alive(pool):
     result = future.wait()
     reference = weakref.ref(result)
     del result
-    assert becomes(lambda: reference() is None)
+    assert wait_until(lambda: reference() is None)
 
 
 def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from impl._device import device as device_module
 from impl._threads import state as thread_state
 from impl_tests.samples import FunctionMode
-from spec_tests.strategies.thread_state import sights, thread_states
+from spec_tests.strategies.thread_state import thread_states, visible_states
 
 CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
@@ -76,9 +76,9 @@ def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
     device = topology.device(slot)
 
     def before_and_after(state):
-        before = sights(topology.devices)
+        before = visible_states(topology.devices)
         run_in(state, change_state, device)
-        return before, sights(topology.devices), thread_state.is_pristine()
+        return before, visible_states(topology.devices), thread_state.is_pristine()
 
     with state.entered(topology):
         before, after, is_pristine = in_new_thread(before_and_after, state_for(device))
@@ -90,9 +90,9 @@ def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
 def test_changes_of_a_replica_are_undone_in_the_calling_thread(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
-        before = sights(topology.devices), VARIABLE.get()
+        before = visible_states(topology.devices), VARIABLE.get()
         run_in(state_for(device), change_state, device)
-        assert (sights(topology.devices), VARIABLE.get()) == before
+        assert (visible_states(topology.devices), VARIABLE.get()) == before
 
 
 def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):

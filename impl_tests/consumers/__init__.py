@@ -1,4 +1,4 @@
-"""Packages that use DataParallel, trained on torch.nn.parallel and on impl in its place.
+"""Training runs of packages that use DataParallel, on torch.nn.parallel and on impl.
 
-Not collected with the other tests of impl: ``tox -e consumers`` alone installs the packages.
+Only ``tox -e consumers`` installs the packages and runs these tests.
 """

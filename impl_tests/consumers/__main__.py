@@ -1,12 +1,12 @@
-"""Training runs.
+"""The command that trains.
 
-``python -m impl_tests.consumers PROGRAM SIDE``
-    prints the record of one, as JSON.
+``python -m impl_tests.consumers PROGRAM LIBRARY``
+    runs one program and prints its record as JSON.
 ``python -m impl_tests.consumers --write``
-    runs all and publishes the results.
+    runs all programs and writes ``results.json``.
 
-A side is ``reference`` or ``impl``. The latter installs impl before the package is imported, as
-its users would: a class that derives from DataParallel then derives from impl's.
+LIBRARY is ``reference`` or ``impl``. The latter calls ``impl.install()`` before the package is
+imported, as users would: a class that derives from DataParallel then derives from impl's.
 """
 
 import importlib
@@ -23,18 +23,18 @@ from impl_tests.consumers import results
 from spec_tests import cuda_stand_ins, simulator
 
 
-def main(program: str, side: str) -> None:
-    """Print the record of a run."""
-    os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate asks for no other accelerator
+def main(program: str, library: str) -> None:
+    """Run a program and print its record."""
+    os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find sim by itself
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
-    # With a thread for each device three gradients of one tensor are added in any order.
+    # With one thread per device, three gradients of one tensor would be added in a random order.
     torch.autograd.set_multithreading_enabled(False)
     hollow_cuda.load()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()
-    if side == "impl":
+    if library == "impl":
         impl.install()
     record = importlib.import_module(f"impl_tests.consumers.programs.{program}").train()
     print(json.dumps(record))

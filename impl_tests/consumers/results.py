@@ -1,4 +1,4 @@
-"""What the runs have shown, as it is published: ``results.json``."""
+"""The published results of the programs: ``results.json``."""
 
 import ast
 import json
@@ -8,41 +8,41 @@ from typing import TypedDict
 from .record import Record
 from .running import HERE, PROGRAMS, run
 
-__all__ = ["Result", "result_of", "results", "write"]
+__all__ = ["Result", "load_results", "summarize", "write"]
 
 _FILE = HERE / "results.json"
 
 
 class Result(TypedDict):
-    """One program's runs.
+    """The results of a program.
 
     Attributes:
         package: The package and its version.
-        what: What the program is, in its own words.
-        reference: Losses on torch.nn.parallel.
-        impl: Losses on impl.
-        largest_difference: Between the losses, or the weights, of the two.
+        description: The first sentence of the program's docstring.
+        reference: The losses on torch.nn.parallel.
+        impl: The losses on impl.
+        largest_difference: The largest difference between the losses or weights of both.
     """
 
     package: str
-    what: str
+    description: str
     reference: list[float]
     impl: list[float]
     largest_difference: float
 
 
-def results() -> dict[str, Result]:
-    """The published results, by program."""
+def load_results() -> dict[str, Result]:
+    """Return the published results, by program."""
     found: dict[str, Result] = json.loads(_FILE.read_text())
     return found
 
 
-def result_of(program: str, reference: Record, ours: Record) -> Result:
-    """Sum up two runs of a program."""
+def summarize(program: str, reference: Record, ours: Record) -> Result:
+    """Return the result of a program's two runs."""
     name = PROGRAMS[program]
     return Result(
         package=f"{name} {version(name)}",
-        what=_what(program),
+        description=_describe(program),
         reference=reference["losses"],
         impl=ours["losses"],
         largest_difference=_largest_difference(reference, ours),
@@ -50,25 +50,25 @@ def result_of(program: str, reference: Record, ours: Record) -> Result:
 
 
 def write() -> None:
-    """Run all programs and publish what they show."""
+    """Run all programs and write ``results.json``."""
     found = {
-        program: result_of(program, run(program, "reference"), run(program, "impl"))
+        program: summarize(program, run(program, "reference"), run(program, "impl"))
         for program in PROGRAMS
     }
     _FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _what(program: str) -> str:
-    """What the first line of a program says after the package's name."""
+def _describe(program: str) -> str:
+    """Return the first line of a program's docstring after the package's name."""
     tree = ast.parse((HERE / "programs" / f"{program}.py").read_text())
     first = (ast.get_docstring(tree) or "").splitlines()[0]
     return first.partition(": ")[2].rstrip(".").replace("``", "`")
 
 
-def _largest_difference(one: Record, other: Record) -> float:
-    pairs = zip(_numbers(one), _numbers(other), strict=True)
-    return max((abs(a - b) for a, b in pairs if a != b), default=0.0)  # Two infinities are equal.
+def _largest_difference(left: Record, right: Record) -> float:
+    pairs = zip(_flatten(left), _flatten(right), strict=True)
+    return max((abs(a - b) for a, b in pairs if a != b), default=0.0)  # inf - inf is nan
 
 
-def _numbers(record: Record) -> list[float]:
+def _flatten(record: Record) -> list[float]:
     return [*record["losses"], *(x for row in record["weights"].values() for x in row)]

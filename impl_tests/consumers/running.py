@@ -1,4 +1,4 @@
-"""Both runs of a program, each in a process of its own."""
+"""Runs of the programs, each in a new process."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from typing import cast
 
 from .record import Record
 
-__all__ = ["HERE", "PROGRAMS", "SIDES", "run"]
+__all__ = ["HERE", "LIBRARIES", "PROGRAMS", "run"]
 
 HERE = Path(__file__).parent
-#: The programs, and the package that each is about as the package index names it.
+#: The programs, each with its package as the package index names it.
 PROGRAMS = {
     "captum": "captum",
     "deepctr": "deepctr-torch",
@@ -27,28 +27,28 @@ PROGRAMS = {
     "torchmeta": "torchmeta",
     "transformers": "transformers",
 }
-#: The sides, and the module that has the DataParallel of each.
-SIDES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
-#: Seconds; a run takes about ten, and replicas that wait for each other could wait for ever.
-_LIMIT = 250
+#: The libraries, each with the Python module that defines its DataParallel.
+LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
+#: Seconds after which a run counts as hung; a run takes about ten.
+_TIMEOUT = 250
 
 
-def run(program: str, side: str) -> Record:
-    """Run a program.
+def run(program: str, library: str) -> Record:
+    """Run a program in a new process and return its record.
 
     Raises:
-        RuntimeError: It ended with an error.
-        TimeoutExpired: It did not end.
+        RuntimeError: The program failed.
+        TimeoutExpired: The program hung.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "impl_tests.consumers", program, side],
+        [sys.executable, "-m", "impl_tests.consumers", program, library],
         cwd=HERE.parents[1],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=_LIMIT,
+        timeout=_TIMEOUT,
         check=False,
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{program} on {side}:\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"{program} on {library}:\n{done.stderr[-3000:]}")
     return cast(Record, json.loads(done.stdout.splitlines()[-1]))

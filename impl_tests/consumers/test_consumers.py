@@ -4,52 +4,55 @@ import math
 
 import pytest
 
-from impl_tests.consumers.results import result_of, results
-from impl_tests.consumers.running import HERE, PROGRAMS, SIDES, run
+from impl_tests.consumers.results import load_results, summarize
+from impl_tests.consumers.running import HERE, LIBRARIES, PROGRAMS, run
 
-#: Published losses come from another machine, whose kernels may round otherwise, step by step.
-ELSEWHERE = 1e-3
+#: The tolerance of published losses: kernels of other processors round differently.
+PROCESSOR_TOLERANCE = 1e-3
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
 def program(request):
-    """One of the programs."""
+    """Return one of the programs."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def runs(program):
-    """The program's record on each side."""
-    return {side: run(program, side) for side in SIDES}
+    """Return the program's record on each library."""
+    return {library: run(program, library) for library in LIBRARIES}
 
 
-def test_every_program_is_run():
+def test_every_program_is_listed():
     files = (HERE / "programs").glob("[!_]*.py")
     assert sorted(path.stem for path in files) == sorted(PROGRAMS)
 
 
-def test_each_side_runs_its_own_data_parallel(runs):
-    assert {side: each["home"] for side, each in runs.items()} == SIDES
+def test_each_run_uses_the_data_parallel_of_its_library(runs):
+    assert {library: it["wrapper_module"] for library, it in runs.items()} == LIBRARIES
 
 
-def test_the_weights_move(runs):
+def test_losses_change_during_training(runs):
     losses = runs["reference"]["losses"]
     assert len(set(losses)) >= 3
     assert all(map(math.isfinite, losses))
 
 
-def test_losses_are_the_references(runs):
+def test_losses_equal_the_reference(runs):
     assert runs["impl"]["losses"] == runs["reference"]["losses"]
 
 
-def test_weights_are_the_references(runs):
+def test_weights_equal_the_reference(runs):
     assert runs["impl"]["weights"] == runs["reference"]["weights"]
 
 
-def test_the_published_results_are_those_of_this_run(program, runs):
-    found = result_of(program, runs["reference"], runs["impl"])
-    published = results()[program]
-    for side in SIDES:
-        assert found[side] == pytest.approx(published[side], rel=ELSEWHERE, abs=ELSEWHERE)
-    same = ("package", "what", "largest_difference")
-    assert [found[key] for key in same] == [published[key] for key in same]
+def test_the_published_results_equal_this_run(program, runs):
+    found = summarize(program, runs["reference"], runs["impl"])
+    published = load_results()[program]
+    for library in LIBRARIES:
+        expected = pytest.approx(
+            published[library], rel=PROCESSOR_TOLERANCE, abs=PROCESSOR_TOLERANCE
+        )
+        assert found[library] == expected
+    for key in ("package", "description", "largest_difference"):
+        assert found[key] == published[key]

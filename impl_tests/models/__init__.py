@@ -1,4 +1,4 @@
-"""Models of many architectures, tiny and with random weights, trained on one device and on two.
+"""Small models of many architectures with random weights, trained on one device and on two.
 
-Not collected with the other tests of impl: ``tox -e models`` alone installs the packages.
+Only ``tox -e models`` installs the packages and runs these tests.
 """

@@ -1,9 +1,9 @@
-"""``python -m impl_tests.models --write``: train all models and publish what they show."""
+"""``python -m impl_tests.models --write``: train all models and write ``results.json``."""
 
 import os
 import sys
 
-#: torch.set_num_threads does not reach products of matrices in new threads, such as replicas'.
+# torch.set_num_threads has no effect on matrix products in new threads, such as replicas'.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from impl_tests import hollow_cuda
@@ -12,7 +12,7 @@ from spec_tests import cuda_stand_ins, simulator
 
 
 def main(option: str) -> None:
-    """Publish the results."""
+    """Train all models and write the results."""
     if option != "--write":
         raise SystemExit(__doc__)
     hollow_cuda.load()

@@ -1,4 +1,4 @@
-"""The models' packages import torchvision, which needs help beside a CPU build of PyTorch."""
+"""Set-up for torchvision, which the packages import, with a CPU build of PyTorch."""
 
 import pytest
 
@@ -11,5 +11,5 @@ hollow_cuda.load()
 
 @pytest.fixture(scope="session", autouse=True)
 def aligned_copies(topology: Topology) -> None:
-    """Align the reference's copies, since its results are compared bit for bit."""
+    """Align the reference's copies, because results are compared bit for bit."""
     align_copies()

@@ -1,4 +1,4 @@
-"""What the models have shown, as it is published: ``results.json``."""
+"""The published results of the models: ``results.json``."""
 
 import json
 import warnings
@@ -7,32 +7,34 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from .comparing import deviation, differences, unequal
+from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
-from .steps import SIDES, Run, run
+from .training import VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "result_of", "results", "run_all", "write"]
+__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write"]
 
+#: The variants whose losses are published; those of several threads vary from run to run.
+_PUBLISHED = ("one device", "reference", "impl")
 _FILE = Path(__file__).with_name("results.json")
 
-#: A run of each side, or how it ended.
+#: The run of each variant, or its error.
 Runs = Mapping[str, "Run | str"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a model has shown.
+    """The results of a model.
 
     Args:
-        package: Where it is from, with the version.
+        package: The package and its version.
         chosen_for: As in the catalogue.
-        losses: Of each side that has ended: one a step.
-        reference: "same" as impl, bit for bit, where the copies of both are aligned; else what is
-            wrong with it.
-        rounded: Whether it differs from impl in a bit where they are not.
-        impl: "right" if it is, beside one device; else what is wrong with it.
-        deviation: The largest of impl's losses from those of one device, relative.
-        wrong: What is wrong, as in the catalogue.
+        losses: The losses of each published variant that ran without error, one per step.
+        reference: "same" if the reference equals impl bit for bit with aligned copies; otherwise
+            its error.
+        rounded: Whether the reference differs from impl in rounding without aligned copies.
+        impl: "right" if impl equals one device within rounding; otherwise its error.
+        deviation: The largest relative error of impl's losses against one device.
+        wrong: The known error, as in the catalogue.
     """
 
     package: str
@@ -46,78 +48,78 @@ class Result:
 
 
 def run_all(model: Model) -> dict[str, Run | str]:
-    """Train a model on each side."""
+    """Train a model with each variant."""
     found: dict[str, Run | str] = {}
-    for side in SIDES:
+    for variant in VARIANTS:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # Packages deprecate, and the reference asks for NCCL.
-                found[side] = run(model, side)
+                # Deprecations in the packages, and the reference's warning about a missing NCCL.
+                warnings.simplefilter("ignore")
+                found[variant] = run(model, variant)
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
-            found[side] = f"{type(error).__name__}: {text[-1]}"
+            found[variant] = f"{type(error).__name__}: {text[-1]}"
     return found
 
 
-def result_of(model: Model, runs: Runs) -> Result:
-    """Sum up the runs of a model."""
-    plain, reference, ours = (runs[side] for side in ("plain", "reference", "impl"))
-    of_reference = _said_of_reference(model, runs)
-    ended = {side: each.losses for side, each in runs.items() if isinstance(each, Run)}
+def summarize(model: Model, runs: Runs) -> Result:
+    """Return the result of a model's runs."""
+    plain, reference, ours = runs["one device"], runs["reference"], runs["impl"]
+    of_reference = _judge_reference(model, runs)
+    published = {variant: runs[variant] for variant in _PUBLISHED}
+    losses = {variant: it.losses for variant, it in published.items() if isinstance(it, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         chosen_for=model.chosen_for,
-        losses=ended,
+        losses=losses,
         reference=of_reference,
-        rounded=of_reference == "same" and _unequal(ours, reference) != [],
-        impl=_said(model, plain, ours) or "right",
-        deviation=_deviation(ended),
-        wrong=_wrong(model),
+        rounded=of_reference == "same" and _bit_differences(ours, reference) != [],
+        impl=_find_error(model, plain, ours) or "right",
+        deviation=_largest_error(losses),
+        wrong=_known_error(model),
     )
 
 
-def results() -> dict[str, Result]:
-    """The published results, by model."""
+def load_results() -> dict[str, Result]:
+    """Return the published results, by model."""
     return {name: Result(**found) for name, found in json.loads(_FILE.read_text()).items()}
 
 
 def write(models: Mapping[str, Model]) -> None:
-    """Train all models and publish what they show."""
-    found = {name: asdict(result_of(model, run_all(model))) for name, model in models.items()}
+    """Train all models and write ``results.json``."""
+    found = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
     _FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _wrong(model: Model) -> str:
-    if model.ours:
-        return f"both: {model.ours}"
+def _known_error(model: Model) -> str:
+    if model.impl:
+        return f"both: {model.impl}"
     return model.reference and f"reference: {model.reference}"
 
 
-def _deviation(losses: Mapping[str, list[float]]) -> float | None:
-    if not {"plain", "impl"} <= set(losses):
+def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
+    if not {"one device", "impl"} <= set(losses):
         return None
-    return max(map(deviation, losses["impl"], losses["plain"]))
+    return max(map(relative_error, losses["impl"], losses["one device"]))
 
 
-def _said_of_reference(model: Model, runs: Runs) -> str:
-    wrong = _said(model, runs["plain"], runs["reference"])
-    found = _unequal(runs["aligned impl"], runs["aligned reference"])
-    return wrong or "; ".join(found[:3]) or "same"
+def _judge_reference(model: Model, runs: Runs) -> str:
+    error = _find_error(model, runs["one device"], runs["reference"])
+    found = _bit_differences(runs["aligned impl"], runs["aligned reference"])
+    return error or "; ".join(found[:3]) or "same"
 
 
-def _unequal(run: Run | str, other: Run | str) -> list[str]:
-    """Say where two runs differ in any bit, or how one has failed."""
+def _bit_differences(run: Run | str, other: Run | str) -> list[str]:
+    """Return the values in which two runs differ in any bit, or the error of a failed run."""
     if isinstance(run, str):
         return [run]
-    return [other] if isinstance(other, str) else unequal(run, other)
+    return [other] if isinstance(other, str) else find_bit_differences(run, other)
 
 
-def _said(model: Model, plain: Run | str, other: Run | str) -> str:
-    """Say what is wrong with a run, beside that of one device."""
-    if isinstance(other, str):
-        return other
+def _find_error(model: Model, plain: Run | str, run: Run | str) -> str:
+    """Return the error of a run, or its differences from the run on one device."""
+    if isinstance(run, str):
+        return run
     if isinstance(plain, str):
         return f"one device: {plain}"
-    return "; ".join(differences(other, plain, model.apart)[:3])
+    return "; ".join(find_differences(run, plain, model.not_compared)[:3])

@@ -1,66 +1,66 @@
-"""Models of many architectures train on impl as on one device, and as on torch.nn.parallel."""
+"""Models of many architectures train equally on impl, on one device and on torch.nn.parallel."""
 
 import pytest
 
-from impl_tests.models import steps
+from impl_tests.models import training
 from impl_tests.models.catalogue import MODELS
-from impl_tests.models.comparing import LOSSES, differences, unequal
-from impl_tests.models.results import result_of, results, run_all
+from impl_tests.models.comparison import LOSS_TOLERANCE, find_bit_differences, find_differences
+from impl_tests.models.results import load_results, run_all, summarize
 
-#: Published losses come from another machine, whose kernels may round otherwise, step by step.
-ELSEWHERE = 1e-3
+#: The relative tolerance of published losses: kernels of other processors round differently.
+PROCESSOR_TOLERANCE = 1e-3
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request, topology):
-    """One of the models."""
+    """Return one of the models."""
     return MODELS[request.param]
 
 
 @pytest.fixture(scope="module")
 def runs(model):
-    """The model on each side."""
+    """Return the model's run with each variant."""
     return run_all(model)
 
 
-def test_one_device_trains_it(runs):
-    losses = runs["plain"].losses
+def test_losses_change_on_one_device(runs):
+    losses = runs["one device"].losses
     assert len(set(losses)) == len(losses)
 
 
-@pytest.mark.parametrize("side", ["impl", "threads", "lanes"])
-def test_impl_trains_it_as_one_device_does(model, runs, side):
-    if model.ours:
-        assert isinstance(runs[side], str)
+@pytest.mark.parametrize("variant", ["impl", "threads", "cpu"])
+def test_impl_equals_one_device_within_rounding(model, runs, variant):
+    if model.impl:
+        assert isinstance(runs[variant], str)
     else:
-        assert differences(runs[side], runs["plain"], model.apart) == []
+        assert find_differences(runs[variant], runs["one device"], model.not_compared) == []
 
 
-def test_the_reference_trains_it_as_impl_does(model, runs):
-    found = result_of(model, runs)
-    assert model.races or (found.reference == "same") == (not model.reference)
+def test_impl_equals_the_reference_bit_for_bit(model, runs):
+    found = summarize(model, runs)
+    assert model.has_race or (found.reference == "same") == (not model.reference)
 
 
-def test_the_published_result_is_that_of_this_run(model, runs):
-    found, published = result_of(model, runs), results()[model.name]
-    for side in ("plain", "impl"):
-        expected = pytest.approx(published.losses.get(side, []), rel=ELSEWHERE)
-        assert found.losses.get(side, []) == expected
+def test_the_published_result_equals_this_run(model, runs):
+    found, published = summarize(model, runs), load_results()[model.name]
+    for variant in ("one device", "impl"):
+        expected = pytest.approx(published.losses.get(variant, []), rel=PROCESSOR_TOLERANCE)
+        assert found.losses.get(variant, []) == expected
     for field in ("package", "chosen_for", "impl", "wrong"):
         assert getattr(found, field) == getattr(published, field)
     assert (published.reference == "same") == (not model.reference)
-    assert published.deviation is None or published.deviation <= LOSSES
+    assert published.deviation is None or published.deviation <= LOSS_TOLERANCE
 
 
-def test_every_model_is_published_and_nothing_else():
-    assert list(results()) == list(MODELS)
+def test_the_published_models_are_those_of_the_catalogue():
+    assert list(load_results()) == list(MODELS)
 
 
 @pytest.mark.parametrize("name", ["ResNet", "DenseNet", "EfficientNet"])
-def test_batch_statistics_are_the_references(topology, name):
-    """What a part of the batch gives is another thing than what the batch gives."""
+def test_training_with_batch_statistics_equals_the_reference(topology, name):
+    """Statistics of a chunk differ from those of the batch, so one device is no reference."""
     runs = [
-        steps.run(MODELS[name], side, batch_statistics=True)
-        for side in ("aligned impl", "aligned reference")
+        training.run(MODELS[name], variant, batch_statistics=True)
+        for variant in ("aligned impl", "aligned reference")
     ]
-    assert unequal(*runs) == []
+    assert find_bit_differences(*runs) == []

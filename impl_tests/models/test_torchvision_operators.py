@@ -1,17 +1,17 @@
-"""torchvision's operators on the simulated device give what they give on the CPU."""
+"""torchvision's operators return the same on the simulated device as on the CPU."""
 
 import pytest
 import torch
 
 
 def boxes(count):
-    """Boxes of which many overlap."""
+    """Draw boxes, many of which overlap."""
     corners = torch.rand(count, 2)
     return torch.cat([corners, corners + 0.3], 1)
 
 
 @pytest.mark.parametrize("count", [0, 1, 40])
-def test_suppressed_boxes(topology, count):
+def test_nms_equals_the_cpu(topology, count):
     from torchvision.ops import nms
 
     torch.manual_seed(0)
@@ -23,7 +23,7 @@ def test_suppressed_boxes(topology, count):
 
 
 @pytest.mark.parametrize("name", ["roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"])
-def test_pooled_boxes_and_their_gradients(topology, name):
+def test_roi_pooling_and_its_gradients_equal_the_cpu(topology, name):
     import torchvision
 
     torch.manual_seed(0)

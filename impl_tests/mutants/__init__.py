@@ -1,7 +1,7 @@
-"""Deliberately wrong targets: impl with one passage replaced.
+"""Mutants: deliberately wrong targets, each a copy of impl with one passage replaced.
 
-A mutant proves that a test can fail. Each names the clauses that it breaks; the tests of every one
-of these clauses must fail on it.
+A mutant proves that a test can fail. It names the clauses that it breaks. Each of these clauses
+must have a test that fails on the mutant.
 """
 
 import shutil
@@ -18,11 +18,11 @@ class Mutant:
     """One wrong target.
 
     Args:
-        name: What is wrong, in a few words joined by hyphens.
-        breaks: The clauses whose tests must fail on it.
-        file: The file of impl that is changed.
-        old: The passage that is replaced; it occurs once in the file.
-        new: What stands there instead.
+        name: A short description of the error, in words joined by hyphens.
+        breaks: The clauses whose tests must fail on the mutant.
+        file: The changed file of impl.
+        old: The replaced passage; it occurs once in the file.
+        new: The new passage.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Mutant:
 
     @property
     def package(self) -> str:
-        """The name under which the wrong package is imported."""
+        """The name of the wrong package."""
         return "mutant_" + self.name.replace("-", "_").replace(".", "_")
 
     def apply(self, text: str) -> str:
-        """``text`` of the file with the passage replaced.
+        """Return ``text``, the file's content, with the passage replaced.
 
         Raises:
-            ValueError: the passage does not occur exactly once, or is not changed.
+            ValueError: The passage does not occur exactly once, or the new passage equals it.
         """
         if text.count(self.old) != 1:
             raise ValueError(
@@ -53,17 +53,17 @@ class Mutant:
 
     def write(self, folder: Path) -> None:
         """Write the wrong package into ``folder``."""
-        home = folder / self.package
-        shutil.copytree(IMPL, home, ignore=shutil.ignore_patterns("__pycache__"))
-        path = home / self.file
+        package = folder / self.package
+        shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
+        path = package / self.file
         path.write_text(self.apply(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def load() -> dict[str, Mutant]:
-    """All mutants by name.
+    """Return all mutants by name.
 
     Raises:
-        ValueError: two mutants have one name.
+        ValueError: Two mutants have the same name.
     """
     found: dict[str, Mutant] = {}
     for path in sorted(FOLDER.glob("*.toml")):

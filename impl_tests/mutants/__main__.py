@@ -8,24 +8,26 @@ from impl_tests.mutants import Mutant, load, trial
 
 
 def main() -> int:
-    """Try the mutants named, or all; return 1 if one survived."""
+    """Try mutants; return 1 if one survived, that is, if all tests of a clause passed on it."""
     parser = argparse.ArgumentParser(prog="python -m impl_tests.mutants", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
-    parser.add_argument("--reference", help="of the suite; none: by laws and oracles alone")
-    parser.add_argument("--log", action="store_true", help="print what pytest said of survivors")
+    parser.add_argument(
+        "--reference", help="the suite's --reference; none: judge by laws and oracles alone"
+    )
+    parser.add_argument("--log", action="store_true", help="print pytest's output on survivors")
     options = parser.parse_args()
     mutants = _chosen(options.names)
-    rest = [f"--reference={options.reference}"] if options.reference else []
-    tests = trial.tests_by_clause(name for each in mutants for name in each.breaks)
-    trials = trial.run(mutants, tests, processes=options.processes, options=rest)
+    extra = [f"--reference={options.reference}"] if options.reference else []
+    tests = trial.collect_tests(clause for mutant in mutants for clause in mutant.breaks)
+    trials = trial.run(mutants, tests, processes=options.processes, options=extra)
     survivors = 0
-    for count, each in enumerate(trials, 1):
-        survivors += bool(each.survived)
-        verdict = f"SURVIVED {', '.join(each.survived)}" if each.survived else "caught"
-        print(f"[{count}/{len(mutants)}] {each.mutant.name}: {verdict} ({each.seconds:.0f} s)")
-        if each.survived and options.log:
-            print(each.log)
+    for count, done in enumerate(trials, 1):
+        survivors += bool(done.survived)
+        verdict = f"SURVIVED {', '.join(done.survived)}" if done.survived else "caught"
+        print(f"[{count}/{len(mutants)}] {done.mutant.name}: {verdict} ({done.seconds:.0f} s)")
+        if done.survived and options.log:
+            print(done.log)
         sys.stdout.flush()
     print(f"{len(mutants)} mutants, {len(mutants) - survivors} caught, {survivors} survived")
     return int(survivors > 0)

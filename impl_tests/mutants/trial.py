@@ -1,6 +1,6 @@
-"""Running the suite on mutants, several at a time, each in a process of its own.
+"""Runs of the suite on mutants, several at a time, each in a new process.
 
-The processes are forked from one that has imported torch and pytest but has touched no device.
+The processes are forked from one that has imported torch and pytest but has used no device.
 """
 
 import functools
@@ -16,24 +16,24 @@ import pytest
 
 from impl_tests import forks
 from impl_tests.mutants import Mutant
-from spec_tests.harness.conformance.verdicts import RED, by_clause, read
+from spec_tests.harness.conformance.verdicts import ERRORS, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Exit codes of pytest that come with verdicts: all passed, some failed.
-_RAN = (0, 1)
-#: What every trial would import for itself, a second of its time, but none of what it judges by.
-_SHARED = ("torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
+#: Exit codes of pytest after a complete run: all tests passed, or some failed.
+_COMPLETE = (0, 1)
+#: Slow imports of every trial, done once before the fork; they save a second a trial.
+_PRELOADED = ("torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the suite said of one mutant.
+    """The verdicts on one mutant.
 
     Args:
-        mutant: What was tried.
-        verdicts: One a clause; None if the process hung or crashed in a test.
-        log: What pytest printed.
-        seconds: How long it took.
+        mutant: The mutant.
+        verdicts: The verdict by clause; None if the process hung or crashed in a test.
+        log: The output of pytest.
+        seconds: The duration of the trial.
     """
 
     mutant: Mutant
@@ -43,17 +43,14 @@ class Trial:
 
     @property
     def survived(self) -> tuple[str, ...]:
-        """The clauses that the mutant breaks and whose tests passed all the same.
-
-        A hang or a crash is a failure of all tests.
-        """
+        """The broken clauses whose tests passed. A hang or a crash fails all tests."""
         if self.verdicts is None:
             return ()
-        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in RED)
+        return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in ERRORS)
 
 
-def tests_by_clause(names: Iterable[str]) -> dict[str, list[str]]:
-    """The node ids of the clauses' tests, from one collection in a process of its own.
+def collect_tests(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the node ids of each clause's tests, collected in a new process.
 
     Args:
         names: The clauses.
@@ -76,23 +73,23 @@ def run(
     processes: int,
     options: Sequence[str] = (),
 ) -> Iterator[Trial]:
-    """Try every mutant with the tests of the clauses that it breaks; yield trials as they end.
+    """Run the tests of the broken clauses on each mutant; yield trials as they end.
 
     Args:
-        mutants: What to try.
-        tests: The node ids of every clause's tests.
-        processes: How many to try at a time.
-        options: More of pytest's.
+        mutants: The mutants.
+        tests: The node ids of each clause's tests.
+        processes: The number of mutants to try at a time.
+        options: Further options of pytest.
 
     Raises:
-        RuntimeError: A mutant cannot be imported: it would fail every test and prove nothing.
+        RuntimeError: A mutant cannot be imported, so it would fail every test and prove nothing.
     """
-    for name in _SHARED:
+    for name in _PRELOADED:
         importlib.import_module(name)
-    gc.freeze()  # pytest collects garbage in every trial; that of the imports is none
+    gc.freeze()  # pytest runs the garbage collector in every trial; it need not scan the imports.
     jobs = [
-        forks.Job(each, functools.partial(_try, each, [*_chosen(each, tests), *options]))
-        for each in mutants
+        forks.Job(mutant, functools.partial(_try, mutant, [*_chosen(mutant, tests), *options]))
+        for mutant in mutants
     ]
     for done in forks.run(jobs, processes=processes):
         yield Trial(done.job.subject, done.result, done.log, done.seconds)
@@ -102,14 +99,14 @@ def _chosen(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted({node for name in mutant.breaks for node in tests.get(name, ())})
 
 
-def _try(mutant: Mutant, arguments: Sequence[str], home: Path) -> dict[str, str]:
-    mutant.write(home)
-    sys.path.insert(0, str(home))
+def _try(mutant: Mutant, arguments: Sequence[str], folder: Path) -> dict[str, str]:
+    mutant.write(folder)
+    sys.path.insert(0, str(folder))
     importlib.import_module(mutant.package)
-    path = home / "verdicts.jsonl"
+    path = folder / "verdicts.jsonl"
     options = ["--target", mutant.package, "--verdicts", str(path), "--hypothesis-profile=mutants"]
     status = _pytest([*arguments, *options])
-    if status not in _RAN:
+    if status not in _COMPLETE:
         raise RuntimeError(f"the suite did not run on {mutant.name}: pytest exited with {status}")
     return by_clause(read(path))
 

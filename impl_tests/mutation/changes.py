@@ -1,4 +1,4 @@
-"""What is changed: every operator at every place of impl that it fits."""
+"""All changes to impl: each operator at each place that it applies to."""
 
 import ast
 import contextlib
@@ -18,7 +18,7 @@ from cosmic_ray.mutating import MutationVisitor
 from impl_tests.mutants import IMPL
 from impl_tests.mutation import drops
 
-#: Of cosmic-ray's operators those that change what a line does without being a variant of another.
+#: The operators of cosmic-ray that are used: of similar ones only one.
 OPERATORS = (
     "AddNot",
     "ExceptionReplacer",
@@ -42,7 +42,7 @@ OPERATORS = (
     "ReplaceUnaryOperator_Delete_USub",
     "ZeroIterationForLoop",
 )
-#: Every other number of an operator that makes two of each: one more and one less.
+#: NumberReplacer makes two changes of each number, one more and one less; the first is used.
 _STRIDE = {"NumberReplacer": 2}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -53,12 +53,13 @@ class Change:
 
     Args:
         file: The file of impl.
-        place: The function or class that is changed, dotted; empty at the level of the module.
-        line: The number of the line.
-        before: The line as it was; all that differ, where they are several.
-        after: The line as it is.
-        text: The file as it is.
-        nth: Which of the changes at this place that read alike.
+        place: The qualified name of the changed function or class; empty at module level.
+        line: The number of the first changed line.
+        before: The changed lines before the change, joined by spaces.
+        after: The same lines after the change.
+        text: The file after the change.
+        nth: The number of this change among those with equal ``before`` and ``after`` at this
+            place, from 1.
     """
 
     file: str
@@ -71,81 +72,69 @@ class Change:
 
     @property
     def name(self) -> str:
-        """What was changed where; the same after an edit elsewhere in the file."""
-        return name_of(self.file, self.place, self.before, self.after, self.nth)
+        """The place and the lines; stable while other lines of the file are edited."""
+        suffix = f" [{self.nth}]" if self.nth > 1 else ""
+        return f"{self.file} {self.place}: {self.before} -> {self.after}{suffix}"
 
     def write(self, folder: Path) -> None:
         """Write the changed impl into ``folder``."""
-        home = folder / IMPL.name
-        shutil.copytree(IMPL, home, ignore=shutil.ignore_patterns("__pycache__"))
-        (home / self.file).write_text(self.text, encoding="utf-8")
+        package = folder / IMPL.name
+        shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
+        (package / self.file).write_text(self.text, encoding="utf-8")
 
 
-def name_of(file: str, place: str, before: str, after: str, nth: int = 1) -> str:
-    """Name a change by what is written of it."""
-    return f"{file} {place}: {before} -> {after}" + (f" [{nth}]" if nth > 1 else "")
-
-
-def changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
-    """Every change to these files, by name; docstrings and type hints are left alone.
+def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
+    """Return all changes to these files, by name; docstrings and type hints stay unchanged.
 
     Args:
-        files: By default all but those of ``impl.distributed``, which run in processes of their
-            own, one a rank, where it is not seen which lines a test executes.
+        files: By default all files except those of ``impl.distributed``. These run in one process
+            a rank, where coverage does not record the lines that a test executes.
 
     Raises:
         FileNotFoundError: impl has no such file.
     """
-    paths = [IMPL / name for name in files] or sources()
-    return {change.name: change for path in paths for change in _changes_of(path)}
+    paths = [IMPL / name for name in files] or list_sources()
+    return {change.name: change for path in paths for change in _changes_of_file(path)}
 
 
-def sources() -> list[Path]:
-    """List the files of impl, without those of ``impl.distributed``."""
+def list_sources() -> list[Path]:
+    """Return the files of impl, without those of ``impl.distributed``."""
     return sorted(path for path in IMPL.rglob("*.py") if path.parent.name != "distributed")
 
 
-def _changes_of(path: Path) -> Iterator[Change]:
+def _changes_of_file(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
-    places = _places(ast.parse(code))
-    alike: Counter[tuple[str, str, str]] = Counter()
+    file = path.relative_to(IMPL).as_posix()
+    places = _find_places(ast.parse(code))
+    count: Counter[tuple[str, str, str]] = Counter()
     lines = code.splitlines(keepends=True)
-    for above, below in itertools.pairwise(_cuts(code)):
-        part = "".join(lines[above:below])
-        for text in _texts(part):
-            first, before, after = _first_difference(part.splitlines(), text.splitlines())
-            if not _is_other_change(before, after):
-                line = above + first
+    for start, end in itertools.pairwise(_find_boundaries(code)):
+        statement = "".join(lines[start:end])
+        for text in _changed_texts(statement):
+            first, before, after = _first_difference(statement.splitlines(), text.splitlines())
+            if not _is_redundant(before, after):
+                line = start + first
                 kind = places.get(line, ""), before, after
-                alike[kind] += 1
-                whole = "".join([*lines[:above], text, *lines[below:]])
-                yield Change(
-                    path.relative_to(IMPL).as_posix(),
-                    kind[0],
-                    line,
-                    before,
-                    after,
-                    whole,
-                    alike[kind],
-                )
+                count[kind] += 1
+                whole = "".join([*lines[:start], text, *lines[end:]])
+                yield Change(file, kind[0], line, before, after, whole, count[kind])
 
 
-def _cuts(code: str) -> list[int]:
-    """Cut a file behind each statement of its own level: a change copies and parses its part."""
+def _find_boundaries(code: str) -> list[int]:
+    """Return the last lines of the top-level statements; each is copied and changed alone."""
     statements = ast.parse(code).body
-    return [0, *sorted({each.end_lineno or each.lineno for each in statements})]
+    return [0, *sorted({node.end_lineno or node.lineno for node in statements})]
 
 
-def _texts(part: str) -> Iterable[str]:
-    """The changed texts of a part, each once, in order."""
-    # A change needs a tree of its own; to parse one takes eight times as long.
-    tree = pickle.dumps(get_ast(part))
-    made = itertools.chain.from_iterable(_replaced(tree, operator) for operator in OPERATORS)
-    # What is dropped may be what another operator replaces.
-    return dict.fromkeys([*made, *drops.texts(part)])
+def _changed_texts(statement: str) -> Iterable[str]:
+    """Return the changed texts of a top-level statement, without repetitions, in order."""
+    # Each change needs a new tree. Unpickling one is eight times as fast as parsing.
+    tree = pickle.dumps(get_ast(statement))
+    replaced = itertools.chain.from_iterable(_apply(operator, tree) for operator in OPERATORS)
+    return dict.fromkeys([*replaced, *drops.changed_texts(statement)])
 
 
-def _replaced(tree: bytes, operator: str) -> Iterator[str]:
+def _apply(operator: str, tree: bytes) -> Iterator[str]:
     kind = plugins.get_operator(f"core/{operator}")
     for occurrence in itertools.count(0, _STRIDE.get(operator, 1)):
         visitor = MutationVisitor(occurrence, kind())
@@ -164,41 +153,38 @@ def _is_python(text: str) -> bool:
     return False
 
 
-def _is_other_change(before: str, after: str) -> bool:
-    """Tell of a change that another operator makes, or of one that is none of its operator's."""
-    # Two negations are none; a star that marks keyword-only parameters is no product.
+def _is_redundant(before: str, after: str) -> bool:
+    """Return whether a change is a double negation, or turns a keyword-only marker into a /."""
     return "not not" in after or after == before.replace("*,", "/,")
 
 
 def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
-    """The number of the first line that differs, counted from one, and the two texts.
-
-    What takes several lines is put on one, so that its text tells it from what begins alike.
-    """
+    """Return the number of the first changed line, from 1, and the changed lines of both texts."""
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    _, start, end, *there = next(code for code in matcher.get_opcodes() if code[0] != "equal")
-    # A decorator goes with the empty lines above it, and nothing comes in its place.
+    opcodes = matcher.get_opcodes()
+    _, start, end, new_start, new_end = next(code for code in opcodes if code[0] != "equal")
+    # RemoveDecorator also removes the empty lines above the decorator.
     line = next(number for number in range(start, end) if before[number].strip())
-    return line + 1, _on_one_line(before[start:end]), _on_one_line(after[slice(*there)])
+    return line + 1, _on_one_line(before[start:end]), _on_one_line(after[new_start:new_end])
 
 
 def _on_one_line(lines: list[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())
 
 
-def _places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
-    """The innermost function or class of each line that is in one."""
+def _find_places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
+    """Return the innermost function or class around each line, by line number."""
     found: dict[int, str] = {}
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
             last = node.end_lineno or node.lineno
             found |= dict.fromkeys(range(first_line(node), last + 1), name)
-        found |= _places(node, f"{name}." if name else "")
+        found |= _find_places(node, f"{name}." if name else "")
     return found
 
 
 def first_line(node: ast.stmt) -> int:
-    """The line where a statement begins, with its decorators."""
+    """Return the number of a statement's first line, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])

@@ -1,7 +1,7 @@
-"""Which tests execute a line of impl, and how long each test takes.
+"""The lines of impl that each test executes, and the duration of each test.
 
-One run of all tests on impl as it is, under coverage, tells. Lines that run when impl is imported
-are no test's, and processes that a test starts are not seen.
+All tests run once on unchanged impl under coverage. Lines that run at import belong to no test.
+Processes that a test starts are not recorded.
 """
 
 import ast
@@ -25,57 +25,57 @@ from impl_tests.mutation.changes import first_line
 from impl_tests.mutation.session import Tests, use_impl
 from spec_tests.meta_tests.import_order import ROOT
 
-#: A test's ``seconds``, the ``lines`` that it executes by file of impl, and whether it ``failed``.
+#: The ``seconds`` of a test, the ``lines`` that it executes by file, and whether it ``failed``.
 Record = dict[str, Any]
 
 
 class Lines:
-    """The tests that execute a line, or what is around it.
+    """The tests that execute a line or the statements around it.
 
     Args:
-        records: What each test executes. One that fails under coverage is left out.
+        records: The record of each test. A test that fails under coverage is left out.
 
     Attributes:
-        seconds: How long each test takes.
+        seconds: The duration of each test.
         left_out: The tests that were left out.
-        unseen: Tests that execute no line here; they may do so in a process of their own.
+        unrecorded: Tests without a recorded line; they may execute lines in other processes.
     """
 
     def __init__(self, records: Mapping[str, Record]) -> None:
         self.left_out = {name for name, record in records.items() if record["failed"]}
-        records = {name: each for name, each in records.items() if name not in self.left_out}
+        records = {name: it for name, it in records.items() if name not in self.left_out}
         self.seconds = {name: float(record["seconds"]) for name, record in records.items()}
-        self.unseen = {name for name, record in records.items() if not record["lines"]}
+        self.unrecorded = {name for name, record in records.items() if not record["lines"]}
         self._tests: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
         for name, record in records.items():
             for file, lines in record["lines"].items():
                 for line in lines:
                     self._tests[file, line].add(name)
 
-    def tests(self, file: str, line: int) -> set[str]:
-        """The tests of the smallest statement around a line that a test executes.
+    def find_tests(self, file: str, line: int) -> set[str]:
+        """Return the tests that execute the smallest possible statement around a line.
 
-        The defaults of a function run when impl is imported; its tests are those of its body. A
-        file that runs at import only is tried by all tests. What a test executes in a process of
-        its own is not seen: such tests are named in any case.
+        For example, no test executes a function's defaults, since they run at import; the tests of
+        its body are returned. For a file that only runs at import all tests are returned. Tests
+        without a recorded line are always included.
         """
-        for first, last in _spans(file, line):
+        for first, last in _find_spans(file, line):
             found = self._tests_between(file, first, last)
             if found:
-                return found | self.unseen
+                return found | self.unrecorded
         return set(self.seconds)
 
     def _tests_between(self, file: str, first: int, last: int) -> set[str]:
         found = [
             tests
-            for (at, line), tests in self._tests.items()
-            if at == file and first <= line <= last
+            for (tested_file, line), tests in self._tests.items()
+            if tested_file == file and first <= line <= last
         ]
         return set().union(*found)
 
 
-def _spans(file: str, line: int) -> list[tuple[int, int]]:
-    """The first and last lines of the line, of the statements around it, and of the file."""
+def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
+    """Return first and last lines: of the line, of the statements around it, of the file."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
     spans = [
         (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
@@ -86,29 +86,30 @@ def _spans(file: str, line: int) -> list[tuple[int, int]]:
 
 
 def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
-    """Find out what every test executes.
+    """Record the lines that each test executes.
 
     Args:
         tests: The tests.
-        processes: How many files of tests are run at a time.
-        folder: Keeps what was recorded, for a later run on the same files.
+        processes: The number of test files to run at a time.
+        folder: The cache of the records. A record is valid while impl and the test file are
+            unchanged.
 
     Raises:
-        RuntimeError: A file's tests did not come to their end.
+        RuntimeError: The tests of a file hung or crashed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {file: folder / f"{_key(file)}.json" for file in tests.files()}
-    missing = [file for file, path in kept.items() if not path.exists()]
+    paths = {file: folder / f"{_hash_files(file)}.json" for file in tests.list_files()}
+    missing = [file for file, path in paths.items() if not path.exists()]
     jobs = (forks.Job(file, functools.partial(_record_file, tests, file)) for file in missing)
-    for each in forks.run(jobs, processes=processes):
-        if each.result is None:
-            raise RuntimeError(f"{each.job.subject} did not end:\n{each.log}")
-        kept[each.job.subject].write_text(json.dumps(each.result))
-    found = [json.loads(path.read_text()) for path in kept.values()]
-    return Lines({name: each for records in found for name, each in records.items()})
+    for done in forks.run(jobs, processes=processes):
+        if done.result is None:
+            raise RuntimeError(f"{done.job.subject} hung or crashed:\n{done.log}")
+        paths[done.job.subject].write_text(json.dumps(done.result))
+    found = [json.loads(path.read_text()) for path in paths.values()]
+    return Lines({name: record for records in found for name, record in records.items()})
 
 
-def _key(file: str) -> str:
+def _hash_files(file: str) -> str:
     digest = hashlib.sha256(file.encode())
     for path in [*sorted(IMPL.rglob("*.py")), ROOT / file]:
         digest.update(path.read_bytes())
@@ -120,16 +121,16 @@ def _record_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
     _trace_backward()
-    outcomes = list(tests.run(tests.of_file(file), before=tracer.switch_context))
+    outcomes = list(tests.run(tests.tests_of_file(file), before=tracer.switch_context))
     tracer.stop()
     lines = _lines_by_test(tracer.get_data())
     return {
-        each.name: {
-            "seconds": each.seconds,
-            "lines": lines.get(each.name, {}),
-            "failed": each.failed,
+        outcome.name: {
+            "seconds": outcome.seconds,
+            "lines": lines.get(outcome.name, {}),
+            "failed": outcome.failed,
         }
-        for each in outcomes
+        for outcome in outcomes
     }
 
 
@@ -143,14 +144,17 @@ def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, lis
 
 
 def _trace_backward() -> None:
-    """Let the threads that autograd starts be traced, as those of Python are."""
+    """Trace the backward functions of impl in the threads of autograd.
+
+    Those threads are started in C++, so ``threading.settrace`` does not reach them.
+    """
     names = [path.relative_to(IMPL.parent).with_suffix("") for path in IMPL.rglob("*.py")]
     modules = [".".join(name.parts).removesuffix(".__init__") for name in names]
     for name in modules:
         importlib.import_module(name)
-    for kind in Function.__subclasses__():
-        if kind.__module__ in modules:
-            kind.backward = staticmethod(_traced(kind.backward))  # type: ignore[method-assign]
+    for function in Function.__subclasses__():
+        if function.__module__ in modules:
+            function.backward = staticmethod(_traced(function.backward))  # type: ignore[method-assign]
 
 
 def _traced(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
 """A pytest session that has collected the conformance tests, to be forked.
 
-It has touched no device and not imported impl; so a forked process begins with the first test, and
-finds whichever impl it is told to. The tests of impl's private modules import it themselves, and
-are collected where they are run.
+The session has used no device and not imported impl, so a forked process can import a changed impl
+and start with any test. The tests of impl's private modules import impl, so each forked process
+collects them itself.
 """
 
 import itertools
@@ -18,12 +18,13 @@ import pytest
 
 from spec_tests.meta_tests.import_order import CHAPTERS, ROOT
 
-#: The conformance tests of a target, and the tests of impl's private modules. What runs in
-#: processes of its own is not seen to execute a line, and would be tried for every change.
+#: The chapters of the conformance suite. The tests of ``distributed`` start processes, where no
+#: line is recorded, so they would run for every change.
 CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
+#: The tests of impl's private modules.
 PRIVATE = ("impl_tests/test_*.py", "impl_tests/_*/test_*.py")
-#: Tests that do not run impl, but change it themselves, read its text, or start ranks.
-_OF_OTHERS = (
+#: Test files that do not run impl itself: they change it, read its text, or start ranks.
+_EXCLUDED = (
     "test_distributed_page.py",
     "test_source_rules.py",
     "test_import_order.py",
@@ -36,12 +37,12 @@ _OF_OTHERS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one test.
+    """The result of one test.
 
     Args:
         name: Its node id.
         failed: Whether it failed.
-        seconds: How long it took.
+        seconds: Its duration.
     """
 
     name: str
@@ -50,55 +51,55 @@ class Outcome:
 
 
 class Tests:
-    """The tests of a session, by node id, each collected at the latest when it is asked for."""
+    """The tests of a session, by node id. Tests of private modules are collected on first use."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._items = {item.nodeid: item for item in session.items}
 
-    def files(self) -> list[str]:
-        """The files of all tests, as node ids begin."""
+    def list_files(self) -> list[str]:
+        """Return the files of all tests, as in node ids."""
         found = [path for pattern in PRIVATE for path in ROOT.glob(pattern)]
-        private = [path for path in found if path.name not in _OF_OTHERS]
+        private = [path for path in found if path.name not in _EXCLUDED]
         collected = {_file_of(name) for name in self._items}
         return sorted(collected | {str(path.relative_to(ROOT)) for path in private})
 
-    def of_file(self, file: str) -> list[str]:
-        """The node ids of a file's tests."""
+    def tests_of_file(self, file: str) -> list[str]:
+        """Return the node ids of a file's tests."""
         self._collect(file)
         return [name for name in self._items if _file_of(name) == file]
 
     def run(
         self, names: Iterable[str], before: Callable[[str], object] = print
     ) -> Iterator[Outcome]:
-        """Run tests in this order, and call ``before`` with the name of each at its start.
+        """Run tests in this order; call ``before`` with the node id of each before it starts.
 
-        One that cannot be collected, or ends the session, has failed.
+        A test that cannot be collected, or that ends the session, counts as failed.
         """
         for name, following in itertools.pairwise(itertools.chain(names, [""])):
-            item, after = self._item(name), self._item(following)
+            item, after = self._find_item(name), self._find_item(following)
             before(name)
             start = time.monotonic()
             failed = self._session.testsfailed
-            is_over = item is not None and _runs(item, after)
-            has_failed = not is_over or self._session.testsfailed > failed
+            has_run = item is not None and _run_protocol(item, after)
+            has_failed = not has_run or self._session.testsfailed > failed
             yield Outcome(name, has_failed, time.monotonic() - start)
 
     def first_failure(self, names: Iterable[str], seconds: float = math.inf) -> str | None:
-        """Run tests in this order until one fails, and name it; begin none after ``seconds``.
+        """Run tests in this order until one fails; return its name, or None.
 
-        No other can be run after it: what the test has set up stays, since taking it down is
-        where a wrong impl may hang.
+        No test starts after ``seconds``. The fixtures of the failed test are not torn down,
+        because a wrong impl may hang there; so the process cannot run further tests.
         """
-        self._session.config.pluginmanager.register(_AtFailure())
-        begun: list[str] = []
+        self._session.config.pluginmanager.register(_RaiseOnFailure())
+        started: list[str] = []
         try:
-            ended = self.run(within(seconds, names), before=begun.append)
-            return next((each.name for each in ended if each.failed), None)
-        except (_Failed, Exception):  # Of what a wrong impl raises pytest may fail to report.
-            return begun[-1]
+            outcomes = self.run(take_for_seconds(seconds, names), before=started.append)
+            return next((outcome.name for outcome in outcomes if outcome.failed), None)
+        except (_Failed, Exception):  # pytest itself may fail on errors that a wrong impl raises.
+            return started[-1]
 
-    def _item(self, name: str) -> pytest.Item | None:
+    def _find_item(self, name: str) -> pytest.Item | None:
         if name:
             self._collect(_file_of(name))
         return self._items.get(name)
@@ -109,32 +110,32 @@ class Tests:
             self._items |= {item.nodeid: item for item in found}
 
 
-def within(seconds: float, names: Iterable[str]) -> Iterator[str]:
-    """Give these names until the processor has worked for so long."""
-    end = _worked() + seconds
-    return itertools.takewhile(lambda _: _worked() < end, names)
+def take_for_seconds(seconds: float, names: Iterable[str]) -> Iterator[str]:
+    """Yield names until this process has used ``seconds`` of CPU time."""
+    end = _cpu_seconds() + seconds
+    return itertools.takewhile(lambda _: _cpu_seconds() < end, names)
 
 
-def _worked() -> float:
-    """Seconds of this process and of those that it has waited for, however busy the machine."""
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of child processes that it has waited for."""
     return sum(os.times()[:4])
 
 
 class _Failed(BaseException):
-    """A test has failed, and nothing else is to be run."""
+    """A test has failed."""
 
 
-class _AtFailure:
-    """Leaves everything at the first failure."""
+class _RaiseOnFailure:
+    """Plugin that raises ``_Failed`` at the first failure."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look at one phase of one test."""
+        """Raise ``_Failed`` if this phase of the test failed."""
         if report.failed:
             raise _Failed
 
 
-def _runs(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run a test; tell whether it left the session alone."""
+def _run_protocol(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Run a test; return False if it interrupted the session."""
     try:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
     except (KeyboardInterrupt, pytest.exit.Exception):
@@ -152,11 +153,11 @@ def with_tests(use: Callable[[Tests], None]) -> None:
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
     options = ["--accelerator=sim", "--hypothesis-profile=mutation", "--timeout=60"]
     os.chdir(ROOT)
-    pytest.main([*arguments, *plugins, *options], plugins=[_Instead(use)])
+    pytest.main([*arguments, *plugins, *options], plugins=[_Loop(use)])
 
 
-class _Instead:
-    """Does something else than running the tests that were collected."""
+class _Loop:
+    """Plugin that calls a function instead of running the collected tests."""
 
     def __init__(self, use: Callable[[Tests], None]) -> None:
         self._use = use
@@ -166,18 +167,20 @@ class _Instead:
     def pytest_collect_directory(
         self, path: Path
     ) -> Generator[None, pytest.Collector, pytest.Collector]:
-        """Keep a folder's node: what is collected later finds the fixtures that belong to it."""
+        """Cache the node of each folder, so that tests collected later find its fixtures."""
         node = yield
         return self._folders.setdefault(path, node)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Take the place of pytest's own loop."""
+        """Call the function."""
         self._use(Tests(session))
         return True
 
 
 def use_impl(folder: Path) -> None:
-    """Let this process, and those that its tests start, import impl from ``folder``."""
+    """Make this process, and processes that its tests start, import impl from ``folder``."""
     sys.path.insert(0, str(folder))
-    searched = {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
-    os.environ.update(searched, PYTHONSAFEPATH="1")
+    os.environ.update(
+        PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]),
+        PYTHONSAFEPATH="1",
+    )

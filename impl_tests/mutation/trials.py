@@ -1,4 +1,4 @@
-"""Trying changes: the tests of the changed line, the likeliest to fail first, until one does."""
+"""Trials of changes: run the tests of the changed line, most promising first, until one fails."""
 
 import functools
 import importlib
@@ -13,23 +13,23 @@ from impl_tests.mutation.changes import Change
 from impl_tests.mutation.lines import Lines
 from impl_tests.mutation.session import Tests, use_impl
 
-#: Seconds that count beside a test's own, so that the quickest do not outweigh the likeliest.
-_START = 0.2
-#: The same for one whose file must be collected first.
+#: Seconds added to a test's duration, so that the fastest tests do not always come first.
+_OVERHEAD = 0.2
+#: Seconds added for a test whose file must be collected first.
 _COLLECTION = 1
-#: How much likelier a test becomes by each change near by that it has noticed.
-_KNOWN = 10
+#: The weight of each detected change near by in the order of the tests.
+_KILL_WEIGHT = 10
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the tests said of one change.
+    """The verdict on one change.
 
     Args:
-        change: What was changed.
-        killer: The test that failed, or how else the change showed; None if it did not.
-        seconds: How long it took.
-        position: Which of the changes it is, as ``1/9``.
+        change: The change.
+        killer: The test that failed, or another failure; None if the change survived.
+        seconds: The duration of the trial.
+        position: The number of the trial, as ``1/9``.
     """
 
     change: Change
@@ -38,57 +38,56 @@ class Trial:
     position: str
 
     def __str__(self) -> str:
-        verdict = f"noticed by {self.killer}" if self.killer is not None else "SURVIVED"
+        verdict = f"detected by {self.killer}" if self.killer is not None else "SURVIVED"
         return f"[{self.position}] {self.change.name}  {verdict} ({self.seconds:.1f} s)"
 
 
 class Kills:
-    """Which tests have noticed which changes; the likeliest to notice one more come first."""
+    """The detected changes, by test. Tests that detected changes near by run first."""
 
     def __init__(self) -> None:
         self._found: Counter[tuple[str, str]] = Counter()
 
     def add(self, change: Change, killer: str) -> None:
-        """Count a change as noticed by a test."""
+        """Count a change that a test detected."""
         self._found.update((scope, killer) for scope in _scopes(change))
 
-    def order(self, change: Change, lines: Lines) -> list[str]:
-        """The tests that may notice a change, those that do so soonest first."""
-        tests = lines.tests(change.file, change.line)
-        rounds = _rounds(sorted(tests, key=lambda name: (lines.seconds[name], name)))
+    def order_tests(self, change: Change, lines: Lines) -> list[str]:
+        """Return the tests that may detect a change, by the expected time until one does."""
+        tests = lines.find_tests(change.file, change.line)
+        cases = _case_numbers(sorted(tests, key=lambda name: (lines.seconds[name], name)))
 
-        def effort(name: str) -> float:
+        def expected_seconds(name: str) -> float:
             kills = sum(self._found[scope, name] for scope in _scopes(change))
-            seconds = lines.seconds[name] + _preparation(change, name)
-            return seconds * rounds[name] / (1 + _KNOWN * kills)
+            seconds = lines.seconds[name] + _overhead(change, name)
+            return seconds * cases[name] / (1 + _KILL_WEIGHT * kills)
 
-        return sorted(rounds, key=effort)
+        return sorted(cases, key=expected_seconds)
 
 
-def _preparation(change: Change, name: str) -> float:
-    """Seconds that are worth waiting for a test that is likelier to notice a change.
+def _overhead(change: Change, name: str) -> float:
+    """Return the seconds to add to the duration of a test.
 
-    The tests of private modules are collected in the process of the change, since they import
-    impl. One that is named after the changed file is worth that, and comes first.
+    Tests of private modules must be collected first. Those named after the changed file are the
+    most likely to fail, so nothing is added for them.
     """
-    own = f"impl_tests/test_{Path(change.file).stem.strip('_')}"
-    if name.startswith(own):
+    if name.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
         return 0
-    return _COLLECTION if name.startswith("impl_tests") else _START
+    return _COLLECTION if name.startswith("impl_tests") else _OVERHEAD
 
 
-def _rounds(names: Iterable[str]) -> dict[str, int]:
-    """Number the cases of each test: one of every test tells more than many of one."""
+def _case_numbers(names: Iterable[str]) -> dict[str, int]:
+    """Number the parametrized cases of each test, so that one case of every test comes first."""
     count: Counter[str] = Counter()
-    rounds: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for name in names:
         count.update([function := name.partition("[")[0]])
-        rounds[name] = count[function]
-    return rounds
+        numbers[name] = count[function]
+    return numbers
 
 
 def _scopes(change: Change) -> tuple[str, ...]:
-    """Where a change is: a test that knows the function is likelier than one of the file."""
+    """Return the file, the function and the line of a change, as keys."""
     return change.file, f"{change.file} {change.place}", f"{change.file} {change.before}"
 
 
@@ -101,10 +100,11 @@ def run(
     seconds: float,
     processes: int,
 ) -> Iterator[Trial]:
-    """Try every change, each with tests for so many seconds; yield trials as they end."""
+    """Try each change for at most ``seconds`` of CPU time; yield trials as they end."""
     jobs = (
         forks.Job(
-            change, functools.partial(_try, tests, change, kills.order(change, lines), seconds)
+            change,
+            functools.partial(_try, tests, change, kills.order_tests(change, lines), seconds),
         )
         for change in chosen
     )
@@ -116,10 +116,9 @@ def run(
         yield Trial(change, killer, done.seconds, f"{count}/{len(chosen)}")
 
 
-def unfair(tests: Tests, killers: Iterable[str], *, processes: int) -> set[str]:
-    """Those of these tests that fail on impl as it is, each the first of its process."""
-    names = sorted(killers)
-    jobs = (forks.Job(name, functools.partial(_fails, tests, name)) for name in names)
+def failing_tests(tests: Tests, names: Iterable[str], *, processes: int) -> set[str]:
+    """Return the tests that fail on unchanged impl, each run alone in a new process."""
+    jobs = (forks.Job(name, functools.partial(_fails, tests, name)) for name in sorted(names))
     ended = forks.run(jobs, processes=processes)
     return {done.job.subject for done in ended if done.result is not False}
 
@@ -130,12 +129,12 @@ def _fails(tests: Tests, name: str, _: Path) -> bool:
 
 
 def _try(
-    tests: Tests, change: Change, names: Sequence[str], seconds: float, home: Path
+    tests: Tests, change: Change, names: Sequence[str], seconds: float, folder: Path
 ) -> dict[str, str | None]:
-    change.write(home)
-    use_impl(home)
+    change.write(folder)
+    use_impl(folder)
     try:
         importlib.import_module("impl")
     except Exception as error:
-        return {"killer": f"its import: {error!r}"}
+        return {"killer": f"the import of impl: {error!r}"}
     return {"killer": tests.first_failure(names, seconds)}

@@ -1,4 +1,4 @@
-"""Try all parts of impl in many threads; fails at the first wrong result, and at any growth."""
+"""Stress all parts of impl in many threads; fail at the first wrong result or growth."""
 
 import argparse
 import faulthandler
@@ -12,73 +12,77 @@ from pathlib import Path
 import torch
 
 from impl_tests.stress import races
-from impl_tests.stress.rounds import Found, run_rounds
+from impl_tests.stress.rounds import Results, run_rounds
 from impl_tests.stress.sharing import Shared
 from spec_tests import simulator
 from spec_tests.harness.environment import interpreter
 
-#: Seconds between two lines.
-_EVERY = 20
+#: Seconds between two lines of progress.
+_PROGRESS_INTERVAL = 20
 
 
 def main() -> int:
-    """Run until the time is up; 1 if anything went wrong."""
+    """Run until the time is up; return 1 if a check failed."""
     options = _parser().parse_args()
     faulthandler.enable()
     torch.set_num_threads(1)  # Many threads share the cores already.
     if options.accelerator == "sim":
         simulator.enable(4)
-    with tempfile.TemporaryDirectory() as home:
-        name = options.race and races.write(options.race, Path(home))
+    with tempfile.TemporaryDirectory() as folder:
+        name = options.race and races.write(options.race, Path(folder))
         return _run(name or "impl", options)
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
-    was_off = not interpreter.has_lock()
+    was_free_threaded = not interpreter.has_lock()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     devices = [torch.device(options.accelerator, index) for index in options.device_ids]
     print(f"{package}; python {interpreter.name()}; torch {torch.__version__}; seed {seed}")
-    begin = told = time.monotonic()
-    found = Found()
-    for found in run_rounds(Shared(package, devices), options.minutes * 60, options.threads, seed):
-        if time.monotonic() - told > _EVERY:
-            told = time.monotonic()
-            print(f"{told - begin:6.0f} s  {found.jobs.total()} jobs  {found.looks[-1]}")
+    start = printed = time.monotonic()
+    results = Results()
+    for results in run_rounds(
+        Shared(package, devices), options.minutes * 60, options.threads, seed
+    ):
+        if time.monotonic() - printed > _PROGRESS_INTERVAL:
+            printed = time.monotonic()
+            print(
+                f"{printed - start:6.0f} s  {results.jobs.total()} jobs  {results.snapshots[-1]}"
+            )
             sys.stdout.flush()
-    if was_off and interpreter.has_lock():
-        found.wrong.append("the lock is on")
-    _tell(found, time.monotonic() - begin)
-    return int(bool(found.wrong))
+    if was_free_threaded and interpreter.has_lock():
+        results.errors.append("the interpreter lock was switched on during the run")
+    _print_summary(results, time.monotonic() - start)
+    return int(bool(results.errors))
 
 
-def _tell(found: Found, seconds: float) -> None:
-    for name, count in sorted(found.jobs.items()):
+def _print_summary(results: Results, seconds: float) -> None:
+    for name, count in sorted(results.jobs.items()):
         print(f"{count:8}  {name}")
-    print(f"{found.jobs.total()} jobs, {len(found.looks)} rounds, {seconds:.0f} s")
-    if found.looks:
-        print(f"at first {found.looks[0]}\nat last  {found.looks[-1]}")
-    print("\n".join(found.wrong) or "no wrong result, nothing left over, no growth")
+    print(f"{results.jobs.total()} jobs, {len(results.snapshots)} rounds, {seconds:.0f} s")
+    if results.snapshots:
+        print(f"first round: {results.snapshots[0]}\nlast round:  {results.snapshots[-1]}")
+    print("\n".join(results.errors) or "no wrong result, nothing left over, no growth")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.stress", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--threads", type=_range, default=range(2, 17), help="default: 2-16")
+    parser.add_argument("--threads", type=_parse_range, default=range(2, 17), help="default: 2-16")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--accelerator", default="sim")
     parser.add_argument(
         "--device-ids",
-        type=lambda text: [int(each) for each in text.split(",")],
+        type=lambda text: list(map(int, text.split(","))),
         default=[0, 1, 2, 3],
         help="default: 0,1,2,3",
     )
     parser.add_argument(
-        "--race", choices=races.load(), help="try impl with this data race put in on purpose"
+        "--race", choices=races.load(), help="run on impl with this data race inserted"
     )
     return parser
 
 
-def _range(text: str) -> range:
+def _parse_range(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
@@ -86,4 +90,4 @@ def _range(text: str) -> range:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # Without the end of the threads, for the reason that rounds.py gives.
+    os._exit(status)  # Skip the end of the threads, which may crash (see rounds.py).

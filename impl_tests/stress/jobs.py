@@ -1,4 +1,4 @@
-"""What a thread does in a round: calls of which it knows the answer.
+"""The jobs that the threads run: calls to impl, each with a check of its result.
 
 ``k`` is the number of devices.
 """
@@ -15,125 +15,127 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .sharing import Shared, net, numbered
+from .sharing import Shared, build_net, create_tensor
 
 __all__ = ["JOBS", "Job"]
 
 Job = Callable[[Shared, random.Random], None]
-#: Seconds that replicas wait for each other at most.
-PATIENCE = 10
-_WHERE = contextvars.ContextVar[int]("where")
-#: One for all replicas of all jobs: none may find what another has put there.
-_LOCAL = threading.local()
+#: Seconds after which a barrier fails.
+BARRIER_TIMEOUT = 10
+_CONTEXT_VAR = contextvars.ContextVar[int]("value")
+#: Shared by the replicas of all jobs. impl gives each replica an empty ``threading.local``.
+_THREAD_LOCAL = threading.local()
 
 
-def _same(found: Tensor, expected: Tensor) -> None:
+def _check_equal(found: Tensor, expected: Tensor) -> None:
     if not torch.equal(found.cpu(), expected.cpu()):
         raise AssertionError(f"wrong result: {found.cpu().tolist()}, not {expected.tolist()}")
 
 
-def _some(shared: Shared, rng: random.Random) -> list[torch.device]:
+def _draw_devices(shared: Shared, rng: random.Random) -> list[torch.device]:
     return rng.sample(shared.devices, rng.randint(2, len(shared.devices)))
 
 
-def _movements(shared: Shared, rng: random.Random) -> None:
-    """comm: what is sent arrives."""
-    comm, devices = shared.parallel.comm, _some(shared, rng)
-    x = numbered(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
+def _check_comm(shared: Shared, rng: random.Random) -> None:
+    """Check broadcast, scatter and gather of comm."""
+    comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
+    x = create_tensor(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
     for copy in comm.broadcast(x, devices):
-        _same(copy, x)
+        _check_equal(copy, x)
     chunks = comm.scatter(x, devices)
-    _same(torch.cat([chunk.cpu() for chunk in chunks]), x)
-    _same(comm.gather(chunks, 0, devices[-1]), x)
+    _check_equal(torch.cat([chunk.cpu() for chunk in chunks]), x)
+    _check_equal(comm.gather(chunks, 0, devices[-1]), x)
 
 
-def _buckets(shared: Shared, rng: random.Random) -> None:
-    """comm: many tensors at once, and their sums."""
-    comm, devices = shared.parallel.comm, _some(shared, rng)
-    tensors = [numbered(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
+def _check_coalesced(shared: Shared, rng: random.Random) -> None:
+    """Check broadcast_coalesced and reduce_add_coalesced."""
+    comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
+    tensors = [create_tensor(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
     rows = comm.broadcast_coalesced(tensors, devices, buffer_size=rng.choice([16, 10**6]))
     for total, tensor in zip(comm.reduce_add_coalesced(rows, devices[0]), tensors, strict=True):
-        _same(total, tensor * len(devices))
+        _check_equal(total, tensor * len(devices))
 
 
-def _functions(shared: Shared, rng: random.Random) -> None:
-    """functions: out and back, twice differentiated, from the CPU by side streams."""
-    functions, devices = shared.part("functions"), _some(shared, rng)
-    x = numbered(len(devices) * 2, 2).requires_grad_()
+def _check_functions(shared: Shared, rng: random.Random) -> None:
+    """Check Scatter and Gather from the CPU, which uses side streams, and second derivatives."""
+    functions, devices = shared.import_part("functions"), _draw_devices(shared, rng)
+    x = create_tensor(len(devices) * 2, 2).requires_grad_()
     chunks = functions.Scatter.apply(devices, None, 0, x)
     y = functions.Gather.apply(devices[0], 0, *(chunk**2 for chunk in chunks))
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    _same(grad.detach(), 2 * x.detach())
-    _same(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    one = shared.part("_device").side_stream
-    if one(devices[0]) is not one(devices[0]):
+    _check_equal(grad.detach(), 2 * x.detach())
+    _check_equal(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
+    side_stream = shared.import_part("_device").side_stream
+    if side_stream(devices[0]) is not side_stream(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
 
-def _nested(shared: Shared, rng: random.Random) -> None:
-    """scatter, gather: nested values, markers, packed sequences."""
-    parallel, devices = shared.parallel, _some(shared, rng)
+def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
+    """Check scatter and gather of nested values, markers and packed sequences."""
+    parallel, devices = shared.parallel, _draw_devices(shared, rng)
     k = len(devices)
-    x = numbered(k * 2, 3, device=devices[0])
+    x = create_tensor(k * 2, 3, device=devices[0])
     lengths = torch.tensor([3] * (k * 2))
     packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True)
     value = {"x": [x, (x + 1, "text")], "all": parallel.Whole(x), "packed": packed}
     parts = parallel.scatter(value, devices)
     for part in parts:
-        _same(part["all"], x)
+        _check_equal(part["all"], x)
     joined = parallel.gather([{"x": part["x"][0], "y": part["x"][1][0]} for part in parts], "cpu")
-    _same(joined["x"], x)
-    _same(joined["y"], x + 1)
+    _check_equal(joined["x"], x)
+    _check_equal(joined["y"], x + 1)
     rows = [pad_packed_sequence(part["packed"], batch_first=True)[0].cpu() for part in parts]
-    _same(torch.cat(rows).squeeze(2), x)
+    _check_equal(torch.cat(rows).squeeze(2), x)
 
 
-def _replicas(shared: Shared, rng: random.Random) -> None:
-    """replicate: a module that other threads replicate, too, and gradients of one's own."""
+def _check_replicate(shared: Shared, rng: random.Random) -> None:
+    """Check replicas of a module that all threads share, and gradients of a private module."""
     devices = shared.devices[: rng.randint(2, len(shared.devices))]
-    x = numbered(2, 3)
+    x = create_tensor(2, 3)
     expected = shared.net(x.to(devices[0]))
-    for device, twin in zip(devices, shared.parallel.replicate(shared.net, devices), strict=True):
-        _same(twin(x.to(device)).detach(), expected.detach())
-    own = net(devices[0])
-    twins = shared.parallel.replicate(own, devices)
-    sum(twin[3].weight.sum().to(devices[0]) for twin in twins).backward()
+    for device, replica in zip(
+        devices, shared.parallel.replicate(shared.net, devices), strict=True
+    ):
+        _check_equal(replica(x.to(device)).detach(), expected.detach())
+    own = build_net(devices[0])
+    replicas = shared.parallel.replicate(own, devices)
+    sum(replica[3].weight.sum().to(devices[0]) for replica in replicas).backward()
     weight = own[3].get_parameter("weight")
     assert weight.grad is not None
-    _same(weight.grad, torch.full_like(weight, len(devices)))
+    _check_equal(weight.grad, torch.full_like(weight, len(devices)))
 
 
-class _Meeting(nn.Module):
-    """Comes back when all have come, and sees the caller's state and nobody else's."""
+class _WaitForOthers(nn.Module):
+    """Waits until all replicas run; returns the state that it observes."""
 
     def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()
         self.barrier = barrier
 
     def forward(self, x: Tensor) -> tuple[Tensor, int, bool, bool]:
-        was_fresh = not hasattr(_LOCAL, "held")
-        _LOCAL.held = _WHERE.get()
-        self.barrier.wait(PATIENCE)
-        return x + _LOCAL.held, x.device.index, torch.is_grad_enabled(), was_fresh
+        was_fresh = not hasattr(_THREAD_LOCAL, "held")
+        _THREAD_LOCAL.held = _CONTEXT_VAR.get()
+        self.barrier.wait(BARRIER_TIMEOUT)
+        return x + _THREAD_LOCAL.held, x.device.index, torch.is_grad_enabled(), was_fresh
 
 
-def _meetings(shared: Shared, rng: random.Random) -> None:
-    """parallel_apply: modules that wait for each other, each with a state of its own."""
-    devices = _some(shared, rng)
-    here, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
-    _WHERE.set(here)
-    modules = [_Meeting(threading.Barrier(len(devices)))] * len(devices)
-    inputs = [numbered(2, device=device) for device in devices]
+def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
+    """Check that modules run at the same time, each in the caller's state."""
+    devices = _draw_devices(shared, rng)
+    value, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
+    _CONTEXT_VAR.set(value)
+    modules = [_WaitForOthers(threading.Barrier(len(devices)))] * len(devices)
+    inputs = [create_tensor(2, device=device) for device in devices]
     with torch.set_grad_enabled(has_grad):
         found = shared.parallel.parallel_apply(modules, inputs, None, devices)
     for (y, index, grad, was_fresh), device in zip(found, devices, strict=True):
-        _same(y, numbered(2) + here)
+        _check_equal(y, create_tensor(2) + value)
         if (index, grad, was_fresh) != (device.index, has_grad, True):
             raise AssertionError(f"wrong state on {device}: {index}, {grad}, {was_fresh}")
 
 
-class _Failing(nn.Module):
-    """Raises, but for those that nest calls first."""
+class _Fail(nn.Module):
+    """Nests a parallel_apply, then raises an error, except in replica 0."""
 
     def __init__(self, shared: Shared, number: int) -> None:
         super().__init__()
@@ -141,99 +143,99 @@ class _Failing(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         twice = self.shared.parallel.parallel_apply([torch.neg, torch.abs], [x, x])
-        _same(twice[0], -x)
+        _check_equal(twice[0], -x)
         if self.number:
-            raise KeyError(f"the {self.number}th")
+            raise KeyError(f"error {self.number}")
         return x
 
 
-def _failures(shared: Shared, rng: random.Random) -> None:
-    """parallel_apply: nested calls, and the first of several errors."""
-    devices = _some(shared, rng)
-    modules = [_Failing(shared, number) for number in range(len(devices))]
+def _check_errors(shared: Shared, rng: random.Random) -> None:
+    """Check that parallel_apply raises the first of several errors, after nested calls."""
+    devices = _draw_devices(shared, rng)
+    modules = [_Fail(shared, number) for number in range(len(devices))]
     try:
-        inputs = [numbered(2, device=device) for device in devices]
+        inputs = [create_tensor(2, device=device) for device in devices]
         shared.parallel.parallel_apply(modules, inputs, in_turn=rng.random() < 0.5)
     except KeyError as error:
         text = str(error)
-        if "in replica 1 on device" not in text or "the 1th" not in text:
+        if "in replica 1 on device" not in text or "error 1" not in text:
             raise AssertionError(f"the wrong error: {text}") from None
     else:
         raise AssertionError("no error was raised")
 
 
-def _shared_forward(shared: Shared, rng: random.Random) -> None:
-    """DataParallel: a wrapper that all threads call."""
-    x = numbered(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
+def _check_shared_wrapper(shared: Shared, rng: random.Random) -> None:
+    """Check a wrapper that all threads call."""
+    x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.set_grad_enabled(rng.random() < 0.5):
-        _same(shared.wrapper(x).detach(), shared.net(x).detach())
+        _check_equal(shared.wrapper(x).detach(), shared.net(x).detach())
 
 
-def _training(shared: Shared, rng: random.Random) -> None:
-    """DataParallel: forward and backward of one's own module."""
+def _check_training(shared: Shared, rng: random.Random) -> None:
+    """Check gradients of a private module against the plain module's."""
     devices = [shared.devices[0], *rng.sample(shared.devices[1:], 2)]
-    own, plain = net(devices[0]), net(devices[0])
+    own, plain = build_net(devices[0]), build_net(devices[0])
     options: dict[str, Any] = {"in_turn": rng.random() < 0.3, "chunk_sizes": [1, 2, 1]}
-    x = numbered(rng.randint(4, 12), 3, device=devices[0])
+    x = create_tensor(rng.randint(4, 12), 3, device=devices[0])
     for _ in range(2):
         shared.parallel.DataParallel(own, devices, **options)(x).sum().backward()
         plain(x).sum().backward()
-    for one, other in zip(own.parameters(), plain.parameters(), strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        _same(one.grad, other.grad)
+    for parameter, expected in zip(own.parameters(), plain.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert expected.grad is not None
+        _check_equal(parameter.grad, expected.grad)
 
 
-def _cpu_lanes(shared: Shared, rng: random.Random) -> None:
-    """DataParallel on the CPU."""
-    own = net("cpu")
-    x = numbered(rng.randint(1, 9), 3)
-    _same(shared.parallel.DataParallel(own, ["cpu"] * 3)(x).detach(), own(x).detach())
+def _check_cpu_replicas(shared: Shared, rng: random.Random) -> None:
+    """Check DataParallel on the CPU."""
+    own = build_net("cpu")
+    x = create_tensor(rng.randint(1, 9), 3)
+    _check_equal(shared.parallel.DataParallel(own, ["cpu"] * 3)(x).detach(), own(x).detach())
 
 
-def _held_forward(shared: Shared, rng: random.Random) -> None:
-    """hold: blocks in several threads, for one wrapper."""
-    x = numbered(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
+def _check_hold(shared: Shared, rng: random.Random) -> None:
+    """Check blocks of hold in several threads on one wrapper."""
+    x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.no_grad(), shared.held.hold():
-        _same(shared.held(x), shared.held.module(x))
+        _check_equal(shared.held(x), shared.held.module(x))
 
 
-def _pool(shared: Shared, rng: random.Random) -> None:
-    """Threads that wait for work: none is lost, none works for two, and all end."""
-    pool = shared.part("_threads.pool")._Pool()
+def _check_pool(shared: Shared, rng: random.Random) -> None:
+    """Check that each task of a pool has a thread, and that close ends all threads."""
+    pool = shared.import_part("_threads.pool")._Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
-        pending = [pool.start(partial(barrier.wait, PATIENCE)) for _ in range(count)]
-        found = [each.wait() for each in pending]
-        if sorted(found, key=str) != list(range(count)):
-            raise AssertionError(f"{count} functions that wait for each other gave {found}")
+        pending = [pool.start(partial(barrier.wait, BARRIER_TIMEOUT)) for _ in range(count)]
+        results = [future.wait() for future in pending]
+        if sorted(results, key=str) != list(range(count)):
+            raise AssertionError(f"{count} functions that wait for each other returned {results}")
     threads = [*pool._threads]
     pool.close()
     if any(thread.is_alive() for thread in threads):
-        raise AssertionError("a pool is closed, and its threads go on")
+        raise AssertionError("threads of a closed pool still run")
 
 
-def _paused(shared: Shared, rng: random.Random) -> None:
-    """The collector: off inside of blocks."""
-    with shared.part("_compat.gc_pause").pause_gc():
+def _check_pause_gc(shared: Shared, rng: random.Random) -> None:
+    """Check that the garbage collector is off inside a block of pause_gc."""
+    with shared.import_part("_compat.gc_pause").pause_gc():
         if gc.isenabled():
-            raise AssertionError("the collector runs inside of a block")
+            raise AssertionError("the garbage collector is on inside a block of pause_gc")
 
 
-#: By the name under which they are counted.
+#: The jobs by the name under which they are counted.
 JOBS: dict[str, Job] = {
-    "comm": _movements,
-    "comm, coalesced": _buckets,
-    "functions": _functions,
-    "scatter_gather": _nested,
-    "replicate": _replicas,
-    "parallel_apply": _meetings,
-    "parallel_apply, errors": _failures,
-    "data_parallel, shared": _shared_forward,
-    "data_parallel, training": _training,
-    "data_parallel, cpu": _cpu_lanes,
-    "held": _held_forward,
-    "workers": _pool,
-    "collector": _paused,
+    "comm": _check_comm,
+    "comm, coalesced": _check_coalesced,
+    "functions": _check_functions,
+    "scatter_gather": _check_scatter_gather,
+    "replicate": _check_replicate,
+    "parallel_apply": _check_parallel_apply,
+    "parallel_apply, errors": _check_errors,
+    "data_parallel, shared": _check_shared_wrapper,
+    "data_parallel, training": _check_training,
+    "data_parallel, cpu": _check_cpu_replicas,
+    "held": _check_hold,
+    "workers": _check_pool,
+    "collector": _check_pause_gc,
 }

@@ -1,4 +1,4 @@
-"""Data races put into impl on purpose, which show what the stress test finds."""
+"""Data races inserted into impl, which the stress test must find."""
 
 import sys
 import tomllib
@@ -10,14 +10,14 @@ __all__ = ["load", "write"]
 
 
 def load() -> dict[str, Mutant]:
-    """All of ``races.toml``, by name."""
+    """Return the races of ``races.toml``, by name."""
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["race"]
     return {table["name"]: Mutant(breaks=(), **table) for table in tables}
 
 
-def write(name: str, home: Path) -> str:
-    """Write the wrong package below ``home``, where it can be imported, and give its name."""
+def write(name: str, folder: Path) -> str:
+    """Write the wrong package into ``folder``, make it importable, and return its name."""
     race = load()[name]
-    race.write(home)
-    sys.path.insert(0, str(home))
+    race.write(folder)
+    sys.path.insert(0, str(folder))
     return race.package

@@ -1,4 +1,4 @@
-"""Rounds of jobs in several threads, and what must hold when a round has ended."""
+"""Rounds of jobs in several threads, and the checks between rounds."""
 
 import faulthandler
 import gc
@@ -18,20 +18,20 @@ import torch
 from .jobs import JOBS
 from .sharing import Shared
 
-__all__ = ["Found", "Look", "grown", "run_rounds"]
+__all__ = ["Results", "Snapshot", "find_growth", "run_rounds"]
 
-#: Seconds a round; most calls are a few milliseconds.
+#: Seconds of a round; most calls take a few milliseconds.
 ROUND = 1.0
-#: Seconds after which a round that should have ended is taken to hang, and ends the process.
-PATIENCE = 60
-#: Rounds before growth is looked for: caches fill, threads are kept.
+#: Seconds after which a round counts as hung and the process exits.
+TIMEOUT = 60
+#: Rounds before growth is measured: caches fill and threads start.
 WARM_UP = 3
-#: What counts as growth, by what is counted: the last third of the rounds against the first.
-MARGINS = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
+#: The allowed ratio of the last third of the rounds to the first third, by quantity.
+MAX_GROWTH = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
 
 
-class Look(NamedTuple):
-    """What there is when a round has ended and the collector has run."""
+class Snapshot(NamedTuple):
+    """The resources in use between two rounds, after a garbage collection."""
 
     threads: int
     objects: int
@@ -40,41 +40,41 @@ class Look(NamedTuple):
 
 
 @dataclass
-class Found:
-    """What came of all rounds.
+class Results:
+    """The results of all rounds.
 
     Attributes:
-        jobs: How many of each kind have ended well.
-        wrong: What has gone wrong, as texts.
-        looks: One after each round.
+        jobs: The number of successful jobs, by name.
+        errors: The failures, as texts.
+        snapshots: One for each round.
     """
 
     jobs: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Found]:
-    """Run rounds until the time is up or something is wrong; yield after each."""
-    rng, found = random.Random(seed), Found()
-    # The same threads in all rounds. PyTorch 2.12 may crash or hang where a thread ends on
-    # free-threaded Python while tensors that it has made are being let go of (impl/README.md).
+def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Results]:
+    """Run rounds until the time is up or a check fails; yield the results after each round."""
+    rng, results = random.Random(seed), Results()
+    # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
+    # thread ends while tensors that it has created are freed (impl/README.md).
     pool = ThreadPoolExecutor(max(threads))
-    meeting = threading.Barrier(max(threads))
-    wait([pool.submit(meeting.wait) for _ in range(max(threads))])
+    barrier = threading.Barrier(max(threads))
+    wait([pool.submit(barrier.wait) for _ in range(max(threads))])
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not found.wrong:
-        with _no_longer_than(PATIENCE):
-            _run_round(shared, rng, rng.choice(threads), found, pool)
-            found.looks.append(_look(shared))
-        _check_between(shared, found)
-        yield found
-    found.wrong += grown(found.looks)
+    while time.monotonic() < end and not results.errors:
+        with _exit_after(TIMEOUT):
+            _run_round(shared, rng, rng.choice(threads), results, pool)
+            results.snapshots.append(_take_snapshot(shared))
+        _check_idle(shared, results)
+        yield results
+    results.errors += find_growth(results.snapshots)
 
 
 @contextmanager
-def _no_longer_than(seconds: float) -> Iterator[None]:
-    """Show where all threads are, and end the process, if a block lasts too long."""
+def _exit_after(seconds: float) -> Iterator[None]:
+    """Print the stacks of all threads and exit the process if the block takes longer."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -83,55 +83,55 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _run_round(
-    shared: Shared, rng: random.Random, count: int, found: Found, pool: Executor
+    shared: Shared, rng: random.Random, count: int, results: Results, pool: Executor
 ) -> None:
-    """For one half all threads do the same, so that what it shares is asked for at one time."""
-    barrier, begin, same = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
-    results: list[tuple[Counter[str], list[str]]] = []
+    """Run one round. In its first half all threads run the same job, to provoke races."""
+    barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
+    outcomes: list[tuple[Counter[str], list[str]]] = []
 
-    def serve(seed: int) -> None:
-        mine, jobs, wrong = random.Random(seed), Counter[str](), list[str]()
+    def work(seed: int) -> None:
+        thread_rng, jobs, errors = random.Random(seed), Counter[str](), list[str]()
         barrier.wait()
-        while (passed := time.monotonic() - begin) < ROUND and not wrong:
-            name = same if passed < ROUND / 2 else mine.choice([*JOBS])
+        while (passed := time.monotonic() - start) < ROUND and not errors:
+            name = common if passed < ROUND / 2 else thread_rng.choice([*JOBS])
             try:
-                JOBS[name](shared, mine)
+                JOBS[name](shared, thread_rng)
             except BaseException:
-                wrong.append(f"{name} (seed {seed}): {traceback.format_exc()}")
+                errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
             else:
                 jobs[name] += 1
-        results.append((jobs, wrong))
+        outcomes.append((jobs, errors))
 
-    with _noting(found), shared.held_by_all():
-        wait([pool.submit(serve, rng.getrandbits(32)) for _ in range(count)])
-    for jobs, wrong in results:
-        found.jobs += jobs
-        found.wrong += wrong
+    with _record_errors(results), shared.hold():
+        wait([pool.submit(work, rng.getrandbits(32)) for _ in range(count)])
+    for jobs, errors in outcomes:
+        results.jobs += jobs
+        results.errors += errors
 
 
 @contextmanager
-def _noting(found: Found) -> Iterator[None]:
+def _record_errors(results: Results) -> Iterator[None]:
     try:
         yield
     except AssertionError as error:
-        found.wrong.append(str(error))
+        results.errors.append(str(error))
 
 
-def _check_between(shared: Shared, found: Found) -> None:
-    with _noting(found):
-        shared.check_nothing_is_left()
+def _check_idle(shared: Shared, results: Results) -> None:
+    with _record_errors(results):
+        shared.check_caches_are_empty()
         if not gc.isenabled():
-            raise AssertionError("the collector is off, and no block lasts")
+            raise AssertionError("the garbage collector is off outside of pause_gc")
 
 
-def _look(shared: Shared) -> Look:
-    # Twice: what the first run frees may have kept something.
+def _take_snapshot(shared: Shared) -> Snapshot:
+    # The finalizers of the first collection may release objects for the second.
     gc.collect()
     gc.collect()
-    return Look(
+    return Snapshot(
         threading.active_count(),
         len(gc.get_objects()),
-        sum(map(torch.accelerator.memory_allocated, {each.index for each in shared.devices})),
+        sum(map(torch.accelerator.memory_allocated, {it.index for it in shared.devices})),
         _resident_mib(),
     )
 
@@ -144,12 +144,12 @@ def _resident_mib() -> float:
         return 0.0
 
 
-def grown(looks: Sequence[Look]) -> Iterator[str]:
-    """Tell what there is more of in every one of the last rounds than in any of the first."""
-    rest = looks[WARM_UP:]
-    third = len(rest) // 3
-    for name, margin in MARGINS.items() if third else ():
-        first = max(getattr(look, name) for look in rest[:third])
-        last = min(getattr(look, name) for look in rest[-third:])
-        if last > first * margin:
-            yield f"growth: {name} were {first} at most at first, and are {last} at least now"
+def find_growth(snapshots: Sequence[Snapshot]) -> Iterator[str]:
+    """Yield the quantities whose minimum in the last rounds exceeds the first rounds' maximum."""
+    measured = snapshots[WARM_UP:]
+    third = len(measured) // 3
+    for name, ratio in MAX_GROWTH.items() if third else ():
+        first = max(getattr(snapshot, name) for snapshot in measured[:third])
+        last = min(getattr(snapshot, name) for snapshot in measured[-third:])
+        if last > first * ratio:
+            yield f"growth: {name} were at most {first} in the first rounds, at least {last} later"

@@ -1,6 +1,5 @@
-"""What the threads of one round use at the same time."""
+"""The modules that all threads of a round share."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -10,22 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Shared", "net", "numbered"]
+__all__ = ["Shared", "build_net", "create_tensor"]
 
 
-def numbered(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
-    """Consecutive whole numbers, with which sums are exact in any order."""
+def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
+    """Return consecutive integers as floats; their sums are exact in any order."""
     count = torch.Size(shape).numel()
     return torch.arange(start, start + count, dtype=torch.float64).reshape(shape).to(device)
 
 
-def net(device: torch.device | str) -> nn.Sequential:
-    """A module with parameters, a buffer and modules below it, all whole numbers."""
-    made = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
+def build_net(device: torch.device | str) -> nn.Sequential:
+    """Return a module with parameters, a buffer and submodules; all values are integers."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.copy_(numbered(*parameter.shape) % 5 - 2)
-    return made.to(device)
+        for parameter in module.parameters():
+            parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
+    return module.to(device)
 
 
 class _Shift(nn.Module):
@@ -41,52 +40,50 @@ class _Shift(nn.Module):
 
 
 class Shared:
-    """One module and its wrapper, and blocks of ``hold`` that many threads enter.
+    """A module, a wrapper of it, and a second wrapper for blocks of ``hold``.
 
     Args:
-        name: The package that is tried.
-        devices: Where.
+        name: The package under test.
+        devices: The devices of the wrappers.
 
     Attributes:
         parallel: The package.
-        net: The module; nobody changes it.
+        net: The module; no thread changes it.
         wrapper: Its wrapper.
-        made: How many times replicas were made for blocks of ``hold``.
+        held: The wrapper for blocks of ``hold``.
+        replications: The number of calls of ``replicate`` for ``held``.
     """
 
     def __init__(self, name: str, devices: list[torch.device]) -> None:
         self.parallel: Any = import_module(name)
         self.devices = devices
-        self.net = net(devices[0])
+        self.net = build_net(devices[0])
         self.wrapper = self.parallel.DataParallel(self.net, devices)
-        self.made = 0
-        self._counting = _counting(self.parallel, self)
-        self.held = self._counting(net(devices[0]).eval(), devices)
-        self._blocks = 0
-        self._lock = threading.Lock()
+        self.replications = 0
+        self.held = _count_replications(self.parallel, self)(build_net(devices[0]).eval(), devices)
 
-    def part(self, name: str) -> ModuleType:
-        """A module of the package."""
+    def import_part(self, name: str) -> ModuleType:
+        """Return a module of the package."""
         return import_module(f"{self.parallel.__name__}.{name}")
 
     @contextmanager
-    def held_by_all(self) -> Iterator[None]:
-        """A block of ``hold`` around a whole round, in which all threads' blocks stand."""
-        self.made = 0
+    def hold(self) -> Iterator[None]:
+        """Hold the replicas for a whole round, around the blocks of all threads."""
+        self.replications = 0
         with self.held.hold():
             yield
-        assert self.made <= 1, f"replicas were made {self.made} times for one block of hold()"
+        assert self.replications <= 1, f"one hold() built replicas {self.replications} times"
 
-    def check_nothing_is_left(self) -> None:
-        """Fail if something of impl still knows of a call."""
-        caches = self.part("_replica.cache")._caches
-        assert not caches, f"{len(caches)} wrappers are still held, and no block lasts"
+    def check_caches_are_empty(self) -> None:
+        """Raise AssertionError if impl still caches replicas."""
+        caches = self.import_part("_replica.cache")._caches
+        assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 
-def _counting(parallel: Any, shared: Shared) -> Any:
-    class Counting(parallel.DataParallel):  # type: ignore[misc] # whichever package it is of
+def _count_replications(parallel: Any, shared: Shared) -> Any:
+    class Counting(parallel.DataParallel):  # type: ignore[misc] # the base is a variable
         def replicate(self, module: nn.Module, device_ids: Any) -> Any:
-            shared.made += 1
+            shared.replications += 1
             return super().replicate(module, device_ids)
 
     return Counting

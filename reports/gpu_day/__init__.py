@@ -2,6 +2,6 @@
 
 ``python -m reports.gpu_day --out FOLDER`` runs the steps of ``steps.py``, each in its own process
 with a time limit, and ends within ``--minutes``. All results are in the files of the folder, at
-most eight. A later call with this folder resumes there, on another machine too. The command needs
+most eight. A later call with this folder resumes, also on another machine. The command needs
 neither tox nor git nor the network.
 """

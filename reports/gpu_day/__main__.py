@@ -8,10 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from .runner import is_complete, run_steps, step_log
+from .runner import is_complete, open_log, run_steps
 from .step_log import StepResult
-from .steps import Setup, steps
-from .summary import summary
+from .steps import Setup, list_steps
+from .summary import format_summary
 
 #: Seconds reserved for the start, the last summary and the end of a killed process.
 _MARGIN = 8.0
@@ -24,13 +24,13 @@ def main(arguments: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         setup = Setup(options.out.resolve(), Path(scratch), options.accelerator, options.workers)
-        todo = steps(setup)
+        todo = list_steps(setup)
         for name in options.again:
-            step_log(setup).add(StepResult(name, "again"))
+            open_log(setup).add(StepResult(name, "again"))
 
         def after(result: StepResult) -> None:
             print(f"{time.strftime('%X')} {result.step}: {result.status}", flush=True)
-            page = summary(todo, list(step_log(setup).results()), setup.out)
+            page = format_summary(todo, list(open_log(setup).results()), setup.out)
             (setup.out / "summary.md").write_text(page, encoding="utf-8")
 
         run_steps(todo, setup, 60 * options.minutes - _MARGIN, after=after)

@@ -1,7 +1,7 @@
-"""Check impl beside one rank of NCCL: broadcasts to one device, and an all-reduce of gradients.
+"""Check impl in a process with NCCL: broadcasts to one device, and an all-reduce of gradients.
 
-``torch.nn.parallel.comm.broadcast`` may create a communicator of one rank, which refuses some
-dtypes and does not increase version counters. impl creates none; it must work beside one.
+``torch.nn.parallel.comm.broadcast`` may create a communicator of one rank. It refuses some dtypes
+and does not increase version counters. impl creates no communicator, but must work if one exists.
 """
 
 import importlib
@@ -31,13 +31,13 @@ def main() -> int:
 def _broadcast_is_wrong(dtype: torch.dtype) -> bool:
     expected = torch.ones(8, dtype=dtype)
     for name in ("torch.nn.parallel", "impl"):
-        sent, found = expected.cuda(), None
+        tensor, found = expected.cuda(), None
         try:
-            (found,) = importlib.import_module(f"{name}.comm").broadcast(sent, [0])
-            print(dtype, name, "is the input:", found is sent, "version:", found._version)
+            (found,) = importlib.import_module(f"{name}.comm").broadcast(tensor, [0])
+            print(dtype, name, "is the input:", found is tensor, "version:", found._version)
         except RuntimeError as error:
             print(dtype, name, str(error).partition("\n")[0])
-    # The last result is that of impl.
+    # ``found`` is the result of impl.
     return found is None or not torch.equal(found.cpu(), expected)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["Completed", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The number of bytes kept of the output.
+#: The number of bytes to keep of the output.
 TAIL_BYTES = 6000
 
 
@@ -39,22 +39,22 @@ def run(
     Args:
         command: Program and arguments.
         seconds: The limit.
-        environment: Variables beside those of this process.
+        environment: Additional environment variables.
         log: The file of the output.
     """
-    began = time.monotonic()
-    with log.open("wb") as sink:
+    start = time.monotonic()
+    with log.open("wb") as file:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=sink,
+            stdout=file,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
             env={**os.environ, **environment},
             start_new_session=True,
         )
         code = _wait(process, seconds)
-    return Completed(code, time.monotonic() - began, _tail(log))
+    return Completed(code, time.monotonic() - start, _tail(log))
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -63,8 +63,8 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     except subprocess.TimeoutExpired:
         return None
     finally:
-        # Also after SystemExit in this process. The id of the group cannot be reused before its
-        # first process has been waited for.
+        # Also kill after SystemExit in this process. The system reuses the id of the process group
+        # only after the call of wait.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

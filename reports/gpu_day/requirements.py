@@ -6,11 +6,12 @@ from typing import Any
 
 from bench import compare
 
-__all__ = ["Requirement", "requirements"]
+__all__ = ["Requirement", "check_requirements"]
 
 MIB = 2**20
-#: The functions whose large payloads have requirements.
+#: The functions with requirements for large payloads.
 _FUNCTIONS = ("broadcast_coalesced", "reduce_add_coalesced")
+#: The least payload with requirements, in bytes.
 _LARGE = 64 * MIB
 #: The required ratio, reference over impl.
 _RATIO = 1.5
@@ -21,7 +22,7 @@ _TRAINING = "DataParallel forward+backward blocks=100"
 
 @dataclass(frozen=True)
 class Requirement:
-    """One figure and its minimum; ``found`` is None if it was not measured."""
+    """A figure and its minimum; ``found`` is None if the figure was not measured."""
 
     name: str
     minimum: float
@@ -35,21 +36,24 @@ class Requirement:
         return "met" if self.found >= self.minimum else "not met"
 
 
-def requirements(figures: Mapping[str, Any]) -> list[Requirement]:
+def check_requirements(figures: Mapping[str, Any]) -> list[Requirement]:
     """Return all requirements with the figures of ``benchmark.json``."""
     runs = {name: run for name, data in figures.items() for run in data["runs"]}
     comm = runs.get("bench-comm", _EMPTY_RUN)
     return [
-        *(each for function in _FUNCTIONS for each in _of_function(function, comm)),
-        *(_of_training(name, runs.get(name, _EMPTY_RUN)) for name in ("bench-4", "bench-2")),
-        _slowest(runs),
+        *(each for function in _FUNCTIONS for each in _comm_requirements(function, comm)),
+        *(
+            _training_requirement(name, runs.get(name, _EMPTY_RUN))
+            for name in ("bench-4", "bench-2")
+        ),
+        _slowest_requirement(runs),
     ]
 
 
 _EMPTY_RUN: Mapping[str, Any] = {"benchmarks": []}
 
 
-def _of_function(function: str, run: Mapping[str, Any]) -> Iterator[Requirement]:
+def _comm_requirements(function: str, run: Mapping[str, Any]) -> Iterator[Requirement]:
     """Yield three requirements for each payload of 64 MiB or more, measured or not."""
     shares: dict[str, dict[str, float]] = {}
     for each in run["benchmarks"]:
@@ -66,12 +70,12 @@ def _of_function(function: str, run: Mapping[str, Any]) -> Iterator[Requirement]
         yield Requirement(f"{group}: impl's share of a copy's bandwidth", _COPY_SHARE, impl)
 
 
-def _of_training(name: str, run: Mapping[str, Any]) -> Requirement:
+def _training_requirement(name: str, run: Mapping[str, Any]) -> Requirement:
     title = f"{_TRAINING}, {name}: reference / impl, time"
     return Requirement(title, _RATIO, _ratios(run).get(_TRAINING))
 
 
-def _slowest(runs: Mapping[str, Mapping[str, Any]]) -> Requirement:
+def _slowest_requirement(runs: Mapping[str, Mapping[str, Any]]) -> Requirement:
     found = {
         f"{group}, {name}": value
         for name, run in runs.items()

@@ -1,4 +1,4 @@
-"""Run the remaining steps until the time is over."""
+"""Run the remaining steps until the time limit."""
 
 import json
 import time
@@ -11,20 +11,20 @@ from .process import run
 from .step_log import StepLog, StepResult
 from .steps import Setup, Step
 
-__all__ = ["is_complete", "run_steps", "step_log"]
+__all__ = ["is_complete", "open_log", "run_steps"]
 
-#: The least number of seconds in which a step is started.
-_LEAST = 20.0
+#: A step is started only if at least this many seconds are left.
+_MIN_SECONDS = 20.0
 
 
-def step_log(setup: Setup) -> StepLog:
-    """Return the log in the folder of the results."""
+def open_log(setup: Setup) -> StepLog:
+    """Return the log of the folder of results."""
     return StepLog(setup.out / "steps.jsonl")
 
 
 def is_complete(steps: Sequence[Step], setup: Setup) -> bool:
     """Return whether all of ``steps`` are done."""
-    log = step_log(setup)
+    log = open_log(setup)
     return all(log.is_done(step.name) for step in steps)
 
 
@@ -34,26 +34,26 @@ def run_steps(
     seconds: float,
     *,
     after: Callable[[StepResult], None] = lambda result: None,
-    least: float = _LEAST,
+    least: float = _MIN_SECONDS,
 ) -> None:
-    """Run those of ``steps`` that are not done, in order.
+    """Run the steps that are not done, in order.
 
-    A step that cannot be resumed is started only if its whole limit is left.
+    A step that cannot be resumed is started only if its whole time limit is left.
 
     Args:
         steps: All steps.
         setup: Folders and machine.
         seconds: The time limit of this call.
         after: Called with the result of each step.
-        least: The time in which a step that can be resumed is started, in seconds.
+        least: The seconds that must be left to start a step that can be resumed.
     """
-    deadline, log = time.monotonic() + seconds, step_log(setup)
+    deadline, log = time.monotonic() + seconds, open_log(setup)
     for step in steps:
         if log.is_done(step.name):
             continue
         left = deadline - time.monotonic()
-        if step.absent is not None:
-            result = StepResult(step.name, "not-run", tail=step.absent)
+        if step.skip_reason is not None:
+            result = StepResult(step.name, "not-run", tail=step.skip_reason)
         elif left >= (least if step.verdicts else step.seconds):
             result = _run(step, min(left, step.seconds), setup)
         else:
@@ -70,7 +70,7 @@ def _run(step: Step, seconds: float, setup: Setup) -> StepResult:
         status = "ended"
         tail += _save_figures(step, setup)
     else:
-        # A step that wrote no verdict before its limit would not get further in another call.
+        # A step without a new verdict would not get further in another call.
         status = "interrupted" if _size(step.verdicts) > before else "timed-out"
     return StepResult(step.name, status, completed.code, round(completed.seconds, 1), tail)
 
@@ -80,7 +80,7 @@ def _size(file: Path | None) -> int:
 
 
 def _save_figures(step: Step, setup: Setup) -> str:
-    """Add the figures of a benchmark to ``benchmark.json``; return an error's text, or none."""
+    """Add the figures of a benchmark to ``benchmark.json``; return the text of an error, or ""."""
     if step.benchmark is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Record the results of steps in ``steps.jsonl``, one line for each result."""
+"""The log of steps, ``steps.jsonl``: one line for each result."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class StepLog:
             file.write(json.dumps(asdict(result)) + "\n")
 
     def results(self) -> Iterator[StepResult]:
-        """Yield all results in the order of their ends."""
+        """Yield all results, oldest first."""
         if self._file.exists():
             for line in self._file.read_text(encoding="utf-8").splitlines():
                 yield StepResult(**json.loads(line))

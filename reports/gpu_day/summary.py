@@ -9,18 +9,19 @@ from typing import Any
 from reports.publishing import benchmarks
 from spec_tests.harness.conformance import verdicts
 
-from .requirements import requirements
+from .requirements import check_requirements
 from .step_log import StepResult
 from .steps import Step
 
-__all__ = ["summary"]
+__all__ = ["format_summary"]
 
-#: Files of verdicts, and the number of failures listed of each.
+#: The files of verdicts.
 _FILES = ("verdicts-2", "verdicts-3", "reference", "checks")
+#: The number of failures to list for each file.
 _LISTED = 40
 
 
-def summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> str:
+def format_summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> str:
     """Return the page: requirements, steps, verdicts, differences and ratios.
 
     Args:
@@ -28,23 +29,23 @@ def summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> 
         results: Their results so far.
         out: The folder of the results.
     """
-    figures = _json(out / "benchmark.json", {})
-    lines = ["# Results on a GPU", "", *_requirements(figures)]
-    lines += [*_steps(steps, results), *_verdicts(out), *_differences(out)]
+    figures = _read_json(out / "benchmark.json", {})
+    lines = ["# Results on a GPU", "", *_format_requirements(figures)]
+    lines += [*_format_steps(steps, results), *_format_verdicts(out), *_format_differences(out)]
     for name, data in figures.items():
-        lines += [f"## {name}", "", benchmarks.summary(data, {}), ""]
+        lines += [f"## {name}", "", benchmarks.format_summary(data, {}), ""]
     return "\n".join(lines)
 
 
-def _requirements(figures: dict[str, Any]) -> Iterator[str]:
+def _format_requirements(figures: dict[str, Any]) -> Iterator[str]:
     yield from ("| requirement | minimum | found | |", "|---|---|---|---|")
-    for each in requirements(figures):
+    for each in check_requirements(figures):
         found = "-" if each.found is None else f"{each.found:.2f}"
         yield f"| {each.name} | {each.minimum} | {found} | {each.verdict} |"
     yield ""
 
 
-def _steps(steps: Sequence[Step], results: Sequence[StepResult]) -> Iterator[str]:
+def _format_steps(steps: Sequence[Step], results: Sequence[StepResult]) -> Iterator[str]:
     yield from (
         "## Steps",
         "",
@@ -62,17 +63,17 @@ def _steps(steps: Sequence[Step], results: Sequence[StepResult]) -> Iterator[str
     yield from (each.tail for each in results if each.step == "machine")
 
 
-def _verdicts(out: Path) -> Iterator[str]:
+def _format_verdicts(out: Path) -> Iterator[str]:
     for name in _FILES:
         tests = verdicts.read(out / f"{name}.jsonl")
         if tests:
             counts = Counter(test["verdict"] for test in tests)
             numbers = ", ".join(f"{counts[each]} {each}" for each in verdicts.VERDICTS)
             yield from (f"## {name}: {numbers}", "")
-            yield from _failures(tests)
+            yield from _format_failures(tests)
 
 
-def _failures(tests: Sequence[dict[str, str]]) -> Iterator[str]:
+def _format_failures(tests: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield each failed test once, with the first line of its reason."""
     failed = {test["test"]: test for test in tests if test["verdict"] == "fail"}
     for test in list(failed.values())[:_LISTED]:
@@ -83,8 +84,8 @@ def _failures(tests: Sequence[dict[str, str]]) -> Iterator[str]:
     yield ""
 
 
-def _differences(out: Path) -> Iterator[str]:
-    found = _json(out / "differences.json", None)
+def _format_differences(out: Path) -> Iterator[str]:
+    found = _read_json(out / "differences.json", None)
     if found is not None:
         kinds = Counter(each["kind"] for each in found["differences"])
         yield from ("## differences", "")
@@ -93,5 +94,5 @@ def _differences(out: Path) -> Iterator[str]:
         yield ""
 
 
-def _json(file: Path, otherwise: Any) -> Any:
+def _read_json(file: Path, otherwise: Any) -> Any:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else otherwise

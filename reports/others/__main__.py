@@ -1,18 +1,18 @@
-"""Validate the implementations of ``others.toml``; fail if a verdict differs from the record."""
+"""Validate the implementations of ``others.toml``; fail if a verdict was not recorded."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from reports.others import catalogue, publishing, validation
-from reports.others.environments import python_of
+from reports.others.environments import prepare_environment
 
 
 def main() -> int:
     """Validate one implementation after the other, each in its own environment."""
     known = catalogue.load()
     parser = argparse.ArgumentParser(prog="python -m reports.others", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"of {', '.join(known)} (default: all)")
+    parser.add_argument("name", nargs="*", help=f"{', '.join(known)} (default: all)")
     parser.add_argument("--home", type=Path, required=True, help="the folder of the environments")
     parser.add_argument("--workers", type=int, default=2, help="processes of one run (default: 2)")
     parser.add_argument("--publish", action="store_true", help="add the verdicts to reports/")
@@ -29,11 +29,11 @@ def main() -> int:
 
 
 def _validate(implementation: catalogue.Implementation, options: argparse.Namespace) -> list[str]:
-    home = options.home.resolve()
-    python = python_of(implementation, home)
-    verdicts = home / f"{implementation.name}.jsonl"
+    environments = options.home.resolve()
+    python = prepare_environment(implementation, environments)
+    verdicts = environments / f"{implementation.name}.jsonl"
     status = validation.run(implementation, python, verdicts, workers=options.workers)
-    unexpected = list(validation.unexpected(verdicts, status))
+    unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:
         print(publishing.publish(implementation, verdicts))
     return unexpected

@@ -21,13 +21,13 @@ class Implementation:
         name: The name on the command line; ``maps/NAME.toml`` is its map, if it has one.
         title: Package and release, for people.
         target: The module that the suite imports.
-        differs: One sentence about the differences.
+        differs: One sentence about the differences from torch.nn.parallel.
         torch: The release of PyTorch for the run.
-        install: Requirements for pip, beside PyTorch and those of the suite.
+        install: Requirements for pip, in addition to PyTorch and those of the suite.
         build: Requirements for building ``install`` without build isolation.
         settings: Environment variables of the installation.
-        path: The folder of this package that holds it, if it is not installed.
-        warns: The beginnings of warnings that every call issues; the run ignores them.
+        path: The folder of its sources in this package, if it is not installed with pip.
+        warns: The beginnings of warnings to ignore, which every call issues.
     """
 
     name: str
@@ -43,22 +43,22 @@ class Implementation:
 
     @property
     def map(self) -> Path | None:
-        """The file that maps the names of torch.nn.parallel to its own; None if it has none."""
+        """The file that maps names of torch.nn.parallel to names of the target; None if absent."""
         found = HERE / "maps" / f"{self.name}.toml"
         return found if found.exists() else None
 
     @property
     def report_target(self) -> str:
-        """The target that its report names: every release of the reference has the same."""
+        """The target in its report, which is the same for all releases of torch.nn.parallel."""
         return self.target if self.target == REFERENCE else self.name
 
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
     """Return all implementations by name, in the order of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    return {name: _implementation(name, table) for name, table in tables.items()}
+    return {name: _parse_implementation(name, table) for name, table in tables.items()}
 
 
-def _implementation(name: str, table: Mapping[str, Any]) -> Implementation:
+def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:
     lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
     return Implementation(name=name, **{**table, **lists})

@@ -1,4 +1,4 @@
-"""Make a virtual environment for each implementation."""
+"""Create a virtual environment for each implementation."""
 
 import json
 import os
@@ -14,25 +14,25 @@ from typing import Any
 
 from reports.others.catalogue import ROOT, Implementation
 
-__all__ = ["install_torch", "pip", "python_of"]
+__all__ = ["install_torch", "pip", "prepare_environment"]
 
 #: Requirements of a CUDA build that the CPU does not need; most are CUDA's libraries, 2 GB.
 CUDA = re.compile(r"cuda|nvidia|triton")
-#: The file that names what a complete environment holds.
+#: The file that lists the contents of a complete environment.
 STAMP = "made.json"
 
 
-def python_of(implementation: Implementation, home: Path) -> Path:
-    """Return the interpreter of its environment below ``home``; make the environment if needed."""
-    folder = home / implementation.name
+def prepare_environment(implementation: Implementation, environments: Path) -> Path:
+    """Create the virtual environment of an implementation if needed; return its interpreter."""
+    folder = environments / implementation.name
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    needs = json.dumps([_installed(implementation), _suite_requirements()], sort_keys=True)
+    contents = json.dumps([_installed(implementation), _suite_requirements()], sort_keys=True)
     stamp = folder / STAMP
-    if not stamp.exists() or stamp.read_text() != needs:
-        print(f"{implementation.name}: making {folder}", flush=True)
+    if not stamp.exists() or stamp.read_text() != contents:
+        print(f"{implementation.name}: creating {folder}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
-        _fill(implementation, python)
-        stamp.write_text(needs)
+        _install_requirements(implementation, python)
+        stamp.write_text(contents)
     return python
 
 
@@ -42,7 +42,7 @@ def _installed(implementation: Implementation) -> dict[str, Any]:
     return {key: about[key] for key in ("torch", "install", "build", "settings")}
 
 
-def _fill(implementation: Implementation, python: Path) -> None:
+def _install_requirements(implementation: Implementation, python: Path) -> None:
     install_torch(implementation.torch, python)
     pip(python, *_suite_requirements())
     if implementation.build:
@@ -54,17 +54,17 @@ def _fill(implementation: Implementation, python: Path) -> None:
 
 def _suite_requirements() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needs: list[str] = project["optional-dependencies"]["suite"]
-    return needs
+    requirements: list[str] = project["optional-dependencies"]["suite"]
+    return requirements
 
 
 def install_torch(version: str, python: Path) -> None:
-    """Install the CPU build; if the index has none, the CUDA build without CUDA's libraries."""
+    """Install the CPU build of PyTorch, or the CUDA build without CUDA's libraries."""
     if pip(python, f"torch=={version}+cpu", check=False):
         return
     pip(python, "--no-deps", f"torch=={version}")
-    pip(python, *(need for need in _requirements(python) if not CUDA.search(need)))
-    library = _output(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
+    pip(python, *(it for it in _requirements(python) if not CUDA.search(it)))
+    library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
     stub_libraries = ROOT / ".ci" / "without_cuda.py"
     subprocess.run([sys.executable, stub_libraries, Path(library).parent / "lib"], check=True)
 
@@ -72,10 +72,10 @@ def install_torch(version: str, python: Path) -> None:
 def _requirements(python: Path) -> Iterable[str]:
     """Return the requirements of PyTorch, without extras; pip evaluates their markers."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
-    return [line for line in _output(python, program).splitlines() if "extra ==" not in line]
+    return [line for line in _run_python(python, program).splitlines() if "extra ==" not in line]
 
 
-def _output(python: Path, program: str) -> str:
+def _run_python(python: Path, program: str) -> str:
     done = subprocess.run([python, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 

@@ -1,6 +1,6 @@
-"""Write the table of README.md: the report of each implementation.
+"""Write the table of README.md, one row for each implementation with a report.
 
-``python -m reports.others.table`` fails if the page holds an older table; ``--write`` writes it.
+``python -m reports.others.table`` fails if the table is out of date; ``--write`` updates it.
 """
 
 import argparse
@@ -12,40 +12,42 @@ from reports.others import catalogue
 from reports.publishing.publish import RESULTS
 from spec_tests.harness.conformance import verdicts
 
-__all__ = ["PAGE", "with_table"]
+__all__ = ["PAGE", "update_table"]
 
 PAGE = catalogue.HERE / "README.md"
 #: The lines around the table.
 BEGIN, END = "<!-- table -->\n", "<!-- end -->"
 
 
-def table(results: Path = RESULTS) -> str:
+def render_table(results: Path = RESULTS) -> str:
     """Return a table with one row for each implementation that has a report."""
     heads = ["implementation", "`tox -e others --`", *verdicts.VERDICTS, "what differs"]
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    lines = [_format_row(heads), _format_row(["---"] * len(heads))]
     for name, each in catalogue.load().items():
         report = f"{each.report_target}/torch-{each.torch}_sim"
         if (results / report).exists():
             title = f"[{each.title}](../results/{report}/summary.md)"
-            lines.append(_row([title, f"`{name}`", *_counts(results / report), each.differs]))
+            lines.append(
+                _format_row([title, f"`{name}`", *_count_verdicts(results / report), each.differs])
+            )
     return "\n".join(lines) + "\n"
 
 
-def _counts(report: Path) -> list[str]:
+def _count_verdicts(report: Path) -> list[str]:
     found = verdicts.by_clause(verdicts.read(report / "verdicts.jsonl"))
     counts = Counter(found.values())
     return [str(counts[verdict]) for verdict in verdicts.VERDICTS]
 
 
-def _row(cells: list[str]) -> str:
+def _format_row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def with_table(page: str) -> str:
-    """Return ``page`` with the current table in place of its own."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+def update_table(page: str) -> str:
+    """Return ``page`` with its table replaced by the current one."""
+    before, _, tail = page.partition(BEGIN)
+    _, _, after = tail.partition(END)
+    return f"{before}{BEGIN}{render_table()}{END}{after}"
 
 
 def main() -> int:
@@ -54,7 +56,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the page")
     write = parser.parse_args().write
     page = PAGE.read_text(encoding="utf-8")
-    current = with_table(page)
+    current = update_table(page)
     if write:
         PAGE.write_text(current, encoding="utf-8")
     return int(not write and current != page)

@@ -8,7 +8,7 @@ from pathlib import Path
 from reports.others.catalogue import HERE, ROOT, Implementation
 from spec_tests.harness.conformance import verdicts
 
-__all__ = ["run", "unexpected"]
+__all__ = ["find_unexpected", "run"]
 
 
 def run(implementation: Implementation, python: Path, saved: Path, *, workers: int) -> int:
@@ -22,21 +22,21 @@ def run(implementation: Implementation, python: Path, saved: Path, *, workers: i
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
     folders = [str(ROOT), *([str(HERE / implementation.path)] if implementation.path else [])]
-    # CI selects the derandomised profile: the recorded verdicts must repeat in every run.
+    # CI selects the derandomized Hypothesis profile, so that verdicts are reproducible.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "CI": "true"}
     command = [*program, implementation.target, *options, "--", *parallel, *filters]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def unexpected(saved: Path, status: int) -> Iterator[str]:
-    """Yield one text for each difference from the record."""
+def find_unexpected(saved: Path, status: int) -> Iterator[str]:
+    """Yield a text for each difference from the recorded verdicts."""
     tests = verdicts.read(saved)
     found = verdicts.by_clause(tests)
     if not found:
         yield "no verdict of any clause"
     declared = verdicts.declared_by_clause(tests)
     for name, verdict in found.items():
-        if verdict in verdicts.RED and name not in declared:
+        if verdict in verdicts.ERRORS and name not in declared:
             yield f"{verdict} {name}"
     if status != 0:
         yield f"exit status {status}"

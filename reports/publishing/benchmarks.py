@@ -1,4 +1,4 @@
-"""The data and the summary of a report of benchmarks."""
+"""The data and the summary of a report on benchmarks."""
 
 import json
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from typing import Any
 
 from bench import compare
 
-__all__ = ["read", "summary"]
+__all__ = ["format_summary", "read"]
 
 _STATS = ("min", "q1", "median", "q3", "rounds")
-#: Runs of one report are equal in these.
+#: The fields that are equal in all runs of a report.
 _MACHINE = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
 _HEAD = (
     "| row | reference, ms | impl, ms | reference / impl | quartiles | floor |",
@@ -69,8 +69,8 @@ def _benchmark(each: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "stats": {key: each["stats"][key] for key in _STATS}}
 
 
-def summary(data: dict[str, Any], floors: dict[str, float]) -> str:
-    """Return the ratios and the medians of all runs as Markdown, one line a row."""
+def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
+    """Return the ratios and medians of all runs as a Markdown table."""
     machine, runs = data["machine"], data["runs"]
     ratios = [list(compare.ratios(run, floors)) for run in runs]
     lines = [
@@ -81,12 +81,12 @@ def summary(data: dict[str, Any], floors: dict[str, float]) -> str:
         compare.LEGEND,
         "",
         *_HEAD,
-        *(_row(rows, runs) for rows in zip(*ratios, strict=True)),
+        *(_format_row(rows, runs) for rows in zip(*ratios, strict=True)),
     ]
     return "\n".join(lines)
 
 
-def _row(ratios: Sequence[compare.Ratio], runs: Sequence[dict[str, Any]]) -> str:
+def _format_row(ratios: Sequence[compare.Ratio], runs: Sequence[dict[str, Any]]) -> str:
     group, floor = ratios[0].group, ratios[0].floor
     times = (_milliseconds(group, library, runs) for library in ("reference", "impl"))
     values = ", ".join(f"{each.value:.2f}" for each in ratios)

@@ -6,16 +6,16 @@ from spec_tests.site import markdown
 from spec_tests.site.make import make, site_of
 from spec_tests.site.matrix import Matrix
 
-__all__ = ["build", "matrix_page"]
+__all__ = ["build", "render_matrix"]
 
 
 def build(folder: Path) -> str:
     """Write ``MATRIX.md`` and ``site/`` to ``folder`` and return one sentence about the site."""
-    (folder / "MATRIX.md").write_text(matrix_page(folder), encoding="utf-8")
+    (folder / "MATRIX.md").write_text(render_matrix(folder), encoding="utf-8")
     return make(folder, (), folder / "site")
 
 
-def matrix_page(folder: Path) -> str:
+def render_matrix(folder: Path) -> str:
     """Return the text of MATRIX.md, from published runs only: it is the same in every checkout."""
     site = site_of(folder)
-    return markdown.page(Matrix.of(site.shelf.published, site.known))
+    return markdown.page(Matrix.of(site.results.published, site.known))

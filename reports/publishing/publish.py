@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cpuinfo import get_cpu_info  # the processor's name, as pytest-benchmark records it
+from cpuinfo import get_cpu_info  # pytest-benchmark reads the processor's name in the same way
 
 from bench import compare
 from reports.publishing import benchmarks
@@ -39,8 +39,8 @@ def publish(
 ) -> Path:
     """Write ``<target>/torch-<release>_<hardware>`` below ``folder`` and return its path.
 
-    The name of a report of benchmarks ends in ``_bench``. An older report of the same name is
-    replaced whole.
+    The name of a report on benchmarks ends in ``_bench``. An older report of the same name is
+    removed first.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts in JSON lines.
@@ -63,11 +63,11 @@ def publish(
     about["complete"] = True
     title = f"# {about['target']}, torch {_release(about)}, {about['hardware']}"
     files["summary.md"] = f"{title}\n\n{str(about['date'])[:10]}. {files['summary.md']}\n"
-    # Written last: without it the folder is not a report.
+    # Written last, because its presence marks a complete report.
     files["environment.json"] = json.dumps(about, indent=2) + "\n"
-    home = folder / slug(str(about["target"])) / _name(about, "benchmark.json" in files)
-    _replace(home, files)
-    return home
+    report = folder / slug(str(about["target"])) / _name(about, "benchmark.json" in files)
+    _replace(report, files)
+    return report
 
 
 def _release(about: Mapping[str, Any]) -> str:
@@ -79,11 +79,11 @@ def _name(about: Mapping[str, Any], is_bench: bool) -> str:
     return f"{name}_bench" if is_bench else name
 
 
-def _replace(home: Path, files: Mapping[str, str]) -> None:
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+def _replace(report: Path, files: Mapping[str, str]) -> None:
+    shutil.rmtree(report, ignore_errors=True)
+    report.mkdir(parents=True)
     for name, text in files.items():
-        (home / name).write_text(text, encoding="utf-8")
+        (report / name).write_text(text, encoding="utf-8")
 
 
 def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -92,7 +92,7 @@ def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     floors = tomllib.loads(compare.FLOORS.read_text(encoding="utf-8"))["floors"]
     machine, last = data["machine"], data["runs"][-1]
     about = {
-        **_environment(),
+        **_read_environment(),
         "runs": len(sources),
         "date": last["datetime"],
         "commit": last["commit"],
@@ -103,7 +103,7 @@ def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         "python": machine["python_version"],
     }
     text = json.dumps(data, indent=1) + "\n"
-    return about, {"benchmark.json": text, "summary.md": benchmarks.summary(data, floors)}
+    return about, {"benchmark.json": text, "summary.md": benchmarks.format_summary(data, floors)}
 
 
 def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -112,7 +112,7 @@ def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     A file without a header was written on this machine.
     """
     header, tests = checked.verdicts(source)
-    about = {**(header or _environment()), "tests": len(tests)}
+    about = {**(header or _read_environment()), "tests": len(tests)}
     found = verdicts.by_clause(tests)
     suite = about.get("suite") or clauses.suite_version(found)
     cores = f", {about['cores']} cores" if about.get("cores") else ""
@@ -124,12 +124,12 @@ def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return about, {"verdicts.jsonl": text, "summary.md": summary}
 
 
-def _environment() -> dict[str, Any]:
+def _read_environment() -> dict[str, Any]:
     """Return versions, processor and commit of this checkout."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
-        "python": interpreter.name(),
+        "python": interpreter.python_version(),
         "machine": platform.machine(),
         "processor": str(get_cpu_info().get("brand_raw", platform.processor())),
         "cores": os.cpu_count(),

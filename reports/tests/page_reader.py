@@ -51,9 +51,9 @@ def read(path: Path) -> Page:
     return page
 
 
-def broken_links(home: Path) -> list[str]:
+def broken_links(folder: Path) -> list[str]:
     """Return the internal links of a site that have no target file or no anchor."""
-    pages = {path: read(path) for path in sorted(home.rglob("*.html"))}
+    pages = {path: read(path) for path in sorted(folder.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
         for link in page.links:
@@ -62,5 +62,5 @@ def broken_links(home: Path) -> list[str]:
                 continue
             target = (path.parent / address).resolve() if address else path
             if not target.is_file() or (anchor and anchor not in pages[target].ids):
-                broken.append(f"{path.relative_to(home)}: {link}")
+                broken.append(f"{path.relative_to(folder)}: {link}")
     return broken

@@ -49,13 +49,13 @@ def _test(clause: str, verdict: str) -> dict[str, str]:
     return test
 
 
-def verdict_report(home: Path, tests: Mapping[str, str], **about: Any) -> None:
+def verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
     """Write a report of one run of the suite."""
-    _environment(home, **about)
-    verdicts(home / "verdicts.jsonl", tests, **about)
+    _environment(folder, **about)
+    verdicts(folder / "verdicts.jsonl", tests, **about)
 
 
-def _environment(home: Path, **about: Any) -> None:
+def _environment(folder: Path, **about: Any) -> None:
     fields = {
         "date": "2026-01-02T03:04:05+00:00",
         "target": "impl",
@@ -66,15 +66,17 @@ def _environment(home: Path, **about: Any) -> None:
         **about,
         "complete": True,
     }
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
-def benchmark_report(home: Path, groups: Mapping[str, Mapping[str, float]], **about: Any) -> None:
+def benchmark_report(
+    folder: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
+) -> None:
     """Write a report of benchmarks.
 
     Args:
-        home: The folder.
+        folder: The folder.
         groups: The median of each library, by group; the quartiles are 10 % off.
         about: Fields of the machine in place of the default ones.
     """
@@ -96,8 +98,8 @@ def benchmark_report(home: Path, groups: Mapping[str, Mapping[str, float]], **ab
         for library, median in libraries.items()
     ]
     run = {"datetime": "2026-01-02", "commit": "abc", "benchmarks": benches}
-    _environment(home)
-    (home / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
+    _environment(folder)
+    (folder / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
 
 
 def benchmark_run(**machine: Any) -> dict[str, Any]:

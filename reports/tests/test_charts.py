@@ -37,7 +37,7 @@ def test_row_is_the_median_of_its_runs_with_the_widest_quartiles(bench_of):
         **slower["benchmarks"][0],
         "stats": {"q1": 4.0, "median": 5.0, "q3": 6.0},
     }
-    three = runs.Bench("b", {}, {"runs": [run, run, slower]})
+    three = runs.BenchmarkReport("b", {}, {"runs": [run, run, slower]})
     row = speed.rows(three, {"work": 1.5})[0]
     assert (row.value, row.floor, list(row.each)) == (2.0, 1.5, [2.0, 2.0, 5.0])
     assert row.low == pytest.approx(1.8 / 1.1)

@@ -50,12 +50,12 @@ def test_file_without_a_header_has_an_empty_one(saved):
         ([{**TEST, "clause": "<script>"}], "line 1: clause: '<script>' does not match"),
         ([{**TEST, "call": 3}], "line 1: call: 3 is not of type 'string'"),
         (["[]"], "line 1: [] is not of type 'object'"),
-        (["<html>"], "line 1 is no JSON: "),
-        (["[" * 100_000], "line 1 is no JSON: "),
-        ([json.dumps(TEST)[:20]], "line 1 is no JSON: "),
-        ([], "holds no verdict of any test"),
-        ([{"run": RUN}], "holds no verdict of any test"),
-        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "holds 2 runs"),
+        (["<html>"], "line 1 is not JSON: "),
+        (["[" * 100_000], "line 1 is not JSON: "),
+        ([json.dumps(TEST)[:20]], "line 1 is not JSON: "),
+        ([], "contains no verdicts"),
+        ([{"run": RUN}], "contains no verdicts"),
+        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "contains 2 runs"),
     ],
 )
 def test_broken_file_is_refused_with_one_sentence(saved, lines, sentence):
@@ -76,8 +76,8 @@ def test_unreadable_file_is_refused(tmp_path):
 
 
 def test_report_keeps_the_environment_of_the_header(saved, tmp_path):
-    home = publish([saved({"run": RUN}, TEST)], folder=tmp_path / "reports")
-    about = checked.document(home / "environment.json", "environment")
+    report = publish([saved({"run": RUN}, TEST)], folder=tmp_path / "reports")
+    about = checked.document(report / "environment.json", "environment")
     assert {key: about[key] for key in ("torch", "python", "version", "date")} == {
         key: RUN[key] for key in ("torch", "python", "version", "date")
     }
@@ -92,5 +92,5 @@ def test_broken_file_is_not_published(saved, tmp_path):
 
 def test_names_from_a_file_cannot_leave_the_folder(saved, tmp_path):
     run = {**RUN, "target": "../../up", "accelerator": "/etc", "torch": "../../2"}
-    home = publish([saved({"run": run}, TEST)], folder=tmp_path / "reports")
-    assert home == tmp_path / "reports" / "up" / "torch-..-..-2_-etc"
+    report = publish([saved({"run": run}, TEST)], folder=tmp_path / "reports")
+    assert report == tmp_path / "reports" / "up" / "torch-..-..-2_-etc"

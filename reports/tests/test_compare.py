@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.compare import ATTEMPTS, rows_below
+from bench.compare import ATTEMPTS, find_rows_below
 
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
 
@@ -36,19 +36,19 @@ class FakeMeasure:
 
 def test_row_at_its_floor_is_measured_once():
     measure = FakeMeasure()
-    assert rows_below(run_with({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
+    assert find_rows_below(run_with({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == []
 
 
 def test_only_the_row_below_its_floor_is_measured_again():
     measure = FakeMeasure(run_with({"slow": 2.1}))
-    assert rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
+    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == [["slow[reference]", "slow[impl]"]]
 
 
 def test_row_below_its_floor_in_every_attempt_is_reported():
     measure = FakeMeasure(*[run_with({"slow": 1.9})] * (ATTEMPTS - 1))
-    assert rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
+    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
     assert measure.runs == []
 
 
@@ -56,16 +56,16 @@ def test_row_below_its_floor_in_every_attempt_is_reported():
 def test_row_whose_favourable_quartiles_reach_the_floor_passes(q1, below):
     run = run_with({"slow": 1.5})
     run["benchmarks"][1]["stats"]["q1"] = q1
-    assert rows_below(run, FLOORS, FakeMeasure(*[run] * (ATTEMPTS - 1))) == below
+    assert find_rows_below(run, FLOORS, FakeMeasure(*[run] * (ATTEMPTS - 1))) == below
 
 
 def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
     heavy = run_with({"fast": 3.0}, peaks=(100, 100))
     measure = FakeMeasure(heavy, run_with({"fast": 1.0}))
-    assert rows_below(heavy, FLOORS, measure) == []
+    assert find_rows_below(heavy, FLOORS, measure) == []
     assert measure.calls == [["fast[reference]", "fast[impl]"]] * 2
 
 
 def test_run_without_both_libraries_raises():
     with pytest.raises(ValueError, match="nothing to compare"):
-        rows_below({"benchmarks": []}, FLOORS, FakeMeasure())
+        find_rows_below({"benchmarks": []}, FLOORS, FakeMeasure())

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from reports import __main__ as command
-from reports.publishing.pages import matrix_page
+from reports.publishing.pages import render_matrix
 from reports.tests import samples
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, exports, markdown, runs
@@ -82,7 +82,7 @@ def test_badge_has_the_colour_of_the_worst_verdict(run, verdicts, message, colou
 
 def test_committed_matrix_matches_the_published_runs():
     text = (command.HERE / "MATRIX.md").read_text(encoding="utf-8")
-    assert text == matrix_page(command.HERE), "run python -m reports build"
+    assert text == render_matrix(command.HERE), "run python -m reports build"
 
 
 def test_matrix_page_lists_only_clauses_that_a_run_does_not_pass(run):
@@ -95,12 +95,12 @@ def test_matrix_page_lists_only_clauses_that_a_run_does_not_pass(run):
 
 def test_matrix_page_compares_runs_of_one_suite(tmp_path):
     for name, date, suite in [("old", "2026-01-01", "1 clauses, a"), ("new", "2026-01-02", "b")]:
-        home = tmp_path / "results" / name / "torch-2.12.0_sim"
-        samples.verdict_report(home, {ONE: "fail"}, target=name, date=date, suite=suite)
-    text = matrix_page(tmp_path)
+        report = tmp_path / "results" / name / "torch-2.12.0_sim"
+        samples.verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
+    text = render_matrix(tmp_path)
     assert "| [1](results/new/torch-2.12.0_sim/summary.md) | new | 2.12.0 | sim | b | 1 |" in text
     assert (
-        "Older suite, run again to compare: [old · torch 2.12.0 · sim]"
+        "Runs of other versions of the suite: [old · torch 2.12.0 · sim]"
         "(results/old/torch-2.12.0_sim/summary.md) (1 clauses, a)." in text
     )
     assert f"| `{ONE}` | fail |\n" in text

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from bench.compare import FLOORS
-from bench.measured import MEASURED, ratios_of, updated
+from bench.measured import MEASURED, merge_runs, summarize_run
 from reports.tests.samples import benchmark_run
 
 TABLE = tomllib.loads(FLOORS.read_text(encoding="utf-8"))["floors"]
@@ -46,7 +46,7 @@ def test_no_floor_is_above_the_least_measured_ratio():
 
 
 def test_saved_run_becomes_date_commit_processor_and_ratios():
-    found = ratios_of(benchmark_run())
+    found = summarize_run(benchmark_run())
     assert found == {
         "date": "2026-01-02",
         "commit": "abc",
@@ -58,4 +58,4 @@ def test_saved_run_becomes_date_commit_processor_and_ratios():
 def test_new_runs_replace_the_ratios_of_their_rows_only():
     old = [{"ratios": {"a": 1.0, "b": 2.0}}, {"ratios": {"a": 1.1}}]
     new = [{"ratios": {"a": 3.0}}]
-    assert updated(old, new) == [{"ratios": {"b": 2.0}}, *new]
+    assert merge_runs(old, new) == [{"ratios": {"b": 2.0}}, *new]

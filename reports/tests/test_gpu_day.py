@@ -11,11 +11,11 @@ import pytest
 
 from reports.gpu_day import __main__ as program
 from reports.gpu_day.process import TAIL_BYTES, run
-from reports.gpu_day.requirements import requirements
-from reports.gpu_day.runner import is_complete, run_steps, step_log
+from reports.gpu_day.requirements import check_requirements
+from reports.gpu_day.runner import is_complete, open_log, run_steps
 from reports.gpu_day.step_log import StepResult
-from reports.gpu_day.steps import Setup, Step, steps
-from reports.gpu_day.summary import summary
+from reports.gpu_day.steps import Setup, Step, list_steps
+from reports.gpu_day.summary import format_summary
 from reports.tests.samples import benchmark_run
 
 #: Seconds for the steps in one call of nine minutes, and the number of calls.
@@ -42,12 +42,12 @@ def pipe(tmp_path):
     os.close(end)
 
 
-def shell(text, name="step", seconds=LONG, **rest):
-    return Step(name, "purpose", ("sh", "-c", text), seconds, **rest)
+def shell(text, name="step", seconds=LONG, **fields):
+    return Step(name, "purpose", ("sh", "-c", text), seconds, **fields)
 
 
 def statuses(setup):
-    return [(each.step, each.status, each.code) for each in step_log(setup).results()]
+    return [(each.step, each.status, each.code) for each in open_log(setup).results()]
 
 
 def test_process_that_hangs_is_killed_with_its_children(pipe, tmp_path):
@@ -142,15 +142,15 @@ def test_last_step_is_killed_at_the_limit_of_the_call(setup):
 def test_requested_step_runs_again(setup):
     todo = [shell("exit 3", "a"), shell("exit 4", "b")]
     run_steps(todo, setup, 3 * LONG)
-    step_log(setup).add(StepResult("b", "again"))
+    open_log(setup).add(StepResult("b", "again"))
     assert not is_complete(todo, setup)
     run_steps(todo, setup, 3 * LONG)
     assert statuses(setup)[2:] == [("b", "again", None), ("b", "ended", 4)]
 
 
 def test_step_that_cannot_run_is_recorded_with_the_reason(setup):
-    run_steps([shell("exit 1", absent="no such tool")], setup, LONG)
-    (result,) = step_log(setup).results()
+    run_steps([shell("exit 1", skip_reason="no such tool")], setup, LONG)
+    (result,) = open_log(setup).results()
     assert (result.status, result.tail) == ("not-run", "no such tool")
 
 
@@ -178,34 +178,34 @@ def test_figures_are_saved_without_samples(setup):
 
 def test_benchmark_without_figures_is_recorded(setup):
     run_steps([shell("exit 2", benchmark=setup.scratch / "none.json")], setup, 2 * LONG)
-    (result,) = step_log(setup).results()
+    (result,) = open_log(setup).results()
     assert "no figures: FileNotFoundError" in result.tail
 
 
 def test_limits_of_all_steps_fit_into_three_calls(setup):
-    todo = steps(setup)
+    todo = list_steps(setup)
     assert sum(step.seconds for step in todo) <= CALLS * CALL
     assert all(step.seconds <= CALL for step in todo)
     assert len({step.name for step in todo}) == len(todo)
 
 
 def test_results_are_at_most_eight_files(setup):
-    named = {part for step in steps(setup) for part in step.command if str(setup.out) in part}
+    named = {part for step in list_steps(setup) for part in step.command if str(setup.out) in part}
     assert len(named | {"benchmark.json", "steps.jsonl", "summary.md"}) <= 8
 
 
 def test_steps_with_one_file_of_verdicts_share_no_test(setup):
     # `--resume` skips a test that has a verdict.
-    shared = [step for step in steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
+    shared = [step for step in list_steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3
     assert len(set(paths)) == len(paths)
 
 
 def test_steps_for_cuda_are_not_run_on_the_simulator(setup):
-    todo = steps(Setup(setup.out, setup.scratch, "sim", 2))
-    absent = {step.name: step.absent for step in todo if step.absent}
-    assert absent == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
+    todo = list_steps(Setup(setup.out, setup.scratch, "sim", 2))
+    reasons = {step.name: step.skip_reason for step in todo if step.skip_reason}
+    assert reasons == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
 
 
 def figures(*, reference, impl, share=0.8, reference_share=0.5):
@@ -234,7 +234,7 @@ def verdicts_of(found):
 
 
 def test_figures_at_the_minimum_meet_the_requirements():
-    found = requirements(figures(reference=1.5, impl=1.0))
+    found = check_requirements(figures(reference=1.5, impl=1.0))
     assert verdicts_of(found) == {"met"}
     assert not [each for each in found if "4KiB" in each.name and "share" in each.name]
 
@@ -250,7 +250,7 @@ def test_figures_at_the_minimum_meet_the_requirements():
     ids=["times", "share", "bytes-a-second", "slower"],
 )
 def test_figures_below_the_minimum_do_not_meet_the_requirements(changed, missed):
-    found = requirements(figures(**changed))
+    found = check_requirements(figures(**changed))
     assert [each.verdict for each in found].count("not met") == missed
 
 
@@ -258,11 +258,11 @@ def test_peak_memory_is_not_a_time():
     data = figures(reference=1.5, impl=1.0)
     for each in data["bench-4"]["runs"][0]["benchmarks"]:
         each["extra_info"]["peak_bytes"] = 2 if each["extra_info"]["library"] == "impl" else 1
-    assert verdicts_of(requirements(data)) == {"met"}
+    assert verdicts_of(check_requirements(data)) == {"met"}
 
 
 def test_requirements_without_figures_are_not_measured():
-    assert verdicts_of(requirements({})) == {"not measured"}
+    assert verdicts_of(check_requirements({})) == {"not measured"}
 
 
 def test_page_lists_requirements_steps_and_failures(setup):
@@ -277,7 +277,7 @@ def test_page_lists_requirements_steps_and_failures(setup):
         StepResult("suite-2", "ended", 1, 20.0),
         StepResult("nccl", "not-run", tail="needs CUDA"),
     ]
-    page = summary(steps(setup), results, setup.out)
+    page = format_summary(list_steps(setup), results, setup.out)
     assert "| suite-2 | impl, one GPU as two | ended | 1 | 120 |" in page
     assert "| suite-3 | impl, one GPU as three | left for the next call | - | 0 |" in page
     assert "| not-run: needs CUDA | - | 0 |" in page
@@ -291,7 +291,7 @@ def test_page_lists_requirements_steps_and_failures(setup):
 
 def test_exit_status_says_whether_steps_remain(tmp_path, monkeypatch, capsys):
     todo = [shell("exit 0", "first", 1), shell("exit 0", "second", 90)]
-    monkeypatch.setattr(program, "steps", lambda setup: todo)
+    monkeypatch.setattr(program, "list_steps", lambda setup: todo)
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     arguments = ["--out", str(tmp_path / "new" / "out"), "--minutes"]
     assert program.main([*arguments, "1"]) == 1

@@ -40,7 +40,7 @@ def line(verdict, clause="comm.scatter.slices", reason=None, test="t.py::test"):
 def unexpected_of(tmp_path, lines, status=0):
     saved = tmp_path / "verdicts.jsonl"
     saved.write_text("".join(f"{json.dumps(each)}\n" for each in [{"run": {}}, *lines]))
-    return list(validation.unexpected(saved, status))
+    return list(validation.find_unexpected(saved, status))
 
 
 def test_recorded_verdicts_are_expected(tmp_path):
@@ -63,7 +63,7 @@ def test_other_verdicts_are_unexpected(tmp_path, lines, status, expected):
 
 def test_report_has_one_verdict_for_each_clause():
     tests = [line("pass"), line("fail", reason="r" * 999, test="u"), line("fail", test="v")]
-    (found,) = publishing.by_clause(tests)
+    (found,) = publishing.reduce_to_clauses(tests)
     assert (found["verdict"], found["test"], len(found["reason"])) == ("fail", "u", 160)
 
 
@@ -71,7 +71,7 @@ def test_report_holds_no_path_of_the_machine():
     reason = (
         "[gw0] linux -- Python 3.11.7 /home/me/bin/python\nin /home/me/spec_tests/a.py:3 and/or b"
     )
-    (found,) = publishing.by_clause([line("fail", reason=reason)])
+    (found,) = publishing.reduce_to_clauses([line("fail", reason=reason)])
     assert found["reason"] == "in a.py:3 and/or b"
 
 
@@ -89,7 +89,7 @@ def test_unknown_name_is_refused(tmp_path):
 
 def test_committed_table_matches_the_reports():
     page = table.PAGE.read_text(encoding="utf-8")
-    assert table.with_table(page) == page, "run python -m reports.others.table --write"
+    assert table.update_table(page) == page, "run python -m reports.others.table --write"
 
 
 def test_table_counts_the_clauses_of_a_report(tmp_path):
@@ -98,7 +98,7 @@ def test_table_counts_the_clauses_of_a_report(tmp_path):
     lines = [line("known"), line("pass", "comm.reduce-add.sum")]
     text = "".join(f"{json.dumps(each)}\n" for each in lines)
     (report / "verdicts.jsonl").write_text(text)
-    (row,) = table.table(tmp_path).splitlines()[2:]
+    (row,) = table.render_table(tmp_path).splitlines()[2:]
     assert row.startswith("| [mmcv.parallel of mmcv 1.7.2](../results/mmcv/torch-2.13.0_sim/")
     assert "| `mmcv` | 0 | 0 | 1 | 1 | 0 |" in row
 

@@ -27,8 +27,8 @@ def results(tmp_path):
 
 
 def test_report_of_benchmarks_holds_neither_samples_nor_names_of_machines(save, results):
-    home = publish([save("a.json", benchmark_run())], folder=results)
-    text = (home / "benchmark.json").read_text()
+    report = publish([save("a.json", benchmark_run())], folder=results)
+    text = (report / "benchmark.json").read_text()
     assert "private" not in text
     (found,) = json.loads(text)["runs"]
     kept = {"min": 2.0, "q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
@@ -36,17 +36,17 @@ def test_report_of_benchmarks_holds_neither_samples_nor_names_of_machines(save, 
 
 
 def test_summary_names_date_machine_versions_and_milliseconds(save, results):
-    home = publish([save("a.json", benchmark_run())], "it", "sim", folder=results)
-    text = (home / "summary.md").read_text()
+    report = publish([save("a.json", benchmark_run())], "it", "sim", folder=results)
+    text = (report / "summary.md").read_text()
     assert text.startswith("# it, torch 2, sim\n\n2026-01-02. Fast, 2 cores, sim:0; torch 2,")
     assert "| work | 2e+03 | 1e+03 | 2.00 | 2.00 to 2.00 | - |" in text
 
 
 def test_runs_of_one_machine_are_one_report(save, results):
     paths = [save(f"{name}.json", benchmark_run()) for name in "abc"]
-    home = publish(paths, folder=results)
-    assert "| 2.00, 2.00, 2.00 |" in (home / "summary.md").read_text()
-    assert json.loads((home / "environment.json").read_text())["runs"] == 3
+    report = publish(paths, folder=results)
+    assert "| 2.00, 2.00, 2.00 |" in (report / "summary.md").read_text()
+    assert json.loads((report / "environment.json").read_text())["runs"] == 3
 
 
 def test_runs_of_two_machines_are_refused(save, results):
@@ -99,9 +99,9 @@ def test_newer_report_replaces_the_older_one_whole(tmp_path, results):
 
 
 def test_refused_file_leaves_the_older_report(tmp_path, results):
-    home = publish([verdicts(tmp_path / "v.jsonl", {"a.one": "pass"})], folder=results)
-    before = (home / "verdicts.jsonl").read_text()
+    report = publish([verdicts(tmp_path / "v.jsonl", {"a.one": "pass"})], folder=results)
+    before = (report / "verdicts.jsonl").read_text()
     (tmp_path / "v.jsonl").write_text(before + "{}\n")
     with pytest.raises(ValueError, match="'test' is a required property"):
         publish([tmp_path / "v.jsonl"], folder=results)
-    assert (home / "verdicts.jsonl").read_text() == before
+    assert (report / "verdicts.jsonl").read_text() == before

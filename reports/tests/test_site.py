@@ -31,8 +31,8 @@ def shelf(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A site of three implementations and two reports of benchmarks."""
+def site(tmp_path_factory):
+    """Return a site of three implementations and two reports of benchmarks."""
     folder = tmp_path_factory.mktemp("reports")
     verdicts = {ONE: "pass", TWO: "known", THREE: "not-run"}
     files = [
@@ -49,40 +49,40 @@ def home(tmp_path_factory):
     return made
 
 
-def test_every_link_has_a_target(home):
-    assert broken_links(home) == []
+def test_every_link_has_a_target(site):
+    assert broken_links(site) == []
 
 
-def test_ids_of_a_page_are_unique(home):
-    for path in home.rglob("*.html"):
+def test_ids_of_a_page_are_unique(site):
+    for path in site.rglob("*.html"):
         ids = read(path).ids
         assert len(ids) == len(set(ids)), path
 
 
-def test_pages_load_only_files_of_the_site(home):
-    for path in home.rglob("*.html"):
+def test_pages_load_only_files_of_the_site(site):
+    for path in site.rglob("*.html"):
         for address in read(path).loaded:
             assert address == "data:," or (path.parent / address).is_file(), (path, address)
-    assert "url(" not in (home / "static" / "site.css").read_text()
+    assert "url(" not in (site / "static" / "site.css").read_text()
 
 
-def _linked(home, clause, key):
+def _linked(site, clause, key):
     """Return the page that the cell of a clause links to, from the anchor on."""
-    text = (home / "matrix.html").read_text()
+    text = (site / "matrix.html").read_text()
     row = text[text.index(f'<tr id="{clause}">') :]
     (link,) = re.findall(
         rf'<a href="([^"]+)" aria-label="{key} [^"]+">', row.partition("</tr>")[0]
     )
     address, _, anchor = link.partition("#")
-    page = (home / address).read_text()
+    page = (site / address).read_text()
     section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
     return section[section.index(f'id="{anchor}"') :] if "--" in anchor else section
 
 
-def test_cell_links_to_sentence_basis_difference_call_and_command(home):
-    section = _linked(home, ONE, "C")
+def test_cell_links_to_sentence_basis_difference_call_and_command(site):
+    section = _linked(site, ONE, "C")
     clause = clauses.load()[ONE]
-    whole = (home / "clauses" / "comm.html").read_text()
+    whole = (site / "clauses" / "comm.html").read_text()
     assert f'<p class="sentence">{clause.says}</p>' in whole
     assert f"Basis: {clause.basis}" in whole
     assert f'href="{clause.source}"' in whole
@@ -102,8 +102,8 @@ def test_call_that_the_difference_repeats_is_shown_once(tmp_path):
     assert "they disagree on\n  the call above\nhere" in section
 
 
-def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(home):
-    assert "needs two devices" in _linked(home, THREE, "A")
+def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(site):
+    assert "needs two devices" in _linked(site, THREE, "A")
 
 
 def test_clause_with_a_divergence_links_to_record_and_threads(tmp_path):
@@ -126,14 +126,14 @@ def test_equal_evidence_of_several_columns_is_shown_once(tmp_path):
     assert f'id="{ONE}--two"' in page
 
 
-def test_two_builds_are_identical(home, tmp_path):
+def test_two_builds_are_identical(site, tmp_path):
     again = tmp_path / "site"
-    make.make(home.parent, [home.parent / f"{name}.jsonl" for name in ("two", "three")], again)
-    for path in sorted(path for path in home.rglob("*") if path.is_file()):
-        assert path.read_bytes() == (again / path.relative_to(home)).read_bytes(), path
+    make.make(site.parent, [site.parent / f"{name}.jsonl" for name in ("two", "three")], again)
+    for path in sorted(path for path in site.rglob("*") if path.is_file()):
+        assert path.read_bytes() == (again / path.relative_to(site)).read_bytes(), path
 
 
-def test_build_replaces_an_older_site(home, tmp_path):
+def test_build_replaces_an_older_site(site, tmp_path):
     file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     for name in ("old", "new"):
         make.make(None, [file.rename(tmp_path / f"{name}.jsonl")], tmp_path / "site")
@@ -141,7 +141,7 @@ def test_build_replaces_an_older_site(home, tmp_path):
     assert [path.name for path in (tmp_path / "site" / "runs").iterdir()] == ["new.html"]
 
 
-def test_build_refuses_a_folder_that_holds_other_files(home, tmp_path):
+def test_build_refuses_a_folder_that_holds_other_files(site, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("years of work")
     file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
@@ -178,16 +178,16 @@ def test_every_field_of_a_file_is_escaped(tmp_path):
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     file.write_text("".join(json.dumps(_hostile(line)) + "\n" for line in lines))
     other = samples.verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
-    home = tmp_path / "reports" / "results" / "impl" / "bench"
-    samples.benchmark_report(home, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
-    data = json.loads((home / "benchmark.json").read_text())
+    report = tmp_path / "reports" / "results" / "impl" / "bench"
+    samples.benchmark_report(report, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
+    data = json.loads((report / "benchmark.json").read_text())
     data["runs"] = [_hostile(run) for run in data["runs"]]
     for place, each in enumerate(data["runs"][0]["benchmarks"]):
         size = f"blocks={10 ** (1 + place // 3)}"
         each["group"] = f"{samples.HOSTILE} {size}"
         each["extra_info"]["library"] = ("reference", "impl", samples.HOSTILE)[place % 3]
     data["machine"] = _hostile(data["machine"])
-    (home / "benchmark.json").write_text(json.dumps(data))
+    (report / "benchmark.json").write_text(json.dumps(data))
     make.make(tmp_path / "reports", [file, other], tmp_path / "site")
     for path in (tmp_path / "site").rglob("*.html"):
         page = read(path)
@@ -213,8 +213,8 @@ def test_newest_run_of_each_kind_is_a_column(tmp_path):
 
 def test_unpublished_run_does_not_replace_a_published_one(tmp_path):
     samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
-    home = tmp_path / "results" / "impl" / "torch-2.12.0_sim"
-    samples.verdict_report(home, {ONE: "fail"}, target="impl", version="1.0")
+    report = tmp_path / "results" / "impl" / "torch-2.12.0_sim"
+    samples.verdict_report(report, {ONE: "fail"}, target="impl", version="1.0")
     found = runs.load(tmp_path).newest
     assert [run.published for run in found] == [True, False]
     assert f"{found[0].label} · not published" == found[1].label
@@ -238,7 +238,7 @@ def test_columns_are_runs_of_todays_suite_if_there_are_any(shelf):
             )
             for place, (run, suite) in enumerate(zip(found.runs, suites, strict=True))
         ]
-        matrix = Matrix.of(runs.Shelf(renewed[::-1], []), known)
+        matrix = Matrix.of(runs.Results(renewed[::-1], []), known)
         assert [run.about["target"] for run in matrix.columns] == columns
         assert len(matrix.older) == 3 - len(columns)
 
@@ -288,14 +288,17 @@ def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
     file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
     assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
-    assert "not in today" in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    assert (
+        "removed from the specification"
+        in (tmp_path / "site" / "clauses" / "gone.html").read_text()
+    )
 
 
-def test_site_holds_every_schema(home):
-    names = {path.name for path in (home / "data").glob("*.schema.json")}
+def test_site_holds_every_schema(site):
+    names = {path.name for path in (site / "data").glob("*.schema.json")}
     assert names == {f"{each}.schema.json" for each in ("benchmark", "environment", "verdicts")}
 
 
-def test_write_returns_the_number_of_pages(home, tmp_path):
-    site = make.site_of(home.parent)
-    assert write(site, tmp_path / "site") == len(list((tmp_path / "site").rglob("*.html")))
+def test_write_returns_the_number_of_pages(site, tmp_path):
+    content = make.site_of(site.parent)
+    assert write(content, tmp_path / "site") == len(list((tmp_path / "site").rglob("*.html")))

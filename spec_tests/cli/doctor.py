@@ -1,4 +1,4 @@
-"""What a run needs of this machine, whether it is there, and the remedy if not."""
+"""The command ``doctor``: requirements of a run on this machine, and remedies."""
 
 import importlib.util
 import os
@@ -12,47 +12,48 @@ from pathlib import Path
 
 __all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
-#: What the extra ``suite`` brings; torch is the user's own choice.
+#: The modules of the extra ``suite``, and torch, which users install themselves.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "sklearn")
 EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"
 
+#: The oldest supported release of PyTorch.
 OLDEST = (2, 11)
 
-#: What was looked at, whether it will do, what was found or the remedy.
+#: A requirement, whether it is met, and the version found or the remedy.
 Finding = tuple[str, bool, str]
 
 
 def missing_modules() -> list[str]:
-    """What cannot be imported of `MODULES`."""
+    """Return the modules of `MODULES` that are not installed."""
     return missing(MODULES)
 
 
 def missing(names: Iterable[str]) -> list[str]:
-    """What cannot be imported."""
+    """Return the modules among ``names`` that are not installed."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def main() -> int:
-    """Print a line for everything; return 1 if something is missing, else 0."""
+    """Print a line for each requirement; return 1 if one is not met, else 0."""
     findings = list(_findings())
-    for name, good, text in findings:
-        print(f"{'ok' if good else 'MISSING':<8}{name:<11} {text}")
-    return int(not all(good for _, good, _ in findings))
+    for name, is_met, text in findings:
+        print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}")
+    return int(not all(is_met for _, is_met, _ in findings))
 
 
 def _findings() -> Iterator[Finding]:
     yield "python", sys.version_info >= (3, 11), sys.version.split()[0]
-    lacking = missing_modules()
-    yield "modules", not lacking, f"{', '.join(lacking)}; {EXTRA}" if lacking else "all there"
-    if "torch" not in lacking:
-        yield from _of_torch()
+    lacks = missing_modules()
+    yield "modules", not lacks, f"{', '.join(lacks)}; {EXTRA}" if lacks else "all installed"
+    if "torch" not in lacks:
+        yield from _torch_findings()
 
 
-def _of_torch() -> Iterator[Finding]:
+def _torch_findings() -> Iterator[Finding]:
     try:
         import torch
-    except (ImportError, OSError) as error:  # installed, but without a library that it needs
-        yield "torch", False, f"{error}; remedy: install it anew"
+    except (ImportError, OSError) as error:  # a library of torch is missing
+        yield "torch", False, f"{error}; remedy: reinstall torch"
         return
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     remedy = "" if version >= OLDEST else "; remedy: pip install 'torch>=2.11'"
@@ -61,13 +62,15 @@ def _of_torch() -> Iterator[Finding]:
         return
     found = torch.accelerator.current_accelerator(check_available=True)
     text = (
-        f"{torch.accelerator.device_count()} of {found.type}" if found else "none; sim stands in"
+        f"{torch.accelerator.device_count()} of {found.type}"
+        if found
+        else "no accelerator; runs use the simulator"
     )
     yield "devices", True, text
-    yield from _of_simulator(needed=found is None or found.type == "sim")
+    yield from _simulator_findings(needed=found is None or found.type == "sim")
 
 
-def _of_simulator(*, needed: bool) -> Iterator[Finding]:
+def _simulator_findings(*, needed: bool) -> Iterator[Finding]:
     from spec_tests.simulator import build
 
     library = build.SIMULATOR.library
@@ -77,18 +80,18 @@ def _of_simulator(*, needed: bool) -> Iterator[Finding]:
     remedies = {**_tools(), "cache": _cache(library.parent)}
     for name, remedy in remedies.items():
         yield name, not remedy or not needed, f"remedy: {remedy}" if remedy else "found"
-    later = "not built yet: the first run builds it, half a minute"
-    yield "simulator", True, "not built: see above" if any(remedies.values()) else later
+    later = "not built yet: the first run builds it in about 30 seconds"
+    yield "simulator", True, "cannot be built: see above" if any(remedies.values()) else later
 
 
 def _tools() -> dict[str, str]:
-    """What the simulator is built with; the remedy where it will not do."""
+    """Return the tools that build the simulator, each with its remedy; empty if it works."""
     compiler = os.environ.get("CXX", "c++")
-    good = _runs([*compiler.split(), "-std=c++20", "-fsyntax-only", "-x", "c++", os.devnull])
+    works = _runs([*compiler.split(), "-std=c++20", "-fsyntax-only", "-x", "c++", os.devnull])
     header = Path(sysconfig.get_path("include"), "Python.h")
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
-        compiler: "" if good else "install g++ 11 or newer, or name a C++20 compiler in CXX",
+        compiler: "" if works else "install g++ 11 or newer, or set CXX to a C++20 compiler",
         "Python.h": "" if header.exists() else "install Python's headers (python3-dev)",
         "ninja": "" if shutil.which("ninja", path=search) else "pip install ninja",
     }
@@ -102,10 +105,10 @@ def _runs(command: Sequence[str]) -> bool:
 
 
 def _cache(folder: Path) -> str:
-    """The remedy if ``folder`` is not there and cannot be made, or not be written to."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    """Return the remedy if files in ``folder`` cannot be written, else an empty text."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             return ""
     except OSError:
-        return f"{there} cannot be written to: name another folder in TORCH_EXTENSIONS_DIR"
+        return f"{existing} is not writable: set TORCH_EXTENSIONS_DIR to another folder"

@@ -1,4 +1,4 @@
-"""A register to start from: what failed in a run, a record for each clause."""
+"""The command ``draft``: print a register with a record for each failed clause of a run."""
 
 import datetime
 import json
@@ -11,9 +11,9 @@ from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
 
-#: When to look again.
-_LATER = datetime.timedelta(days=180)
-#: Of a failure's text so much is kept: what comes later is mostly values.
+#: The time until the review of a record.
+_REVIEW_AFTER = datetime.timedelta(days=180)
+#: The number of characters of a failure that a record keeps; the rest is mostly values.
 _LENGTH = 60
 _RECORD = """\
 [[divergence]]
@@ -31,10 +31,10 @@ review_by = {review_by}
 
 
 def draft(tests: Iterable[Mapping[str, str]]) -> str:
-    """The records, as TOML, of the failures among the verdicts of a run.
+    """Return the records for the failures of a run as TOML.
 
-    Kind, threads, versions and date are the reader's to correct; so are the texts of ``failures``,
-    of which a part that is the same in every run is enough.
+    The user corrects kind, threads, versions and date, and shortens the texts of ``failures`` to a
+    part that is equal in every run.
     """
     named = [test for test in tests if "clause" in test]
     passed = {_plain(test["test"]) for test in named if test["verdict"] != "fail"}
@@ -51,25 +51,25 @@ def draft(tests: Iterable[Mapping[str, str]]) -> str:
 
 
 def _record(
-    name: str, about: clauses.Clause, found: list[Mapping[str, str]], passed: Collection[str]
+    name: str, clause: clauses.Clause, found: list[Mapping[str, str]], passed: Collection[str]
 ) -> str:
     failures = [test.get("failure", test["reason"]) for test in found]
     fields = {
         "id": name,
-        "clause": about.id,
-        "tests": _each(_name(test["test"], passed) for test in found),
-        "failures": _each(_beginning(text) for text in failures),
-        "specified": about.says,
+        "clause": clause.id,
+        "tests": _unique(_name(test["test"], passed) for test in found),
+        "failures": _unique(_beginning(text) for text in failures),
+        "specified": clause.says,
         "observed": failures[0],
         "versions": torch.__version__,
     }
-    review = datetime.datetime.now(datetime.UTC).date() + _LATER
+    review = datetime.datetime.now(datetime.UTC).date() + _REVIEW_AFTER
     texts = {key: _toml(value) for key, value in fields.items()}
     return _RECORD.format(**texts, review_by=review.isoformat())
 
 
 def _name(test: str, passed: Collection[str]) -> str:
-    """A test as records name it: with its parameters only if it passes with others."""
+    """Return the node id for a record, with parameters only if the test passes with others."""
     return test.removeprefix("spec_tests/") if _plain(test) in passed else _plain(test)
 
 
@@ -77,7 +77,7 @@ def _plain(test: str) -> str:
     return test.removeprefix("spec_tests/").split("[", 1)[0]
 
 
-def _each(values: Iterable[str]) -> list[str]:
+def _unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
@@ -87,7 +87,7 @@ def _beginning(failure: str) -> str:
 
 
 def _toml(value: str | Sequence[str]) -> str:
-    """A string or a list of them; TOML reads JSON's strings, but for an unescaped DEL."""
+    """Format a string or a list of strings. JSON strings are valid in TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return "".join(["[\n", *(f"    {_toml(each)},\n" for each in value), "]"])

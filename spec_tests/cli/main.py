@@ -1,7 +1,6 @@
-"""The arguments of ``parallel-conformance``, and where they lead.
+"""The command line of ``parallel-conformance``.
 
-What needs the extra ``suite`` is imported by the command that needs it, so that ``doctor`` can
-name what is missing.
+Each command imports its module when it runs, so that ``doctor`` works without the extra ``suite``.
 """
 
 import argparse
@@ -12,28 +11,31 @@ from pathlib import Path
 from spec_tests.cli import doctor
 
 EXIT_STATUS = """\
-what follows -- goes to pytest: parallel-conformance run mypackage -- -n 2
+run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
 exit status of run:
-  0  every clause passes, is known to differ or was not run
-  1  a clause fails, or something that the suite needs is not installed
+  0  each clause passes, is a known divergence, is declared as lacking or was not run
+  1  a clause fails, or a required package is not installed
   2  interrupted, or wrong arguments
-  3  the machine garbles copies, or the suite itself is broken: nothing can be judged
-  4  wrong options, no such target, no such accelerator; or the simulator cannot be built
+  3  this machine copies data wrongly, or the suite has an internal error
+  4  wrong options; target or accelerator not found; or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target lacks names that its register does not declare
-doctor: 1 if something is missing; clauses: 1 if none has that name; draft: 4 without file;
-report: 1 if something is missing, 4 if a file is broken or no file of verdicts
+exit status of the other commands:
+  doctor   1 if a requirement is not met
+  clauses  1 if no clause has that name
+  draft    4 if the file does not exist
+  report   1 if a required package is not installed, 4 if a file is not valid
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    own, rest = _split(sys.argv[1:] if arguments is None else arguments)
+    own, for_pytest = _split(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(own)
-    if rest and options.command != "run":
-        _parser().error("only run has arguments for pytest")
-    options.pytest = rest
+    if for_pytest and options.command != "run":
+        _parser().error("only run accepts arguments for pytest after --")
+    options.pytest = for_pytest
     missing = doctor.missing_modules()
     if options.command != "doctor" and missing:
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What stands before ``--``, and what after it: pytest's."""
+    """Split the arguments at ``--``; those after it are for pytest."""
     if "--" not in arguments:
         return arguments, ()
     index = arguments.index("--")
@@ -52,51 +54,73 @@ def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parallel-conformance",
-        description="Judge an implementation of torch.nn.parallel.",
+        description="Check an implementation of torch.nn.parallel against its specification.",
         epilog=EXIT_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="judge a target"))
+    _add_run(commands.add_parser("run", help="check a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
-    clauses.add_argument("name", nargs="*", help="clauses or chapters (default: all)")
-    _add_report(commands.add_parser("report", help="make pages of runs"))
-    draft = commands.add_parser("draft", help="print a register of what failed, to start from")
-    draft.add_argument("file", type=Path, help="what `run --verdicts FILE` wrote")
-    commands.add_parser("doctor", help="tell what this machine lacks, and the remedy")
+    clauses.add_argument(
+        "name", nargs="*", help="ids of clauses, or their beginnings such as comm (default: all)"
+    )
+    _add_report(commands.add_parser("report", help="print saved verdicts and make web pages"))
+    draft = commands.add_parser("draft", help="print a register with the failures of a run")
+    draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
+    commands.add_parser("doctor", help="check the requirements of a run on this machine")
     return parser
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="importable package, such as torch.nn.parallel")
-    parser.add_argument("--accelerator", default="auto", metavar="TYPE", help="auto, sim, cuda …")
-    parser.add_argument("--device-ids", metavar="0,1,...", help="ordinals to use; may repeat")
     parser.add_argument(
-        "--clause", action="append", default=[], metavar="NAME", help="a clause or chapter only"
+        "--accelerator", default="auto", metavar="TYPE", help="device type: auto, sim, cuda …"
+    )
+    parser.add_argument(
+        "--device-ids", metavar="0,1,...", help="ordinals of the devices; may repeat"
+    )
+    parser.add_argument(
+        "--clause",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only this clause or chapter; repeatable",
     )
     parser.add_argument(
         "--target-map",
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="where it has a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
+        help="place of a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
     )
     parser.add_argument(
         "--reference",
         choices=["torch.nn.parallel", "none"],
-        help="none: judge by laws, oracles and pinned texts alone; torch.nn.parallel is not used",
+        help="none: do not use torch.nn.parallel, only laws, the oracle and pinned texts",
     )
-    parser.add_argument("--divergences", metavar="FILE", help="the target's known differences")
-    parser.add_argument("--verdicts", metavar="FILE", help="write every test's verdict there")
-    parser.add_argument("-v", "--verbose", action="store_true", help="what pytest itself prints")
+    parser.add_argument(
+        "--divergences", metavar="FILE", help="TOML register of the target's known divergences"
+    )
+    parser.add_argument(
+        "--verdicts", metavar="FILE", help="write the verdict of each test to this file"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print the table of saved verdicts, and make pages of all runs."
-    parser.add_argument("file", type=Path, nargs="*", help="what `run --verdicts FILE` wrote")
-    parser.add_argument("--reports", type=Path, metavar="FOLDER", help="published runs: reports")
+    parser.description = "Print saved verdicts by chapter, and make web pages of all runs."
+    parser.add_argument("file", type=Path, nargs="*", help="files of `run --verdicts FILE`")
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="the pages: reports/site or site"
+        "--reports",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of published runs (default: reports, if it has any)",
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help="folder for the web pages (default: site, in the folder of published runs if any)",
     )
 
 

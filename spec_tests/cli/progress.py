@@ -1,4 +1,4 @@
-"""What a run prints in place of pytest's own reports: progress, and failures in ten lines."""
+"""The output of a run instead of pytest's: progress, and ten lines for each failure."""
 
 import sys
 from collections import Counter
@@ -8,55 +8,55 @@ import pytest
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 
-__all__ = ["Progress", "Tally"]
+__all__ = ["Progress", "VerdictCounter"]
 
-#: Where there is no terminal: so many tests a line.
+#: The number of tests between two lines of progress if the output is no terminal.
 STEP = 100
-#: Of what differed so much is printed; ``-v`` shows all.
-MOST_LINES, MOST_LETTERS = 6, 400
+#: The greatest number of lines of a failure, and of characters of a line.
+MAX_LINES, MAX_LENGTH = 6, 400
 
 
-class Tally:
-    """A plugin that remembers the verdict of each clause, and what could not be collected."""
+class VerdictCounter:
+    """A plugin that stores the verdict of each clause, and errors of collection."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
         self._errors: list[str] = []
 
     def lacks_only(self) -> bool:
-        """Whether nothing is wrong but that the target does not offer all."""
+        """Return whether the run has no other errors than missing names of the target."""
         return not self._errors and "fail" not in self._found.values()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Begin with what the run that this one resumes has found."""
-        kept = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= verdicts.by_clause(kept.former if kept else [])
+        """Load the verdicts of the interrupted run that this run resumes."""
+        log = session.config.pluginmanager.get_plugin("verdicts")
+        self._found |= verdicts.by_clause(log.former if log else [])
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Remember the clauses that a register declares as lacking, and that are offered."""
-        kept = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= dict.fromkeys(kept.stale if kept else (), "fail")
+        """Store a failure for each clause with a stale declaration in ``lacks``."""
+        log = session.config.pluginmanager.get_plugin("verdicts")
+        self._found |= dict.fromkeys(log.stale if log else (), "fail")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember what could not be collected."""
+        """Store an error of collection."""
         if report.failed:
             self._errors.append(report.longreprtext)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count."""
-        verdict = verdicts.of_report(report)
+        """Store the verdict."""
+        verdict = verdicts.verdict_of(report)
         for name in verdicts.clauses_of(report) if verdict else ():
-            self._found[name] = verdicts.graver(self._found.get(name), verdict or "")
+            self._found[name] = verdicts.worse_verdict(self._found.get(name), verdict or "")
 
 
-class Progress(Tally):
-    """A plugin that prints.
+class Progress(VerdictCounter):
+    """A plugin that prints progress and failures.
 
     Args:
-        repeat: The command that repeats the run; a failure adds its clause.
+        repeat: The command that repeats the run, without ``--clause``.
     """
 
     def __init__(self, repeat: str) -> None:
@@ -68,12 +68,12 @@ class Progress(Tally):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
-        """Print no letters."""
+        """Return no letters, so that pytest prints none."""
         return report.outcome, "", ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say what is judged, and where."""
+        """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
         self._terminal = _terminal(session.config)
         for line in pytest_report_header(session.config):
@@ -81,9 +81,9 @@ class Progress(Tally):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count, and show the count."""
+        """Store the verdict, and print progress."""
         super().pytest_runtest_logreport(report)
-        if verdicts.of_report(report) == "fail":
+        if verdicts.verdict_of(report) == "fail":
             self._failures.append(report)
         self._tests += report.when == "call"
         self._show(counted=report.when == "call")
@@ -99,7 +99,7 @@ class Progress(Tally):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Print every failure; the table comes after."""
+        """Print every failure."""
         super().pytest_sessionfinish(session)
         self._terminal.ensure_newline()
         for text in self._errors:
@@ -109,23 +109,25 @@ class Progress(Tally):
                 self._terminal.write_line(line)
 
     def _lines(self, report: pytest.TestReport) -> list[str]:
-        """One failure in ten lines at most."""
+        """Return at most ten lines about a failure."""
         (name, *_) = verdicts.clauses_of(report)
-        told = [str(value) for key, value in report.user_properties if key == "difference"]
+        differences = [str(value) for key, value in report.user_properties if key == "difference"]
         calls = [str(value) for key, value in report.user_properties if key == "call"]
-        calls = [call for call in calls if not any(call in text for text in told)]
-        lines = [line for text in (*calls, *told) for line in text.splitlines() if line.strip()]
+        calls = [call for call in calls if not any(call in text for text in differences)]
+        lines = [
+            line for text in (*calls, *differences) for line in text.splitlines() if line.strip()
+        ]
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._says[name]}",
-            *(f"  | {_short(line)}" for line in lines[:MOST_LINES]),
-            f"  again: {self._repeat} --clause={name}",
+            *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
+            f"  repeat: {self._repeat} --clause={name}",
             "",
         ]
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]} …"
+def _shorten(line: str) -> str:
+    return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]} …"
 
 
 def _terminal(config: pytest.Config) -> pytest.TerminalReporter:

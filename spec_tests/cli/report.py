@@ -1,4 +1,4 @@
-"""Saved verdicts as a table in the terminal, and with all published runs as pages."""
+"""The command ``report``: print saved verdicts, and make web pages of all runs."""
 
 import argparse
 import sys
@@ -9,9 +9,10 @@ from spec_tests.harness.conformance import verdicts
 
 __all__ = ["report"]
 
-#: What the extra ``report`` brings.
+#: The modules of the extra ``report``.
 MODULES = ("jinja2", "jsonschema", "matplotlib")
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
+#: The exit status if a file is not valid.
 REFUSED = 4
 
 
@@ -28,17 +29,17 @@ def report(options: argparse.Namespace) -> int:
             _, tests = checked.verdicts(path)
             declared = verdicts.declared_by_clause(tests)
             print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
-        print(_made(options))
+        print(_make_site(options))
     except checked.RefusedError as error:
         print(error, file=sys.stderr)
         return REFUSED
     return 0
 
 
-def _made(options: argparse.Namespace) -> str:
+def _make_site(options: argparse.Namespace) -> str:
     from spec_tests.site import make, runs
 
-    here = Path(make.FOLDER)
-    folder = options.reports or (here if any(here.glob(runs.RESULTS)) else None)
-    home = options.to or (folder / "site" if folder else Path("site"))
-    return make.make(folder, options.file, home)
+    default = Path(make.FOLDER)
+    folder = options.reports or (default if any(default.glob(runs.RESULTS)) else None)
+    site = options.to or (folder / "site" if folder else Path("site"))
+    return make.make(folder, options.file, site)

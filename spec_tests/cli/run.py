@@ -1,4 +1,4 @@
-"""One run of the suite, wherever it is started, by pytest's own means."""
+"""The command ``run``: run the suite with pytest from any folder."""
 
 import argparse
 import importlib.util
@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli.progress import Progress, Tally
+from spec_tests.cli.progress import Progress, VerdictCounter
 
-HOME = Path(__file__).resolve().parents[1]
+SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
 NOT_OFFERED = 6
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge the target and return the exit status that `main.EXIT_STATUS` explains."""
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m pytest` does: the target may lie here
+    """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
+    sys.path.insert(
+        0, str(Path.cwd())
+    )  # like `python -m pytest`: the target may be in this folder
     if not _exists(options.target):
-        print(f"no package {options.target} can be imported here")
+        print(f"cannot find a package named {options.target} in this environment or folder")
         return int(pytest.ExitCode.USAGE_ERROR)
-    tally = Tally() if options.verbose else Progress(repeat=_command(options))
-    status = int(pytest.main(_arguments(options), plugins=[tally]))
-    if status == pytest.ExitCode.TESTS_FAILED and tally.lacks_only():
+    counter = VerdictCounter() if options.verbose else Progress(repeat=_command(options))
+    status = int(pytest.main(_arguments(options), plugins=[counter]))
+    if status == pytest.ExitCode.TESTS_FAILED and counter.lacks_only():
         return NOT_OFFERED
     return status
 
@@ -36,15 +38,22 @@ def _exists(name: str) -> bool:
 
 
 def _arguments(options: argparse.Namespace) -> list[str]:
-    """The command line of pytest: independent of the settings of the project around."""
-    where = ["-c", str(SETTINGS), "--rootdir", str(HOME.parent), "--confcutdir", str(HOME)]
-    where += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
-    where += ["--ignore", str(HOME / "meta_tests")]  # they judge the suite
-    prints = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
-    return [str(HOME), *where, *prints, *_passed_on(options), *_clauses(options), *options.pytest]
+    """Return the arguments of pytest; settings of the current project are ignored."""
+    settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
+    settings += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
+    settings += ["--ignore", str(SUITE / "meta_tests")]  # tests of the suite itself
+    output = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
+    return [
+        str(SUITE),
+        *settings,
+        *output,
+        *_forwarded_options(options),
+        *_clauses(options),
+        *options.pytest,
+    ]
 
 
-def _passed_on(options: argparse.Namespace) -> list[str]:
+def _forwarded_options(options: argparse.Namespace) -> list[str]:
     values = {
         "--target": options.target,
         "--reference": options.reference,
@@ -62,8 +71,10 @@ def _clauses(options: argparse.Namespace) -> list[str]:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What repeats a failure, but for the clause."""
+    """Return the command that repeats the run, without ``--clause``."""
     repeated = [
-        each for each in _passed_on(options) if not each.startswith(("--target=", "--verdicts"))
+        each
+        for each in _forwarded_options(options)
+        if not each.startswith(("--target=", "--verdicts"))
     ]
     return shlex.join(["parallel-conformance", "run", options.target, *repeated])

@@ -7,8 +7,8 @@ from hypothesis import given
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import overlaps, spans
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.oracle.tensors import address_ranges, find_overlaps
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 
@@ -39,7 +39,7 @@ def test_two_copies_on_one_device_share_no_memory(target, topology, source):
     topology.require(distinct=2)
     tensor = counting((4, 2), torch.float32, topology.device(source))
     copies = target.comm.broadcast(tensor, [topology.device(0)] * 2)
-    assert overlaps(spans([tensor, *copies])) == []
+    assert find_overlaps(address_ranges([tensor, *copies])) == []
 
 
 @clause("comm.broadcast.row-major-copies")
@@ -71,7 +71,7 @@ def test_gradients_of_the_copies_reach_the_input(target, answers, topology, call
 
 @clause("comm.broadcast.refuses-negative-ordinal")
 def test_broadcast_refuses_a_negative_ordinal(target, topology):
-    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [At(0), -1]})
+    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [DeviceAt(0), -1]})
     text = "Expected non-negative device index, but got -1"
     refused(call, target, topology, RuntimeError, text)
 

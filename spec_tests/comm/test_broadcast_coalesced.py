@@ -11,14 +11,14 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import overlaps, spans, versions_after_each_write
-from spec_tests.strategies.calls import At, PublicCall, Unlike
+from spec_tests.oracle.tensors import address_ranges, count_version_bumps, find_overlaps
+from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES
 from spec_tests.strategies.coalesced import broadcast_coalesced_calls as coalesced_calls
 from spec_tests.strategies.comm import SPARSE, dense
 from spec_tests.strategies.tensors import TensorSpec, counting
 
-DISTINCT_DEVICES = Unlike((0, 1, 2))
+DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
 #: Neighbours with equal and with different shapes and dtypes, some of them without elements.
 MIXED_SPECS = [
     TensorSpec(shape, dtype, layout="offset")
@@ -83,17 +83,21 @@ def test_copies_of_parameters_are_plain_tensors(target, topology, buffer_size):
 @given(call=coalesced_calls(sparse=False))
 def test_each_copy_has_its_own_version_counter(target, topology, call):
     copies = [copy for row in _copies(call, target, topology) for copy in row]
-    assert versions_after_each_write(copies).tolist() == np.tri(len(copies)).tolist()
+    assert count_version_bumps(copies).tolist() == np.tri(len(copies)).tolist()
 
 
 @clause("comm.broadcast-coalesced.no-overlap")
 @given(call=coalesced_calls(sparse=False))
 def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    copies = spans(call.run(target, inputs)[1:])
+    copies = address_ranges(call.run(target, inputs)[1:])
     # Inputs may be strided views: their spans can overlap although they share no element.
-    shared = [pair for span in spans(inputs["tensors"]) for pair in overlaps([span, *copies])]
-    assert overlaps(copies) == shared == []
+    shared = [
+        pair
+        for span in address_ranges(inputs["tensors"])
+        for pair in find_overlaps([span, *copies])
+    ]
+    assert find_overlaps(copies) == shared == []
 
 
 @clause("comm.broadcast-coalesced.row-major")
@@ -143,11 +147,11 @@ def test_cpu_tensor_among_device_tensors_is_refused(target, topology):
 @clause("comm.broadcast-coalesced.refuses-negative-ordinal")
 def test_broadcast_coalesced_refuses_a_negative_ordinal(target, topology):
     text = "Expected non-negative device index, but got -1"
-    refused(_broadcast([dense()], devices=[At(0), -1]), target, topology, RuntimeError, text)
+    refused(_broadcast([dense()], devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)
 
 
 @clause("comm.broadcast-coalesced.refuses-other-devices")
 def test_broadcast_coalesced_refuses_a_cpu_tensor(target, topology):
-    call = _broadcast([dense(slot=None)], devices=[At(0)])
+    call = _broadcast([dense(slot=None)], devices=[DeviceAt(0)])
     text = "All tensors must be on devices[0]: {ordinals[0]}"
     refused(call, target, topology, RuntimeError, text)

@@ -8,7 +8,7 @@ import torch
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall, StreamAt
+from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -50,7 +50,7 @@ def test_functions_have_the_documented_parameters(target, answers, name):
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 def test_device_may_be_an_ordinal_a_string_or_a_torch_device(target, topology, name, spelling):
-    devices = [At(0, spelling), At(1, spelling)]
+    devices = [DeviceAt(0, spelling), DeviceAt(1, spelling)]
     call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": devices})
     rows = call.run(target, call.inputs(topology))
     found = [row[0] if isinstance(row, list) else row for row in rows]
@@ -63,7 +63,7 @@ def test_device_may_be_an_ordinal_a_string_or_a_torch_device(target, topology, n
 def test_destination_may_be_an_ordinal_a_string_or_a_torch_device(
     target, topology, name, spelling
 ):
-    arguments = {**DESTINATION_CALLS[name], "destination": At(2, spelling)}
+    arguments = {**DESTINATION_CALLS[name], "destination": DeviceAt(2, spelling)}
     call = PublicCall(f"comm.{name}", arguments)
     result = call.run(target, call.inputs(topology))
     found = result[0] if isinstance(result, tuple) else result
@@ -74,7 +74,7 @@ def test_destination_may_be_an_ordinal_a_string_or_a_torch_device(
 @pytest.mark.parametrize("current", [1, 2], ids="slot={}".format)
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 def test_ordinal_in_devices_does_not_depend_on_the_current_device(target, topology, name, current):
-    devices = [At(0, "ordinal"), At(1, "ordinal")]
+    devices = [DeviceAt(0, "ordinal"), DeviceAt(1, "ordinal")]
     call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": devices})
     inputs = call.inputs(topology)
     with torch.accelerator.device_index(topology.device(current).index):
@@ -90,7 +90,7 @@ def test_ordinal_destination_does_not_depend_on_the_current_device(
     target, topology, name, current
 ):
     call = PublicCall(
-        f"comm.{name}", {**FIRST_DEVICE_CALLS[name], "destination": At(0, "ordinal")}
+        f"comm.{name}", {**FIRST_DEVICE_CALLS[name], "destination": DeviceAt(0, "ordinal")}
     )
     inputs = call.inputs(topology)
     with torch.accelerator.device_index(topology.device(current).index):
@@ -103,7 +103,7 @@ def test_ordinal_destination_does_not_depend_on_the_current_device(
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 @pytest.mark.parametrize("cpu", ["cpu", torch.device("cpu")], ids=repr)
 def test_cpu_is_refused_in_devices(target, topology, name, cpu):
-    call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": [At(0), cpu]})
+    call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": [DeviceAt(0), cpu]})
     refused(call, target, topology, ValueError, CPU_TEXT)
 
 
@@ -119,7 +119,7 @@ def test_cpu_is_refused_as_the_destination_of_a_sum(target, topology, name, cpu)
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 @pytest.mark.parametrize("spelling", [str, torch.device], ids=["text", "device"])
 def test_device_without_index_is_refused_in_devices(target, topology, name, spelling):
-    devices = [At(0), spelling(topology.accelerator)]
+    devices = [DeviceAt(0), spelling(topology.accelerator)]
     call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": devices})
     refused(call, target, topology, ValueError, NO_INDEX_TEXT.format(topology.accelerator))
 
@@ -128,7 +128,9 @@ def test_device_without_index_is_refused_in_devices(target, topology, name, spel
 @pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 def test_copying_does_not_change_the_current_device(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": [At(0), At(2), At(3)]})
+    call = PublicCall(
+        f"comm.{name}", {**DEVICES_CALLS[name], "devices": [DeviceAt(0), DeviceAt(2), DeviceAt(3)]}
+    )
     ordinal = topology.device(current).index
     with torch.accelerator.device_index(ordinal):
         call.run(target, call.inputs(topology))
@@ -139,7 +141,7 @@ def test_copying_does_not_change_the_current_device(target, topology, name, curr
 @pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
 @pytest.mark.parametrize("name", DESTINATION_CALLS)
 def test_summing_and_gathering_do_not_change_the_current_device(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**DESTINATION_CALLS[name], "destination": At(2)})
+    call = PublicCall(f"comm.{name}", {**DESTINATION_CALLS[name], "destination": DeviceAt(2)})
     ordinal = topology.device(current).index
     with torch.accelerator.device_index(ordinal):
         call.run(target, call.inputs(topology))
@@ -151,7 +153,9 @@ def test_summing_and_gathering_do_not_change_the_current_device(target, topology
 def test_copies_run_on_the_current_stream_of_the_destination(target, topology, name):
     topology.require(distinct=2)
     topology.require_copies()
-    call = PublicCall(f"comm.{name}", {**DEVICES_CALLS[name], "devices": [At(0), At(1)]})
+    call = PublicCall(
+        f"comm.{name}", {**DEVICES_CALLS[name], "devices": [DeviceAt(0), DeviceAt(1)]}
+    )
     inputs = call.inputs(topology)
     with StreamAt(1).build(topology) as stream:
         used = streams_of(lambda: call.run(target, inputs))

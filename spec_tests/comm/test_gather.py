@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused, refused_telling
+from spec_tests.harness.compare.refusals import refused, refused_with_facts
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall, build
+from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
 
@@ -18,7 +18,7 @@ SHAPE_TEXT = "Input tensor at index {} has invalid shape {}, but expected {}"
 
 
 def _gather(*tensors, **options):
-    arguments = {"tensors": list(tensors), "destination": At(0), **options}
+    arguments = {"tensors": list(tensors), "destination": DeviceAt(0), **options}
     return PublicCall("comm.gather", arguments)
 
 
@@ -120,7 +120,7 @@ def test_gather_refuses_a_chunk_on_the_cpu(target, topology, index):
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
     facts = [CPU_CHUNK_TEXT.format(index), "cpu"]
-    refused_telling(_gather(*chunks), target, topology, RuntimeError, facts)
+    refused_with_facts(_gather(*chunks), target, topology, RuntimeError, facts)
 
 
 @clause("comm.gather.looks-at-each-in-turn")

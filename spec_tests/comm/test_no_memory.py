@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from spec_tests.harness.concurrency.stream_log import current_places
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.faults import without_memory
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.harness.environment.faults import fail_allocations
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
 #: Devices of a call; that of slot 2 has no free memory.
-DEVICES = [At(0), At(2), At(1)]
+DEVICES = [DeviceAt(0), DeviceAt(2), DeviceAt(1)]
 SMALL = dense()
 CALLS = {
     "scatter": {"tensor": SMALL, "devices": DEVICES},
@@ -18,13 +18,13 @@ CALLS = {
     "broadcast_coalesced": {
         "tensors": [dense(slot=1), dense((2**18, 4), slot=1)],
         "devices": [
-            At(1),
-            At(2),
+            DeviceAt(1),
+            DeviceAt(2),
         ],  # The first one is not current, so that the call switches devices.
     },
-    "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": At(2)},
-    "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": At(2)},
-    "gather": {"tensors": [SMALL, dense(slot=1)], "destination": At(2)},
+    "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": DeviceAt(2)},
+    "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": DeviceAt(2)},
+    "gather": {"tensors": [SMALL, dense(slot=1)], "destination": DeviceAt(2)},
 }
 
 
@@ -33,9 +33,9 @@ CALLS = {
 def test_out_of_memory_error_is_raised_and_the_next_call_works(target, topology, name):
     topology.require(distinct=3)
     call = PublicCall(f"comm.{name}", CALLS[name])
-    inputs, before = call.inputs(topology), current_places(topology)
+    inputs, before = call.inputs(topology), current_device_and_streams(topology)
     for _ in range(2):
-        with without_memory(topology, 2), pytest.raises(torch.OutOfMemoryError):
+        with fail_allocations(topology, 2), pytest.raises(torch.OutOfMemoryError):
             call.run(target, inputs)
-        assert current_places(topology) == before
+        assert current_device_and_streams(topology) == before
         call.run(target, inputs)  # The device has free memory again.

@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from spec_tests.harness.concurrency.side_streams import late_copies, on_side_streams, queued, used
+from spec_tests.harness.concurrency.side_streams import (
+    late_copies,
+    on_side_streams,
+    queued_arange,
+    queued_copies,
+)
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import StreamAt
 
@@ -14,44 +19,47 @@ LARGE = 2**18
 
 
 def _scatter(comm, topology):
-    return comm.scatter(queued(topology, 0, 3, 2), topology.take(3))
+    return comm.scatter(queued_arange(topology, 0, 3, 2), topology.take(3))
 
 
 def _scatter_out(comm, topology):
-    outs = [queued(topology, slot, 1, 2) for slot in range(3)]
-    return comm.scatter(queued(topology, 0, 3, 2), out=outs)
+    outs = [queued_arange(topology, slot, 1, 2) for slot in range(3)]
+    return comm.scatter(queued_arange(topology, 0, 3, 2), out=outs)
 
 
 def _gather(comm, topology):
-    return [comm.gather([queued(topology, slot, 3, 2) for slot in range(3)], 0, 1)]
+    return [comm.gather([queued_arange(topology, slot, 3, 2) for slot in range(3)], 0, 1)]
 
 
 def _gather_out(comm, topology):
-    out = queued(topology, 1, 9, 2)
-    return [comm.gather([queued(topology, slot, 3, 2) for slot in range(3)], 0, out=out)]
+    out = queued_arange(topology, 1, 9, 2)
+    return [comm.gather([queued_arange(topology, slot, 3, 2) for slot in range(3)], 0, out=out)]
 
 
 def _broadcast(comm, topology):
-    return comm.broadcast(queued(topology, 0, 3, 2), topology.take(3))
+    return comm.broadcast(queued_arange(topology, 0, 3, 2), topology.take(3))
 
 
 def _broadcast_out(comm, topology):
-    outs = [queued(topology, slot, 3, 2) for slot in range(3)]
-    return comm.broadcast(queued(topology, 0, 3, 2), out=outs)
+    outs = [queued_arange(topology, slot, 3, 2) for slot in range(3)]
+    return comm.broadcast(queued_arange(topology, 0, 3, 2), out=outs)
 
 
 def _broadcast_coalesced(comm, topology):
-    tensors = [queued(topology, 0, 3, 2), queued(topology, 0, 3, 2)]
+    tensors = [queued_arange(topology, 0, 3, 2), queued_arange(topology, 0, 3, 2)]
     rows = comm.broadcast_coalesced(tensors, topology.take(3))
     return [tensor for row in rows for tensor in row]
 
 
 def _reduce_add(comm, topology):
-    return [comm.reduce_add([queued(topology, slot, 3, 2) for slot in range(2)], 1)]
+    return [comm.reduce_add([queued_arange(topology, slot, 3, 2) for slot in range(2)], 1)]
 
 
 def _reduce_add_coalesced(comm, topology):
-    rows = [[queued(topology, slot, 3, 2), queued(topology, slot, 3, 2)] for slot in range(2)]
+    rows = [
+        [queued_arange(topology, slot, 3, 2), queued_arange(topology, slot, 3, 2)]
+        for slot in range(2)
+    ]
     return comm.reduce_add_coalesced(rows, 1)
 
 
@@ -76,16 +84,16 @@ EVERY_CALL = pytest.mark.parametrize(
 def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, call, expected):
     with on_side_streams(topology):
         # The inputs are freed when `call` returns, the results once the work on them is queued.
-        found = used(*call(target.comm, topology))
+        found = queued_copies(*call(target.comm, topology))
     assert [tensor.tolist() for tensor in found] == expected
 
 
 @clause("comm.order.current-streams")
 def test_large_tensors_can_be_used_and_freed_without_waiting(target, topology):
     with on_side_streams(topology):
-        tensors = [queued(topology, 0, LARGE), queued(topology, 0, LARGE)]
+        tensors = [queued_arange(topology, 0, LARGE), queued_arange(topology, 0, LARGE)]
         rows = target.comm.broadcast_coalesced(tensors, topology.take(3))
-        (total,) = used(*target.comm.reduce_add_coalesced([row[:1] for row in rows], 0))
+        (total,) = queued_copies(*target.comm.reduce_add_coalesced([row[:1] for row in rows], 0))
         del tensors, rows
     assert total.sum().item() == 3 * (torch.arange(1.0, LARGE + 1).sum().item())
 
@@ -93,7 +101,7 @@ def test_large_tensors_can_be_used_and_freed_without_waiting(target, topology):
 @clause("comm.order.host")
 @pytest.mark.parametrize("has_out", [False, True], ids=["destination", "out"])
 def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has_out):
-    chunks = [queued(topology, slot, 3, 2) for slot in range(3)]
+    chunks = [queued_arange(topology, slot, 3, 2) for slot in range(3)]
     destination = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
     with late_copies(topology):
         assert target.comm.gather(chunks, 0, **destination).tolist() == ROWS * 3
@@ -102,15 +110,15 @@ def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has
 @clause("comm.order.inputs")
 def test_later_writes_to_inputs_do_not_change_results(target, topology):
     with on_side_streams(topology):
-        tensor = queued(topology, 0, 3, 2)
-        others = [queued(topology, slot, 3, 2) for slot in range(1, 3)]
+        tensor = queued_arange(topology, 0, 3, 2)
+        others = [queued_arange(topology, slot, 3, 2) for slot in range(1, 3)]
         copies = target.comm.broadcast(tensor, topology.take(3))[1:]
         chunks = target.comm.scatter(tensor, topology.take(3))[1:]
         joined = target.comm.gather([tensor, *others], 0, 1)
         total = target.comm.reduce_add([tensor, others[0]], 1)
         for source in (tensor, *others):
             source.zero_()
-        found = used(*copies, *chunks, joined, total)
+        found = queued_copies(*copies, *chunks, joined, total)
     expected = [ROWS, ROWS, [ROWS[1]], [ROWS[2]], ROWS * 3, DOUBLED]
     assert [tensor.tolist() for tensor in found] == expected
 
@@ -118,14 +126,14 @@ def test_later_writes_to_inputs_do_not_change_results(target, topology):
 @clause("comm.scatter.streams-order")
 @pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
 def test_chunk_is_ready_for_work_on_its_stream(target, topology, source):
-    rows = torch.tensor(ROWS) if source is None else queued(topology, source, 3, 2)
+    rows = torch.tensor(ROWS) if source is None else queued_arange(topology, source, 3, 2)
     topology.synchronize()
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     chunks = target.comm.scatter(rows, topology.take(3), streams=streams)
     found = []
     for chunk, stream in zip(chunks, streams, strict=True):
         with stream:
-            found.extend(used(chunk))
+            found.extend(queued_copies(chunk))
     topology.synchronize()
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
@@ -136,7 +144,7 @@ def test_output_is_filled_after_earlier_work_on_its_stream(target, topology):
     outs = []
     for slot, stream in enumerate(streams):
         with stream:
-            outs.append(queued(topology, slot, 1, 2))
+            outs.append(queued_arange(topology, slot, 1, 2))
     rows = torch.tensor(ROWS)
     target.comm.scatter(rows, out=outs, streams=streams)
     topology.synchronize()
@@ -148,6 +156,6 @@ def test_chunk_without_a_stream_is_ready_on_the_current_stream(target, topology)
     first, other = topology.take(2)
     streams = [StreamAt(slot).build(topology) for slot in range(2)]
     chunks = target.comm.scatter(torch.tensor(ROWS), [first, other, first], streams=streams)
-    (found,) = used(chunks[2])
+    (found,) = queued_copies(chunks[2])
     topology.synchronize()
     assert found.tolist() == [ROWS[2]]

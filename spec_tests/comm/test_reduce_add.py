@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import dense as as_array
-from spec_tests.oracle.tensors import dense_sum, order_tellers
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
+from spec_tests.oracle.tensors import to_numpy as as_array
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.coalesced import reduce_add_calls
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.sparse import sparse_specs
@@ -51,7 +51,7 @@ def test_sum_contains_every_input_once(target, topology, count):
 def test_different_dtypes_are_promoted_or_refused(target, answers, topology, dtypes):
     topology.require_copies()
     inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
-    checks.agree(_reduce(*inputs, destination=At(0)), target, answers, topology)
+    checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, answers, topology)
 
 
 @clause("comm.reduce-add.single-input")
@@ -74,7 +74,10 @@ def test_reduce_add_does_not_write_to_the_inputs(target, topology, call):
 def test_sum_starts_with_the_last_input_on_the_destination(target, answers, topology, root):
     topology.require_copies()
     devices = topology.take([0, 1, 2, 0])
-    inputs = [tensor.to(device) for tensor, device in zip(order_tellers(4), devices, strict=True)]
+    inputs = [
+        tensor.to(device)
+        for tensor, device in zip(order_sensitive_addends(4), devices, strict=True)
+    ]
     libraries = (target, *answers)
     found, *expected = [
         library.comm.reduce_add(inputs, devices[root]).tolist() for library in libraries
@@ -114,7 +117,7 @@ def test_an_input_on_the_cpu_is_refused(target, topology, index):
     inputs = [dense(), dense()]
     inputs[index] = dense(slot=None)
     text = f"reduce_add expects all inputs to be on GPUs, but input {index} is on CPU"
-    refused(_reduce(*inputs, destination=At(0)), target, topology, AssertionError, text)
+    refused(_reduce(*inputs, destination=DeviceAt(0)), target, topology, AssertionError, text)
 
 
 @clause("comm.reduce-add.refuses-other-shapes")
@@ -123,7 +126,7 @@ def test_an_input_on_the_cpu_is_refused(target, topology, index):
 )
 def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
     text = f"input 1 has invalid size: got {printed}, but expected 4x3"
-    call = _reduce(dense(), dense(shape), destination=At(0))
+    call = _reduce(dense(), dense(shape), destination=DeviceAt(0))
     refused(call, target, topology, ValueError, text)
 
 
@@ -131,7 +134,7 @@ def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
 def test_destination_without_an_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    call = _reduce(dense(), dense(), destination=At(1))
+    call = _reduce(dense(), dense(), destination=DeviceAt(1))
     refused(call, target, topology, RuntimeError, text)
 
 
@@ -139,4 +142,4 @@ def test_destination_without_an_input_is_refused(target, topology):
 def test_destination_without_the_single_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(_reduce(dense(), destination=At(1)), target, topology, RuntimeError, text)
+    refused(_reduce(dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text)

@@ -10,15 +10,15 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import dense as as_array
 from spec_tests.oracle.tensors import (
+    address_ranges,
+    count_version_bumps,
     dense_sum,
-    order_tellers,
-    overlaps,
-    spans,
-    versions_after_each_write,
+    find_overlaps,
+    order_sensitive_addends,
 )
-from spec_tests.strategies.calls import At, PublicCall, build
+from spec_tests.oracle.tensors import to_numpy as as_array
+from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
@@ -47,7 +47,7 @@ def test_sums_of_equal_shapes_keep_the_input_order(target, answers, topology, bu
         [TensorSpec(shape, *kind, slot=slot) for shape in shapes for kind in kinds]
         for slot in slots
     ]
-    call = _reduce(*rows, destination=At(slots[0]), buffer_size=buffer_size)
+    call = _reduce(*rows, destination=DeviceAt(slots[0]), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
 
 
@@ -74,7 +74,7 @@ def test_sums_of_mixed_layouts_keep_the_input_order(target, topology, rows, buff
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(1, 0, 1, 2), (0, 0, 0, 0)], ids=str)
 def test_sums_round_like_reduce_add(target, topology, buffer_size, slots):
-    pairs = zip(order_tellers(4), topology.take(slots), strict=True)
+    pairs = zip(order_sensitive_addends(4), topology.take(slots), strict=True)
     rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in pairs]
     sums = target.comm.reduce_add_coalesced(rows, rows[0][0].device, buffer_size)
     separate = [
@@ -97,16 +97,18 @@ def test_sums_require_no_grad(target, topology):
 @given(call=reduce_add_coalesced_calls())
 def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
-    assert versions_after_each_write(sums).tolist() == np.tri(len(sums)).tolist()
+    assert count_version_bumps(sums).tolist() == np.tri(len(sums)).tolist()
 
 
 @clause("comm.reduce-add-coalesced.no-overlap")
 @given(call=reduce_add_coalesced_calls())
 def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    sums = spans(call.run(target, inputs))
-    shared = [pair for span in spans(inputs["inputs"]) for pair in overlaps([span, *sums])]
-    assert overlaps(sums) == shared == []
+    sums = address_ranges(call.run(target, inputs))
+    shared = [
+        pair for span in address_ranges(inputs["inputs"]) for pair in find_overlaps([span, *sums])
+    ]
+    assert find_overlaps(sums) == shared == []
 
 
 @clause("comm.reduce-add-coalesced.row-major")
@@ -140,7 +142,7 @@ def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 def test_sums_of_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
     rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
-    call = _reduce(*rows, destination=At(0), buffer_size=buffer_size)
+    call = _reduce(*rows, destination=DeviceAt(0), buffer_size=buffer_size)
     checks.agree(call, target, answers, topology)
 
 
@@ -163,13 +165,13 @@ def test_sums_are_returned_in_a_tuple(target, topology):
 def test_lists_of_different_lengths_are_refused(target, topology, lengths, comparison):
     rows = [[dense()] * length for length in lengths]
     text = f"zip() argument 2 is {comparison} than argument 1"
-    refused(_reduce(*rows, destination=At(0)), target, topology, ValueError, text)
+    refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, text)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 def test_list_of_cpu_tensors_is_refused(target, topology):
     text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
-    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=At(0))
+    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=DeviceAt(0))
     refused(call, target, topology, AssertionError, text)
 
 
@@ -180,5 +182,5 @@ def test_list_of_cpu_tensors_is_refused(target, topology):
 def test_destination_without_a_list_is_refused(target, topology, options):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    call = _reduce([dense()] * 2, [dense()] * 2, destination=At(1), **options)
+    call = _reduce([dense()] * 2, [dense()] * 2, destination=DeviceAt(1), **options)
     refused(call, target, topology, RuntimeError, text)

@@ -7,7 +7,7 @@ from hypothesis import given
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
 
@@ -42,7 +42,7 @@ def test_every_device_gets_an_empty_chunk_of_an_empty_dimension(target, topology
 
 @clause("comm.scatter.surplus-devices")
 def test_comm_scatter_ignores_devices_without_a_chunk(target, answers, topology):
-    arguments = {"tensor": dense((2, 3)), "devices": [At(0), At(1), 99]}
+    arguments = {"tensor": dense((2, 3)), "devices": [DeviceAt(0), DeviceAt(1), 99]}
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
 
 
@@ -67,7 +67,7 @@ def test_copied_chunks_have_dense_strides_in_the_input_order(
     target, answers, topology, layout, dim
 ):
     tensor = TensorSpec((4, 4, 2, 3), layout=layout, slot=None)
-    arguments = {"tensor": tensor, "devices": [At(0), At(1)], "dim": dim}
+    arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": dim}
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
 
 
@@ -84,7 +84,11 @@ def test_gradients_of_the_chunks_reach_the_input(target, answers, topology, call
 
 
 def _scatter_sparse(chunk_sizes):
-    arguments = {"tensor": SPARSE, "devices": [At(0), At(0)], "chunk_sizes": chunk_sizes}
+    arguments = {
+        "tensor": SPARSE,
+        "devices": [DeviceAt(0), DeviceAt(0)],
+        "chunk_sizes": chunk_sizes,
+    }
     return PublicCall("comm.scatter", arguments)
 
 

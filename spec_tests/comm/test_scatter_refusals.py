@@ -5,10 +5,10 @@ import pytest
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-SAME_DEVICE = [At(0), At(0)]
+SAME_DEVICE = [DeviceAt(0), DeviceAt(0)]
 LENGTH_TEXT = (
     "Expected devices and chunk_sizes to be of same length, "
     "but got len(devices) = 2 and len(chunk_sizes) = 1"

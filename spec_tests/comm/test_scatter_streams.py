@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import observe
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import current_places, streams_of
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall, StreamAt, StreamedCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
@@ -71,13 +71,13 @@ def test_chunk_with_stream_none_uses_the_previous_stream(target, topology):
 def test_scatter_restores_current_device_and_streams(target, topology, source):
     tensor = counting((6, 2), torch.float32, topology.device(source))
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     topology.synchronize()  # Earlier work may still use the memory of the outputs.
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
-    assert current_places(topology) == before
+    assert current_device_and_streams(topology) == before
 
 
 @clause("comm.scatter.refuses-streams-of-other-devices")
@@ -86,7 +86,7 @@ def test_stream_on_another_device_than_its_chunk_is_refused(target, topology, in
     topology.require(distinct=2)
     streams = [None, None]
     streams[index] = StreamAt(1)
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     text = _error_text(PublicCall("comm.scatter", arguments), target, topology)
     assert text.startswith(MISMATCH_TEXT.format(index))
 
@@ -108,7 +108,11 @@ def _error_text(call, target, topology):
 @clause("comm.scatter.streams-of-views-ignored")
 def test_stream_of_a_chunk_that_is_not_copied_is_ignored(target, answers, topology):
     topology.require(distinct=2)
-    arguments = {"tensor": dense((4, 2)), "devices": [At(0)] * 2, "streams": [StreamAt(1)] * 2}
+    arguments = {
+        "tensor": dense((4, 2)),
+        "devices": [DeviceAt(0)] * 2,
+        "streams": [StreamAt(1)] * 2,
+    }
     checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
 
 
@@ -128,12 +132,12 @@ def test_error_for_other_values_than_streams_equals_the_reference(
 
 
 def _scatter_from_cpu(streams):
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": streams}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     return PublicCall("comm.scatter", arguments)
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
 def test_streams_other_than_a_sequence_are_refused(target, topology):
-    arguments = {"tensor": dense((4, 2), None), "devices": [At(0)] * 2, "streams": 7}
+    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": 7}
     text = "Expected a sequence in THPUtils_PySequence_to_CUDAStreamList"
     refused(PublicCall("comm.scatter", arguments), target, topology, RuntimeError, text)

@@ -4,10 +4,10 @@ import pytest
 
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import ApplyCall, PublicCall, Unlike
+from spec_tests.strategies.calls import ApplyCall, DistinctDevices, PublicCall
 from spec_tests.strategies.comm import dense
 
-DISTINCT_DEVICES = Unlike((0, 1))
+DISTINCT_DEVICES = DistinctDevices((0, 1))
 
 
 def _comm_broadcast(*tensors):

@@ -5,11 +5,11 @@ import pytest
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import ApplyCall, At, PublicCall
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import TensorSpec
 
-DEVICE = At(0)
+DEVICE = DeviceAt(0)
 
 
 def _comm_gather(*chunks, destination=DEVICE, dim=0):

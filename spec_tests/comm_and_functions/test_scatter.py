@@ -4,10 +4,10 @@ import pytest
 
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import ApplyCall, At, PublicCall
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-SAME_DEVICE = (At(0), At(0))
+SAME_DEVICE = (DeviceAt(0), DeviceAt(0))
 
 
 def _comm_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
@@ -81,6 +81,6 @@ def test_scalar_is_refused(target, topology, scatter, chunk_sizes, verb, dim):
     comm="comm.scatter.refuses-negative-ordinal", functions="functions.scatter.refuses-like-comm"
 )
 def test_negative_ordinal_is_refused_for_a_copied_chunk(target, topology, scatter):
-    call = scatter(dense((4, 2)), devices=[At(0), -1])
+    call = scatter(dense((4, 2)), devices=[DeviceAt(0), -1])
     text = "Expected non-negative device index, but got -1"
     refused(call, target, topology, RuntimeError, text)

@@ -1,11 +1,11 @@
-"""Stand-ins for the primitives of CUDA builds, with which torch.nn.parallel runs elsewhere.
+"""Stand-ins for primitives of CUDA builds, so that torch.nn.parallel runs on other accelerators.
 
-torch.nn.parallel's Python layer runs on any accelerator but for one device check, and for seven
-primitives that only a CUDA build of PyTorch has. ``enable`` sees to both. The stand-ins for the
-primitives are written from the statement of their behaviour and share no code with any
-implementation under test. They take the copy path throughout: what the real ones do over NCCL (no
-graph, no version bump, fewer dtypes) is not imitated. Where messages of the real ones say
-``CUDA tensors``, these name the accelerator at hand: ``SIM tensors``.
+The Python code of torch.nn.parallel runs on any accelerator, except for one device check and for
+seven primitives that only a CUDA build of PyTorch has. ``enable`` adapts the check and installs
+the stand-ins. They are written from a description of the primitives' behaviour and share no code
+with any implementation under test. They always copy, and do not imitate NCCL (no graph, no version
+bump, fewer dtypes). Their messages name the current accelerator: ``SIM tensors`` instead of
+``CUDA tensors``.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from ._scatter import scatter, scatter_out
 
 __all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
 
-#: The stand-ins, by the attribute of ``torch._C`` that each supplies.
+#: The stand-ins by the attribute of ``torch._C`` that each replaces.
 STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "_broadcast": broadcast,
@@ -36,12 +36,11 @@ STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-#: Filters, as pytest and ``python -W`` spell them, for what PyTorch says of the build or once a
-#: process, rather than of the call.
-#: ``reduce_add`` asks for NCCL every time, and that warns where there is none: remove when
-#: torch.cuda.nccl.is_available no longer warns in a build without NCCL. PyTorch 2.11 says once
-#: that leaves get gradients from another device, and that sparse tensors are not checked; with
-#: Python 3.13.0 torch.compile recommends 3.13.1.
+#: Filters, in the format of pytest and ``python -W``, for warnings that do not concern the call.
+#: 1: ``reduce_add`` queries NCCL in every call. Remove when torch.cuda.nccl.is_available does not
+#: warn in a build without NCCL. 2 and 3: PyTorch 2.11 warns once about leaves with gradients from
+#: another device, and about unchecked sparse tensors. 4: with Python 3.13.0 torch.compile
+#: recommends 3.13.1.
 IGNORED_WARNINGS: tuple[str, ...] = (
     "ignore:PyTorch is not compiled with NCCL support:UserWarning",
     "ignore:The AccumulateGrad node's stream does not match:UserWarning",
@@ -53,9 +52,9 @@ IGNORED_WARNINGS: tuple[str, ...] = (
 def enable() -> None:
     """Make torch.nn.parallel run on the current accelerator.
 
-    Supplies the primitives that ``torch._C`` lacks, and lets parallel_apply take the accelerator's
-    devices. Those of a CUDA build take CUDA's devices only, and give way on any other
-    accelerator. On CUDA nothing changes; a second call does nothing.
+    Sets the primitives of ``torch._C`` and makes parallel_apply accept the accelerator's devices.
+    The primitives of a CUDA build are replaced if another accelerator is current, because they
+    accept only CUDA devices. On CUDA nothing changes. A second call does nothing.
     """
     if _is_complete():
         return

@@ -1,11 +1,11 @@
-"""Copies of one tensor on many devices."""
+"""Stand-ins for the broadcast of one tensor."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ._devices import device, is_on_accelerator, kind, primitive, shape
+from ._devices import accelerator_name, device, format_sizes, is_on_accelerator, primitive
 
 
 @primitive
@@ -13,8 +13,8 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast``.
 
     Returns:
-        One tensor a device. On the device of ``tensor`` it is ``tensor`` itself, the same object;
-        elsewhere a row-major copy, made by ordinary (differentiable) ``copy_``.
+        One tensor for each device. On the device of ``tensor`` it is the object ``tensor``; on
+        other devices a row-major copy, made by a differentiable ``copy_``.
 
     Raises:
         RuntimeError: an ordinal is negative.
@@ -29,12 +29,12 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast_out``.
 
     Returns:
-        The very tensors of ``outs``, in a new list, each overwritten with ``tensor`` and converted
-        to its own dtype and strides.
+        The tensors of ``outs`` in a new list, overwritten with ``tensor``. They keep their dtypes
+        and strides.
 
     Raises:
         RuntimeError: an output is not on the accelerator, or has another shape than ``tensor``.
-            Nothing has been written then.
+            No output is written.
     """
     for index, out in enumerate(outs):
         _check_out(tensor, index, out)
@@ -45,7 +45,7 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
 def _output(tensor: Tensor, target: torch.device) -> Tensor:
     if tensor.device == target:
         return tensor
-    # Strides are not passed on: the real primitive loses every memory format here.
+    # The real primitive, too, makes row-major copies of any memory format.
     return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
 
 
@@ -57,12 +57,12 @@ def _copy_to_all(tensor: Tensor, outs: Sequence[Tensor]) -> None:
 def _check_out(tensor: Tensor, index: int, out: Tensor) -> None:
     if not is_on_accelerator(out):
         raise RuntimeError(
-            f"Expected all output tensors to be {kind()} tensors, "
+            f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
     if out.shape != tensor.shape:
         raise RuntimeError(
             "Expected all output tensors to have same shape as the source tensor "
-            f"{shape(tensor.shape)}, but output tensor at index {index} has shape "
-            f"{shape(out.shape)}"
+            f"{format_sizes(tensor.shape)}, but output tensor at index {index} has shape "
+            f"{format_sizes(out.shape)}"
         )

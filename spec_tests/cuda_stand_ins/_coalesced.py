@@ -1,6 +1,6 @@
-"""Copies of many tensors on many devices, in few transfers.
+"""Stand-in for the coalesced broadcast of many tensors.
 
-Tensors of one dtype and layout travel together, in chunks of about ``buffer_size`` bytes.
+Tensors of one dtype and layout are joined into buckets of about ``buffer_size`` bytes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +11,8 @@ from torch import Tensor
 from ._broadcast import broadcast
 from ._devices import device, primitive
 
-#: Positions in the argument list, and the tensors that stand there.
-Chunk = list[tuple[int, Tensor]]
+#: The positions in the argument list and the tensors of one transfer.
+Bucket = list[tuple[int, Tensor]]
 
 
 @primitive
@@ -22,13 +22,13 @@ def broadcast_coalesced(
     """Stand in for ``torch._C._broadcast_coalesced``.
 
     Returns:
-        One list a device, in the order of ``tensors``. The first holds the very tensors given. The
-        others hold plain leaves that require no gradient, row-major, each with its own version
-        counter; those that travelled in one chunk share one storage.
+        A list for each device, in the order of ``tensors``. The first list holds the objects of
+        ``tensors``. The others hold row-major leaves that require no gradient. Each leaf has its
+        own version counter; the leaves of one bucket share one storage.
 
     Raises:
         RuntimeError: there is no device (undefined in the real primitive), or a tensor is not on
-            the first.
+            the first device.
     """
     if not devices:
         raise RuntimeError("broadcast_coalesced needs at least one device: got none")
@@ -36,10 +36,10 @@ def broadcast_coalesced(
 
     outputs = [list(tensors) for _ in devices]
     with torch.accelerator.device_index(device(devices[0]).index):
-        for chunk in _chunks(tensors, buffer_size):
-            for output, copies in zip(outputs[1:], _copies(chunk, devices), strict=True):
-                for (position, _), copy in zip(chunk, copies, strict=True):
-                    # `.data` gives each its own version counter and drops the graph.
+        for bucket in _buckets(tensors, buffer_size):
+            for output, copies in zip(outputs[1:], _copies(bucket, devices), strict=True):
+                for (position, _), copy in zip(bucket, copies, strict=True):
+                    # `.data` drops the graph; each copy gets its own version counter.
                     output[position] = copy.data
     return outputs
 
@@ -49,9 +49,9 @@ def _check_placement(tensors: Sequence[Tensor], first: int) -> None:
         raise RuntimeError(f"All tensors must be on devices[0]: {first}")
 
 
-def _chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[Chunk]:
-    """Chunks of one kind, each closed by the tensor that brings it to ``limit`` bytes."""
-    groups: dict[tuple[bool, torch.dtype], Chunk] = {}
+def _buckets(tensors: Iterable[Tensor], limit: int) -> Iterator[Bucket]:
+    """Yield buckets of one layout and dtype; a bucket ends when it has ``limit`` bytes."""
+    groups: dict[tuple[bool, torch.dtype], Bucket] = {}
     sizes: dict[tuple[bool, torch.dtype], int] = {}
     for position, tensor in enumerate(tensors):
         kind = (tensor.is_sparse, tensor.dtype)
@@ -64,17 +64,17 @@ def _chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[Chunk]:
 
 
 def _size(tensor: Tensor) -> int:
-    """Bytes of ``tensor`` as chunking counts them."""
+    """Return the size of ``tensor`` in bytes, as the buckets count it."""
     if not tensor.is_sparse:
         return tensor.numel() * tensor.element_size()
     indices, values = tensor._indices(), tensor._values()
-    # The values are counted with the size of an index, as the real primitive does.
+    # Values count with the size of an index, as in the real primitive.
     return (indices.numel() + values.numel()) * indices.element_size()
 
 
-def _copies(chunk: Chunk, devices: Sequence[int]) -> Iterator[list[Tensor]]:
-    """The chunk's tensors on each device but the first, over one buffer a device."""
-    members = [tensor for _, tensor in chunk]
+def _copies(bucket: Bucket, devices: Sequence[int]) -> Iterator[list[Tensor]]:
+    """Yield the copies of the bucket for each device but the first; they share one buffer."""
+    members = [tensor for _, tensor in bucket]
     copy = _sparse_copies if members[0].is_sparse else _dense_copies
     for ordinal, copies in zip(devices[1:], copy(members, devices), strict=True):
         with torch.accelerator.device_index(ordinal):
@@ -95,12 +95,12 @@ def _sparse_copies(members: list[Tensor], devices: Sequence[int]) -> Iterator[It
 
 
 def _flat(members: list[Tensor]) -> Tensor:
-    """All elements in a row; a view of a single contiguous member."""
+    """Return all elements in one vector; a single contiguous member makes a view."""
     return torch._C._nn.flatten_dense_tensors(members)
 
 
 def _unflat(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
-    """Row-major views of ``buffer`` in the shapes of ``members``; empty ones of their own."""
+    """Return row-major views of ``buffer`` in the shapes of ``members``, and new empty tensors."""
     return iter(torch._C._nn.unflatten_dense_tensors(buffer, members))
 
 

@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """Run ``function`` below ``__torch_function__``, where the real primitives are."""
+    """Run ``function`` without ``__torch_function__``, as the real primitives run."""
 
     @functools.wraps(function)
     def run(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
@@ -23,7 +23,7 @@ def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
 
 
 def accelerator() -> str:
-    """The device type that the primitives serve.
+    """Return the type of the current accelerator.
 
     Raises:
         RuntimeError: this machine has no accelerator, simulated or real.
@@ -35,17 +35,17 @@ def accelerator() -> str:
 
 
 def is_on_accelerator(tensor: Tensor) -> bool:
-    """Whether ``tensor`` is what messages call a CUDA tensor."""
+    """Return whether ``tensor`` is on the accelerator."""
     return tensor.device.type == accelerator()
 
 
-def kind() -> str:
-    """The accelerator's type as messages print it, ``CUDA`` for ``cuda``."""
+def accelerator_name() -> str:
+    """Return the accelerator's type for messages: ``CUDA`` for ``cuda``."""
     return accelerator().upper()
 
 
 def device(ordinal: int) -> torch.device:
-    """The accelerator's device ``ordinal``.
+    """Return the accelerator's device with this ordinal.
 
     Raises:
         RuntimeError: ``ordinal`` is negative.
@@ -56,7 +56,7 @@ def device(ordinal: int) -> torch.device:
 
 
 def wrap_dim(dim: int, tensor: Tensor) -> int:
-    """``dim`` counted from the first dimension; 0 and -1 pass for a scalar.
+    """Return ``dim`` as a non-negative number; a scalar has the dims 0 and -1.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -70,6 +70,6 @@ def wrap_dim(dim: int, tensor: Tensor) -> int:
     return dim % count
 
 
-def shape(sizes: Iterable[int]) -> str:
-    """Sizes as C++ prints them: ``[2, 3]``."""
+def format_sizes(sizes: Iterable[int]) -> str:
+    """Format sizes as C++ does: ``[2, 3]``."""
     return str(list(sizes))

@@ -1,4 +1,4 @@
-"""One tensor out of chunks on many devices."""
+"""Stand-ins for gather."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from ._devices import accelerator, device, is_on_accelerator, kind, primitive, shape, wrap_dim
+from ._devices import (
+    accelerator,
+    accelerator_name,
+    device,
+    format_sizes,
+    is_on_accelerator,
+    primitive,
+    wrap_dim,
+)
 
 
 @primitive
@@ -14,18 +22,19 @@ def gather(tensors: Sequence[Tensor], dim: int, destination_index: int | None = 
     """Stand in for ``torch._C._gather``.
 
     Args:
-        tensors: The chunks, on the accelerator, equal in size but along ``dim``.
-        dim: The dimension along which they are joined.
+        tensors: The chunks, on the accelerator, with equal extents except along ``dim``.
+        dim: The dimension along which the chunks are joined.
         destination_index: An ordinal, -1 for the CPU, None for the current device.
 
     Returns:
-        A new tensor with the first chunk's dtype, channels-last if every chunk is, else row-major.
+        A new tensor with the dtype of the first chunk: channels-last if all chunks are, else
+        row-major.
 
     Raises:
-        RuntimeError: no chunks; one that is not on the accelerator or of the wrong shape; a chunk
-            requires a gradient in grad mode; a destination below -1 (undefined in the real
+        RuntimeError: there are no chunks; a chunk is not on the accelerator, has the wrong shape,
+            or requires a gradient in grad mode; the destination is below -1 (undefined in the real
             primitive).
-        IndexError: the chunks have no dimension ``dim``, or none at all.
+        IndexError: the chunks have no dimension ``dim``, or no dimension.
     """
     sizes = _joined_sizes(tensors, dim, "has device {}")
     result = torch.empty(
@@ -43,16 +52,17 @@ def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     """Stand in for ``torch._C._gather_out``.
 
     Returns:
-        ``out`` itself, on any device, converted to its own dtype and strides.
+        The object ``out``, which may be on any device. It keeps its dtype and strides.
 
     Raises:
-        RuntimeError: as ``gather``; ``out`` has another shape than the chunks make up.
+        RuntimeError: as ``gather``; ``out`` has another shape than the joined chunks.
         IndexError: as ``gather``.
     """
     sizes = _joined_sizes(tensors, dim, "has device '{}'")
     if list(out.shape) != sizes:
         raise RuntimeError(
-            f"Expected out tensor to have shape {shape(sizes)}, but got {shape(out.shape)}"
+            f"Expected out tensor to have shape {format_sizes(sizes)}, "
+            f"but got {format_sizes(out.shape)}"
         )
     return _fill(out, tensors, dim)
 
@@ -80,7 +90,7 @@ def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_text: str) -> list
 def _check_device(index: int, tensor: Tensor, device_text: str) -> None:
     if not is_on_accelerator(tensor):
         raise RuntimeError(
-            f"Expected all input tensors to be {kind()} tensors, "
+            f"Expected all input tensors to be {accelerator_name()} tensors, "
             f"but tensor at index {index} {device_text.format(tensor.device)}"
         )
 
@@ -91,12 +101,12 @@ def _check_shape(index: int, tensor: Tensor, first: list[int], dim: int) -> None
             "Expected all input tensors to have the same number of dimensions, "
             f"but tensor at index {index} has {tensor.dim()} dimensions, (expected {len(first)})"
         )
-    # A scalar passes `wrap_dim`, and `size` then refuses it.
+    # `wrap_dim` accepts a scalar; `size` raises for it.
     expected = [*first[:dim], tensor.size(dim), *first[dim + 1 :]]
     if list(tensor.shape) != expected:
         raise RuntimeError(
-            f"Input tensor at index {index} has invalid shape {shape(tensor.shape)}, "
-            f"but expected {shape(expected)}"
+            f"Input tensor at index {index} has invalid shape {format_sizes(tensor.shape)}, "
+            f"but expected {format_sizes(expected)}"
         )
 
 

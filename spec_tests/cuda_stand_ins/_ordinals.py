@@ -1,7 +1,8 @@
-"""Device arguments of the reference's parallel_apply, which reads them as CUDA's.
+"""Device arguments of the reference's parallel_apply, which accepts only CUDA devices.
 
-Everything else in torch.nn.parallel asks which accelerator there is. parallel_apply alone calls
-``torch.cuda._utils._get_device_index``, which refuses ``torch.device("sim:0")`` and ``"sim:0"``.
+parallel_apply calls ``torch.cuda._utils._get_device_index``, which refuses
+``torch.device("sim:0")`` and ``"sim:0"``. The other functions of torch.nn.parallel query the
+current accelerator.
 """
 
 import sys
@@ -12,25 +13,25 @@ import torch
 
 from ._devices import accelerator
 
-_READER = "_get_device_index"
+_NAME = "_get_device_index"
 
 
 def accept_this_accelerator() -> None:
-    """Make parallel_apply take this accelerator's devices where it would take CUDA's.
+    """Make parallel_apply accept the devices of the current accelerator.
 
-    A PyTorch without torch.nn.parallel has nothing to change.
+    Do nothing if PyTorch has no torch.nn.parallel.
     """
     module = sys.modules.get("torch.nn.parallel.parallel_apply")
     if module is not None:
-        setattr(module, _READER, reader(getattr(module, _READER)))
+        setattr(module, _NAME, device_index_reader(getattr(module, _NAME)))
 
 
-def reader(of_cuda: Callable[..., int]) -> Callable[..., int]:
-    """``of_cuda``, reading and naming the accelerator where that reads and names CUDA."""
+def device_index_reader(cuda_reader: Callable[..., int]) -> Callable[..., int]:
+    """Return a function like ``cuda_reader`` that accepts and names the current accelerator."""
 
     def ordinal(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
         try:
-            return of_cuda(_as_cuda(device), optional, allow_cpu)
+            return cuda_reader(_as_cuda(device), optional, allow_cpu)
         except ValueError as error:
             raise ValueError(str(error).replace("cuda", accelerator())) from None
 

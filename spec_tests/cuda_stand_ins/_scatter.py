@@ -1,4 +1,4 @@
-"""Chunks of one tensor on many devices."""
+"""Stand-ins for scatter."""
 
 from collections.abc import Sequence
 from ctypes import c_int8, c_int16
@@ -6,7 +6,14 @@ from ctypes import c_int8, c_int16
 import torch
 from torch import Tensor
 
-from ._devices import device, is_on_accelerator, kind, primitive, shape, wrap_dim
+from ._devices import (
+    accelerator_name,
+    device,
+    format_sizes,
+    is_on_accelerator,
+    primitive,
+    wrap_dim,
+)
 from ._streams import StickyStream, as_streams, stream_at
 
 
@@ -21,15 +28,16 @@ def scatter(
     """Stand in for ``torch._C._scatter``.
 
     Returns:
-        The chunks in order, at most one a device; fewer where ``dim`` is too short. A chunk whose
-        device holds ``tensor`` is a view of it; the others are copies that keep dense strides.
+        The chunks in order, at most one for each device. A chunk on the device of ``tensor`` is a
+        view of it; the others are copies that keep dense strides.
 
     Raises:
-        RuntimeError: no devices; not one size a device; a scalar; sizes that are negative or do
-            not sum up; a stream of another device; a negative ordinal.
+        RuntimeError: there are no devices; the number of sizes differs from that of devices;
+            ``tensor`` is a scalar; a size is negative or the sum is wrong; a stream is of another
+            device; an ordinal is negative.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    wanted = as_streams(streams)
+    stream_list = as_streams(streams)
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
@@ -38,7 +46,7 @@ def scatter(
             ordinal = c_int16(ordinal).value
             # Streams and ordinals are checked only for chunks that move.
             if chunk.get_device() != ordinal:
-                current.use(stream_at(wanted, index, ordinal))
+                current.use(stream_at(stream_list, index, ordinal))
                 chunks[index] = _copy(chunk, ordinal)
     return chunks
 
@@ -50,16 +58,16 @@ def scatter_out(
     """Stand in for ``torch._C._scatter_out``.
 
     Returns:
-        The very tensors of ``outs``, in a new list, filled in order along ``dim`` and converted to
-        their own dtypes and strides.
+        The tensors of ``outs`` in a new list, filled in order along ``dim``. They keep their
+        dtypes and strides.
 
     Raises:
-        RuntimeError: no outputs; one that is not on the accelerator or of the wrong shape; sizes
-            that do not sum up; scalars (undefined in the real primitive); a stream of another
-            device, by when earlier outputs are written.
+        RuntimeError: there are no outputs; an output is not on the accelerator or has the wrong
+            shape; the sizes have the wrong sum; an output is a scalar (undefined in the real
+            primitive); a stream is of another device, after earlier outputs are written.
         IndexError: ``tensor`` has no dimension ``dim``.
     """
-    wanted = as_streams(streams)
+    stream_list = as_streams(streams)
     if not outs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor)
@@ -70,7 +78,7 @@ def scatter_out(
 
     with StickyStream() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
-            current.use(stream_at(wanted, index, outs[index].get_device()))
+            current.use(stream_at(stream_list, index, outs[index].get_device()))
             outs[index].copy_(chunk, non_blocking=True)
     return list(outs)
 
@@ -89,7 +97,7 @@ def _chunks(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -
 
 def _copy(chunk: Tensor, ordinal: int) -> Tensor:
     target = device(ordinal)
-    # Ordinals are narrowed once more on their way into a device.
+    # The constructor of a device narrows ordinals to 8 bits.
     target = torch.device(target.type, c_int8(ordinal).value)
     return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)
 
@@ -97,14 +105,14 @@ def _copy(chunk: Tensor, ordinal: int) -> Tensor:
 def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
     if not is_on_accelerator(out):
         raise RuntimeError(
-            f"Expected all output tensors to be {kind()} tensors, "
+            f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
     if _without(out.shape, dim) != _without(tensor.shape, dim):
         raise RuntimeError(
-            f"Output tensor at index {index} has incorrect shape: {shape(out.shape)}. "
+            f"Output tensor at index {index} has incorrect shape: {format_sizes(out.shape)}. "
             f"Expected same shape except for scatter dim {dim} as the source tensor: "
-            f"{shape(tensor.shape)}"
+            f"{format_sizes(tensor.shape)}"
         )
     if out.dim() == 0:
         raise RuntimeError(
@@ -122,5 +130,5 @@ def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
 
 
 def _without(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
-    """The number of dimensions, and the sizes beside ``dim``."""
+    """Return the number of dimensions, and the sizes without that of ``dim``."""
     return len(sizes), [size for index, size in enumerate(sizes) if index != dim]

@@ -1,4 +1,4 @@
-"""The streams on which scatter copies."""
+"""The streams on which the stand-ins for scatter copy."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -10,10 +10,10 @@ from ._devices import accelerator
 
 
 def as_streams(streams: object) -> Sequence[torch.Stream | None]:
-    """``streams`` as a sequence; None means no stream.
+    """Return ``streams`` as a sequence; None makes an empty one.
 
     Raises:
-        RuntimeError: it is no sequence, or an entry is neither a stream nor None.
+        RuntimeError: ``streams`` is no sequence, or a member is neither a stream nor None.
     """
     if streams is None:
         return ()
@@ -29,10 +29,10 @@ def as_streams(streams: object) -> Sequence[torch.Stream | None]:
 def stream_at(
     streams: Sequence[torch.Stream | None], index: int, ordinal: int
 ) -> torch.Stream | None:
-    """The stream given for copy ``index``, if any.
+    """Return the stream for copy ``index``; None without one.
 
     Raises:
-        RuntimeError: it belongs to another device than ``ordinal``.
+        RuntimeError: the stream belongs to another device than ``ordinal``.
     """
     stream = streams[index] if index < len(streams) else None
     if stream is not None and stream.device.index != ordinal:
@@ -46,13 +46,13 @@ def stream_at(
 
 
 class StickyStream:
-    """Keeps a stream and its device current until another one is given, or the block ends."""
+    """Keeps a stream and its device current until `use` gets another one, or the block ends."""
 
     def __init__(self) -> None:
         self._before: tuple[int, torch.Stream] | None = None
 
     def use(self, stream: torch.Stream | None) -> None:
-        """Make ``stream`` current; None keeps whichever is."""
+        """Make ``stream`` current; None changes nothing."""
         if stream is None:
             return
         self._restore()

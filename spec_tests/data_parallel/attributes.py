@@ -8,15 +8,15 @@ from torch import nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import At, build
+from spec_tests.strategies.calls import DeviceAt, build
 
 
 @dataclass(frozen=True)
 class AttributesCall:
     """A call that returns the attributes of a new ``DataParallel``."""
 
-    devices: Sequence[At] | None
-    output: At | None
+    devices: Sequence[DeviceAt] | None
+    output: DeviceAt | None
     dim: int
 
     def inputs(self, topology: Topology) -> dict[str, Any]:

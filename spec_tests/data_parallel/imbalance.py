@@ -11,7 +11,7 @@ from torch import nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import At, build
+from spec_tests.strategies.calls import DeviceAt, build
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ImbalanceCall:
         processors: Multiprocessors by ordinal, modulo its length.
     """
 
-    devices: tuple[At, ...]
+    devices: tuple[DeviceAt, ...]
     memory: tuple[int, ...]
     processors: tuple[int, ...]
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import At, build
-from spec_tests.strategies.data_parallel import New
+from spec_tests.strategies.calls import DeviceAt, build
+from spec_tests.strategies.data_parallel import NewModule
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -24,7 +24,7 @@ class StepsCall:
         grad: Whether grad mode is enabled.
     """
 
-    devices: tuple[At, ...]
+    devices: tuple[DeviceAt, ...]
     rows: int
     dim: int
     grad: bool
@@ -32,7 +32,7 @@ class StepsCall:
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Build the module and its arguments."""
         x = TensorSpec((self.rows, 2), requires_grad=True)
-        module = New(nn.Bilinear, (2, 2, 1)).build(topology)
+        module = NewModule(nn.Bilinear, (2, 2, 1)).build(topology)
         return {
             "module": module.to(topology.device(self.devices[0].slot)),
             "devices": build(list(self.devices), topology),

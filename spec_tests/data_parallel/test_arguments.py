@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
 from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.probe_modules import Called
+from spec_tests.strategies.probe_modules import ArgumentCounts
 from spec_tests.strategies.tensors import TensorSpec
 
 X = TensorSpec((4, 2))
-DEVICES = (At(0), At(1))
+DEVICES = (DeviceAt(0), DeviceAt(1))
 
 
 @clause("data_parallel.no-arguments")
@@ -21,7 +21,7 @@ DEVICES = (At(0), At(1))
 def test_the_module_runs_once_on_the_first_device_without_arguments(
     target, answers, topology, devices, functional
 ):
-    call = DataParallelCall(New(Called), (), {}, devices, functional=functional)
+    call = DataParallelCall(NewModule(ArgumentCounts), (), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)
 
 
@@ -30,14 +30,16 @@ def test_the_module_runs_once_on_the_first_device_without_arguments(
 def test_the_module_runs_on_every_device_without_tensors(
     target, answers, topology, devices, kwargs
 ):
-    call = DataParallelCall(New(Called), (1, "text"), kwargs, devices)
+    call = DataParallelCall(NewModule(ArgumentCounts), (1, "text"), kwargs, devices)
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.keywords-alone")
 @given(devices=device_lists(), functional=st.booleans())
 def test_keyword_arguments_suffice(target, answers, topology, devices, functional):
-    call = DataParallelCall(New(Weighted), (), {"x": X}, devices, functional=functional)
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (), {"x": X}, devices, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -47,7 +49,7 @@ def test_keyword_arguments_suffice(target, answers, topology, devices, functiona
 def test_inputs_other_than_a_tuple_are_the_only_argument(
     target, answers, topology, inputs, keywords
 ):
-    call = DataParallelCall(New(Called), inputs, keywords, DEVICES, functional=True)
+    call = DataParallelCall(NewModule(ArgumentCounts), inputs, keywords, DEVICES, functional=True)
     checks.agree(call, target, answers, topology)
 
 
@@ -55,7 +57,9 @@ def test_inputs_other_than_a_tuple_are_the_only_argument(
 @given(devices=device_lists(), functional=st.booleans())
 def test_inputs_may_be_on_the_cpu(target, answers, topology, devices, functional):
     x = TensorSpec((4, 2), slot=None)
-    call = DataParallelCall(New(Weighted), (x,), {"y": [x]}, devices, functional=functional)
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (x,), {"y": [x]}, devices, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -63,5 +67,5 @@ def test_inputs_may_be_on_the_cpu(target, answers, topology, devices, functional
 @given(devices=device_lists(), functional=st.booleans())
 def test_a_batch_may_be_empty(target, answers, topology, devices, functional):
     x = TensorSpec((0, 2), requires_grad=True)
-    call = DataParallelCall(New(Weighted), (x,), {}, devices, functional=functional)
+    call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)

@@ -10,17 +10,17 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.calls import At, PublicCall, build
-from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.calls import DeviceAt, PublicCall, build
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.devices import any_device, device_lists
-from spec_tests.strategies.probe_modules import Placed, Refusing, Total
+from spec_tests.strategies.probe_modules import FailsFromLimit, OrdinalColumn, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec
 
 FUNCTIONAL = st.booleans()
 SEVERAL = device_lists(min_size=2)
 
 
-class BufferOnCpu(Placed):
+class BufferOnCpu(OrdinalColumn):
     """A module whose buffer stays on the CPU when the module is moved."""
 
     def _apply(self, fn, recurse=True):
@@ -46,7 +46,9 @@ def rows(count, *, slot=0):
 def test_chunks_are_computed_on_the_devices_in_order(
     target, answers, topology, devices, count, functional
 ):
-    call = DataParallelCall(New(Placed), (rows(count),), {}, devices, functional=functional)
+    call = DataParallelCall(
+        NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -55,7 +57,9 @@ def test_chunks_are_computed_on_the_devices_in_order(
 def test_a_small_batch_uses_the_first_devices_only(
     target, answers, topology, devices, count, functional
 ):
-    call = DataParallelCall(New(Placed), (rows(count),), {}, devices, functional=functional)
+    call = DataParallelCall(
+        NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -65,7 +69,9 @@ def test_all_devices_are_used_by_default(target, answers, topology, count, funct
     # The default devices begin with ordinal 0, even if the topology does not.
     if topology.device(0).index != 0:
         not_run("the topology does not begin with the accelerator's first device")
-    call = DataParallelCall(New(Placed), (rows(count),), {}, None, functional=functional)
+    call = DataParallelCall(
+        NewModule(OrdinalColumn), (rows(count),), {}, None, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -74,7 +80,9 @@ def test_all_devices_are_used_by_default(target, answers, topology, count, funct
 def test_outputs_are_joined_on_the_output_device(
     target, answers, topology, devices, slot, functional
 ):
-    call = DataParallelCall(New(Placed), (rows(4),), {}, devices, At(slot), functional=functional)
+    call = DataParallelCall(
+        NewModule(OrdinalColumn), (rows(4),), {}, devices, DeviceAt(slot), functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -83,14 +91,16 @@ def test_outputs_are_joined_on_the_output_device(
 def test_output_device_minus_one_is_the_cpu_with_a_warning(
     target, answers, topology, devices, functional
 ):
-    call = DataParallelCall(New(Placed), (rows(4),), {}, devices, -1, functional=functional)
+    call = DataParallelCall(
+        NewModule(OrdinalColumn), (rows(4),), {}, devices, -1, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.none")
 @pytest.mark.parametrize("function", ["DataParallel", "data_parallel"])
 def test_an_empty_list_of_devices_is_refused(target, topology, function):
-    arguments = {"module": New(Placed), "device_ids": []}
+    arguments = {"module": NewModule(OrdinalColumn), "device_ids": []}
     if function == "data_parallel":
         arguments["inputs"] = rows(2)
     call = PublicCall(f"data_parallel.{function}", arguments)
@@ -98,12 +108,17 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 
 
 @clause("data_parallel.devices.checked-at-the-call")
-@given(devices=SEVERAL, home=st.sampled_from([None, 1]), functional=FUNCTIONAL)
+@given(devices=SEVERAL, source=st.sampled_from([None, 1]), functional=FUNCTIONAL)
 def test_a_module_on_another_device_is_refused_at_the_call(
-    target, answers, topology, devices, home, functional
+    target, answers, topology, devices, source, functional
 ):
     call = DataParallelCall(
-        New(Placed), (rows(4),), {}, devices, functional=functional, home=At(home)
+        NewModule(OrdinalColumn),
+        (rows(4),),
+        {},
+        devices,
+        functional=functional,
+        source=DeviceAt(source),
     )
     checks.agree(call, target, answers, topology)
 
@@ -111,13 +126,15 @@ def test_a_module_on_another_device_is_refused_at_the_call(
 @clause("data_parallel.devices.checked-at-the-call")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
 def test_a_buffer_on_another_device_is_refused_at_the_call(target, answers, topology, count):
-    call = DataParallelCall(New(BufferOnCpu), (rows(4),), {}, [At(0)] * count, functional=True)
+    call = DataParallelCall(
+        NewModule(BufferOnCpu), (rows(4),), {}, [DeviceAt(0)] * count, functional=True
+    )
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
 def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
-    wrapped = target.data_parallel.DataParallel(Placed(), topology.take([1, 0]))
+    wrapped = target.data_parallel.DataParallel(OrdinalColumn(), topology.take([1, 0]))
     wrapped.to(topology.device(1))
     assert wrapped(torch.ones(4, 2)).device == topology.device(1)
 
@@ -125,7 +142,7 @@ def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
 @clause("data_parallel.devices.unmoved")
 @given(devices=SEVERAL)
 def test_constructor_does_not_move_the_module_for_several_devices(target, topology, devices):
-    module = Placed()
+    module = OrdinalColumn()
     target.data_parallel.DataParallel(module, build(devices, topology))
     assert {tensor.device.type for tensor in module.state_dict().values()} == {"cpu"}
 
@@ -133,7 +150,7 @@ def test_constructor_does_not_move_the_module_for_several_devices(target, topolo
 @clause("data_parallel.one-device.moved")
 @given(device=any_device())
 def test_the_constructor_moves_the_module_to_its_one_device(target, topology, device):
-    module = Placed()
+    module = OrdinalColumn()
     target.data_parallel.DataParallel(module, [build(device, topology)])
     assert {tensor.device for tensor in module.state_dict().values()} == {
         topology.device(device.slot)
@@ -141,16 +158,20 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 
 
 @clause("data_parallel.one-device.scalars")
-@given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
+@given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
 def test_a_scalar_of_one_device_stays_a_scalar(target, answers, topology, device, functional):
-    call = DataParallelCall(New(Total), (rows(4),), {}, [device], functional=functional)
+    call = DataParallelCall(
+        NewModule(WeightedSum), (rows(4),), {}, [device], functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.one-device.errors")
-@given(device=st.builds(At, st.integers(0, 3)), functional=FUNCTIONAL)
+@given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
 def test_error_on_one_device_is_raised_unchanged(target, answers, topology, device, functional):
-    call = DataParallelCall(New(Refusing, (0,)), (rows(4),), {}, [device], functional=functional)
+    call = DataParallelCall(
+        NewModule(FailsFromLimit, (0,)), (rows(4),), {}, [device], functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from spec_tests.data_parallel.imbalance import ImbalanceCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.probe_modules import Refusing, Total
+from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -24,7 +24,11 @@ def test_an_error_names_its_replica_and_device(
     target, answers, topology, devices, rows, limit, functional
 ):
     call = DataParallelCall(
-        New(Refusing, (limit,)), (TensorSpec((rows, 1)),), {}, devices, functional=functional
+        NewModule(FailsFromLimit, (limit,)),
+        (TensorSpec((rows, 1)),),
+        {},
+        devices,
+        functional=functional,
     )
     checks.agree(call, target, answers, topology)
 
@@ -35,7 +39,7 @@ def test_scalars_are_gathered_into_a_vector_with_a_warning(
     target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2), requires_grad=True)
-    call = DataParallelCall(New(Total), (x,), {}, devices, functional=functional)
+    call = DataParallelCall(NewModule(WeightedSum), (x,), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)
 
 
@@ -45,7 +49,9 @@ def test_scalars_cannot_be_gathered_along_another_dimension(
     target, answers, topology, devices, functional
 ):
     x = TensorSpec((2, 4))
-    call = DataParallelCall(New(Total), (x,), {}, devices, dim=1, functional=functional)
+    call = DataParallelCall(
+        NewModule(WeightedSum), (x,), {}, devices, dim=1, functional=functional
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -58,6 +64,6 @@ def test_scalars_cannot_be_gathered_along_another_dimension(
 def test_data_parallel_warns_of_imbalanced_cuda_devices(
     target, answers, topology, memory, processors, count
 ):
-    devices = tuple(At(slot) for slot in range(count))
+    devices = tuple(DeviceAt(slot) for slot in range(count))
     call = ImbalanceCall(devices, tuple(memory), tuple(processors))
     checks.agree(call, target, answers, topology)

@@ -9,9 +9,9 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.probe_modules import Complex
+from spec_tests.strategies.probe_modules import ComplexAffine
 from spec_tests.strategies.tensors import TensorSpec
 
 ENTRY_POINTS = ["function", "class"]
@@ -28,7 +28,7 @@ def leaves(module, topology, rows, dtype=torch.float64):
 
 def parallel_function(target, topology, module, entry_point, slots):
     # Numerical differentiation changes the leaves in place, so that the module sees every change.
-    parallel = gradient_penalty.spread(target, module, topology.take(slots), entry_point)
+    parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
     return lambda x, *_: parallel(x)
 
 
@@ -55,7 +55,7 @@ def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, sl
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32], ids=str)
 def test_complex_modules_stay_complex(target, answers, topology, dtype, devices, rows, functional):
     x = TensorSpec((rows, 2), dtype, requires_grad=True)
-    call = DataParallelCall(New(Complex), (x,), {}, devices, functional=functional)
+    call = DataParallelCall(NewModule(ComplexAffine), (x,), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)
 
 
@@ -70,7 +70,7 @@ def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
 ):
     module = network(topology)
     x = leaves(module, topology, rows)[0]
-    parallel = gradient_penalty.spread(target, module, topology.take(slots), entry_point)
+    parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
     found = gradient_penalty.gradients(penalty, parallel, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
@@ -82,7 +82,7 @@ def test_frozen_parameters_get_no_gradient(target, topology, slots):
     module = network(topology)
     module[0].weight.requires_grad_(False)
     x = leaves(module, topology, 4)[0]
-    gradient_penalty.spread(target, module, topology.take(slots), "class")(x).sum().backward()
+    gradient_penalty.wrap(target, module, topology.take(slots), "class")(x).sum().backward()
     assert module[0].weight.grad is None
     assert module[0].bias.grad is not None
 

@@ -12,7 +12,7 @@ from spec_tests.harness.concurrency.async_training import (
     batches,
     train,
 )
-from spec_tests.harness.concurrency.side_streams import on_side_streams, used
+from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_copies
 from spec_tests.harness.conformance.clauses import clause
 
 
@@ -30,7 +30,7 @@ def test_calls_on_side_streams_need_no_wait(target, topology, source, slots):
     found = []
     with on_side_streams(topology), torch.no_grad():
         for batch in batches(topology, source):
-            found += used(wrapped(batch))
+            found += queued_copies(wrapped(batch))
             net.scale += 1
             del batch
     for step, output in enumerate(found, 1):

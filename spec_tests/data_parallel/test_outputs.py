@@ -9,11 +9,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import wrapped_module
-from spec_tests.strategies.calls import At, build
+from spec_tests.strategies.calls import DeviceAt, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
-    New,
-    Weighted,
+    NewModule,
+    WeightedLeaves,
     nested_calls,
     network_calls,
     script_calls,
@@ -53,7 +53,7 @@ def test_networks_have_the_gradients_of_the_reference(target, answers, topology,
 @clause("data_parallel.transparent")
 @given(call=network_calls(grads=(True,)))
 def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, topology, call):
-    found, expected = wrapped_module.wrapped_and_plain(call, target, topology)
+    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
@@ -66,12 +66,14 @@ def test_nested_positional_and_keyword_arguments_are_scattered(target, answers, 
 @clause("data_parallel.split-dimension")
 @given(
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
-    devices=st.lists(st.builds(At, st.integers(0, 3)), min_size=2, max_size=4),
+    devices=st.lists(st.builds(DeviceAt, st.integers(0, 3)), min_size=2, max_size=4),
 )
 def test_arguments_are_scattered_and_outputs_gathered_along_dim(
     target, answers, topology, dim, devices
 ):
-    call = DataParallelCall(New(Weighted), (TensorSpec((3, 4, 5)),), {}, devices, None, dim)
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (TensorSpec((3, 4, 5)),), {}, devices, None, dim
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -93,7 +95,7 @@ def test_every_replica_gets_the_same_object(target, topology, devices):
 
 
 @clause("data_parallel.script-modules")
-@example_count.divided_by(4)
+@example_count.divide_examples(4)
 @given(call=script_calls())
 def test_script_modules_have_the_outputs_of_the_reference(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from spec_tests.data_parallel.imbalance import BalanceCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At
+from spec_tests.strategies.calls import DeviceAt
 
 #: Amounts of memory, or numbers of multiprocessors, of four devices.
 SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
@@ -17,7 +17,7 @@ SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
 def test_check_balance_warns_of_imbalanced_devices(
     target, answers, topology, memory, processors, count
 ):
-    devices = tuple(At(slot) for slot in range(count))
+    devices = tuple(DeviceAt(slot) for slot in range(count))
     call = BalanceCall(devices, tuple(memory), tuple(processors))
     checks.agree(call, target, answers, topology)
 

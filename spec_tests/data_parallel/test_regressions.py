@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks, gradient_penalty
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New, Weighted
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
 from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.probe_modules import Called, Placed
+from spec_tests.strategies.probe_modules import ArgumentCounts, OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -57,23 +57,25 @@ def forward_and_backward(target, topology):
 @clause("data_parallel.leftovers")
 def test_a_call_keeps_nothing_alive(target, topology):
     """PyTorch 0.3 (#4865): scatter and gather recursed through closures; cycles kept the batch."""
-    with no_garbage_collection():
+    with disable_gc():
         references = forward_and_backward(target, topology)
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("data_parallel.no-arguments")
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
 def test_a_module_without_inputs_runs(target, answers, topology, slots):
     """PyTorch 1.6 (#44873): a call without inputs crashed, because no device was selected."""
-    call = DataParallelCall(New(Called), (), {}, [At(slot) for slot in slots])
+    call = DataParallelCall(NewModule(ArgumentCounts), (), {}, [DeviceAt(slot) for slot in slots])
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.keywords-alone")
 def test_keyword_arguments_are_scattered_without_positional_ones(target, answers, topology):
     """PyTorch 0.1 (#1169): a call without positional arguments failed."""
-    call = DataParallelCall(New(Weighted), (), {"x": TensorSpec((4, 2))}, [At(0), At(1)])
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (), {"x": TensorSpec((4, 2))}, [DeviceAt(0), DeviceAt(1)]
+    )
     checks.agree(call, target, answers, topology)
 
 
@@ -82,14 +84,16 @@ def test_keyword_arguments_are_scattered_without_positional_ones(target, answers
 def test_keyword_arguments_reach_the_devices_in_order(target, answers, topology, slots):
     """PyTorch 0.2 (#2610): device i of the list was confused with ordinal i."""
     x = TensorSpec((6, 2))
-    call = DataParallelCall(New(Weighted), (x,), {"y": x}, [At(slot) for slot in slots])
+    call = DataParallelCall(
+        NewModule(WeightedLeaves), (x,), {"y": x}, [DeviceAt(slot) for slot in slots]
+    )
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
 def test_a_wrapped_module_may_be_moved_by_its_wrapper(target, topology):
     """PyTorch 1.0.1 (#17065): the constructor refused a module that the caller moved later."""
-    wrapped = target.data_parallel.DataParallel(Placed(), topology.take(2))
+    wrapped = target.data_parallel.DataParallel(OrdinalColumn(), topology.take(2))
     wrapped.to(topology.device(0))
     assert wrapped(torch.ones(2, 2)).shape == (2, 3)
 
@@ -125,5 +129,5 @@ def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topolog
 def test_complex_inputs_stay_complex(target, answers, topology, devices):
     """PyTorch 2.10 (#135462): complex tensors reached the replicas as pairs of real numbers."""
     x = TensorSpec((4, 2), torch.complex64, requires_grad=True)
-    call = DataParallelCall(New(Weighted), (x,), {}, devices)
+    call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices)
     checks.agree(call, target, answers, topology)

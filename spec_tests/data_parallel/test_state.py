@@ -15,11 +15,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
-    New,
+    NewModule,
     network_calls,
 )
-from spec_tests.strategies.devices import any_device, device_lists, unlike_devices
-from spec_tests.strategies.probe_modules import Remembering
+from spec_tests.strategies.devices import any_device, device_lists, distinct_devices
+from spec_tests.strategies.probe_modules import StateUpdater
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -92,19 +92,19 @@ def test_changes_of_the_module_apply_to_the_next_call(target, topology):
 
 
 @clause("data_parallel.state.buffers")
-@given(devices=unlike_devices(), rows=st.integers(1, 6), functional=st.booleans())
+@given(devices=distinct_devices(), rows=st.integers(1, 6), functional=st.booleans())
 def test_only_in_place_buffer_changes_of_the_first_replica_are_kept(
     target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2))
-    call = DataParallelCall(New(Remembering), (x,), {}, devices, functional=functional)
+    call = DataParallelCall(NewModule(StateUpdater), (x,), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)
 
 
 @clause("data_parallel.state.lost-attributes")
 def test_attributes_that_replicas_set_are_lost(target, topology):
     device = topology.device(0)
-    wrapped = target.data_parallel.DataParallel(Remembering().to(device), [device, device])
+    wrapped = target.data_parallel.DataParallel(StateUpdater().to(device), [device, device])
     wrapped(torch.ones(4, 2, device=device))
     assert wrapped.module.rows == 0
     assert wrapped.module.last.item() == 0

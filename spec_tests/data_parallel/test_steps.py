@@ -9,8 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 from spec_tests.data_parallel.steps import ParameterFacts, StepsCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.data_parallel import DataParallelCall, New
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -85,10 +85,10 @@ def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
 def test_only_the_class_replicates_detached_if_grad_mode_is_off(
     target, answers, topology, functional, grad
 ):
-    devices = [At(0), At(1)]
+    devices = [DeviceAt(0), DeviceAt(1)]
     x = TensorSpec((2, 2))
     call = DataParallelCall(
-        New(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
+        NewModule(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
     )
     checks.agree(call, target, answers, topology)
 

@@ -14,7 +14,7 @@ from spec_tests.strategies.wrappers import (
     WARNINGS,
     Jagged,
     Masked,
-    Reading,
+    SequenceSum,
     jagged_specs,
     masked_specs,
 )
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 
 
 @clause("data_parallel.nested-tensors")
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=st.booleans())
 @example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), functional=False)
 @example(spec=Masked(4), slots=(0, 1), functional=True)
@@ -31,7 +31,7 @@ def test_nested_and_masked_inputs_give_the_results_of_the_module(
     target, topology, spec, slots, functional
 ):
     device = topology.device(slots[0])
-    module = Reading().to(device)
+    module = SequenceSum().to(device)
     library, devices = target.data_parallel, topology.take(slots)
     inputs = spec.build(topology)
     found = (

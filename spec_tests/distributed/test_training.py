@@ -19,7 +19,7 @@ def test_every_rank_trains_like_one_process(ranks, target, topology, training):
 
 
 @clause("distributed.idle-ranks")
-@example_count.divided_by(2)
+@example_count.divide_examples(2)
 @given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
 def test_idle_ranks_train_like_one_process(ranks, target, topology, training, size):
     more_ranks = replace(training, ranks=size, chunk_sizes=None)
@@ -27,7 +27,7 @@ def test_idle_ranks_train_like_one_process(ranks, target, topology, training, si
 
 
 @clause("distributed.accumulates")
-@example_count.divided_by(2)
+@example_count.divide_examples(2)
 @given(
     training=trainings(), calls=st.sampled_from([2, 1]), weight_decay=st.sampled_from([0.5, 0.0])
 )
@@ -39,7 +39,7 @@ def test_gradients_accumulate_over_calls_and_steps(
 
 
 @clause("distributed.buffers")
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(
     training=trainings(kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])),
     calls=st.sampled_from([1, 2]),

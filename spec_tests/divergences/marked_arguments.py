@@ -10,10 +10,12 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.markers import Marked, mapped
+from spec_tests.strategies.markers import MarkedArguments, map_tensors
 
 
-def expected_arguments(case: Marked, inputs: Any, topology: Topology, replica: int) -> Any:
+def expected_arguments(
+    case: MarkedArguments, inputs: Any, topology: Topology, replica: int
+) -> Any:
     """Return the arguments that ``replica`` must get if the whole arguments are ``inputs``."""
     leaves = iter(tensors(inputs, ""))
     device = topology.device(case.slots[replica])
@@ -26,7 +28,7 @@ def expected_arguments(case: Marked, inputs: Any, topology: Topology, replica: i
         chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
         return chunk.to(device)
 
-    return mapped(case.arguments, 0, part, None)
+    return map_tensors(case.arguments, 0, part, None)
 
 
 def gradients_of(value: object, inputs: object) -> Any:

@@ -15,7 +15,7 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.edge_case_modules import ZOO
+from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -23,7 +23,7 @@ from spec_tests.strategies.tensors import TensorSpec
 #: because it computes a different result in a replica.
 KINDS = [
     kind
-    for kind in ZOO
+    for kind in EDGE_CASES
     if kind not in {"tanh", "shared_buffer", "counter", "assorted", "empty", "tagged"}
 ]
 #: The kinds with parameters for an optimizer.
@@ -142,7 +142,7 @@ def compare_after_step(
 
 def _in_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
     # Some kinds make replicas without their own hooks; the hooks of the parent are kept.
-    module = nn.Sequential(ZOO[kind]())
+    module = nn.Sequential(EDGE_CASES[kind]())
     if halves is not None:
         module.register_forward_pre_hook(partial(_halve, halves))
     return module

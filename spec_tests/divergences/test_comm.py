@@ -6,11 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import failure
+from spec_tests.harness.compare.outcome import failure_of
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.oracle.tensors import overlaps, spans
+from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.coalesced import BUFFER_SIZES
 from spec_tests.strategies.comm import dense
@@ -83,7 +83,7 @@ def _copies(target, topology, count, buffer_size):
 def test_every_output_after_the_first_is_a_copy(target, topology, count, buffer_size):
     tensors, (first, *others) = _copies(target, topology, count, buffer_size)
     assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
-    assert overlaps(spans([tensors, others])) == []
+    assert find_overlaps(address_ranges([tensors, others])) == []
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
@@ -91,14 +91,14 @@ def test_broadcast_function_copies_for_a_repeated_device(target, topology):
     tensor = counting((2, 2), torch.float32, topology.device(0)).requires_grad_()
     devices = [topology.device(0)] * 2
     _, copy = target.functions.Broadcast.apply(devices, tensor)
-    assert overlaps(spans([tensor, copy])) == []
+    assert find_overlaps(address_ranges([tensor, copy])) == []
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
 @pytest.mark.parametrize(("count", "aliased"), [(1, True), (2, False)], ids=["one", "two"])
 def test_reference_aliases_a_tensor_broadcast_alone(reference, topology, count, aliased):
     tensors, (_, second, _) = _copies(reference, topology, count, BUFFER_SIZES[0])
-    assert (overlaps(spans([tensors, second])) != []) == aliased
+    assert (find_overlaps(address_ranges([tensors, second])) != []) == aliased
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")
@@ -115,7 +115,7 @@ def _cpu_chunk_error(target, topology, index, **options):
     call = PublicCall("comm.gather", {"tensors": chunks, **options})
     with pytest.raises(RuntimeError) as caught:
         call.run(target, call.inputs(topology))
-    return failure(caught.value)
+    return failure_of(caught.value)
 
 
 @clause("divergences.CO-5.one-text")

@@ -28,7 +28,7 @@ NETWORKS = st.sampled_from(
     ]
 )
 #: An eighth of the examples, because each one compiles a module.
-FEWER_EXAMPLES = example_count.divided_by(8)
+FEWER_EXAMPLES = example_count.divide_examples(8)
 
 #: Parameters of replicas are not leaves. PyTorch hides this warning unless warnings are errors.
 pytestmark = pytest.mark.filterwarnings(
@@ -46,9 +46,9 @@ def test_replicate_leaves_a_compiled_module_unchanged(
     target, topology, compilation, backend, network, slots, detach
 ):
     module = Compiled(network, compilation, backend).build(topology, slots[0])
-    before = laws.identities(module)
+    before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(laws.identities(module), before, network)
+    checks.same(laws.attribute_ids(module), before, network)
 
 
 @OUTPUTS
@@ -81,9 +81,9 @@ def test_gradients_of_replicas_are_summed_in_the_compiled_module(
 @given(slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
     module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
-    before = laws.identities(module)
+    before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(laws.identities(module), before, slots)
+    checks.same(laws.attribute_ids(module), before, slots)
 
 
 @OUTPUTS

@@ -16,7 +16,7 @@ from spec_tests.divergences.compile_backends import (
 )
 from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 
 ONCE = clause("divergences.RE-1.compiled-once-a-device")
@@ -221,12 +221,12 @@ def test_replicas_are_freed_after_the_call(target, topology, compilation):
     module = COMPILATIONS[compilation](Layers(), "eager")
     placed = topology.take(2)
     rows = [torch.rand(2, 4, device=device) for device in placed]
-    with no_garbage_collection():
+    with disable_gc():
         replicas = target.replicate.replicate(module.to(placed[0]), placed)
         references = [weakref.ref(replica) for replica in replicas]
         target.parallel_apply.parallel_apply(replicas, rows, devices=placed)
         del replicas
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @BACKWARD

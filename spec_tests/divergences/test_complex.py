@@ -6,7 +6,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import rejoined, stacked
+from spec_tests.oracle.tensors import concatenate_on_cpu, stack_on_cpu
 from spec_tests.strategies.comm import (
     broadcast_calls,
     broadcast_out_calls,
@@ -26,7 +26,7 @@ MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
 def test_scatter_returns_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     chunks = call.run(target, inputs)
-    checks.same(rejoined(chunks, inputs["dim"]), inputs["tensor"], call)
+    checks.same(concatenate_on_cpu(chunks, inputs["dim"]), inputs["tensor"], call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -34,7 +34,7 @@ def test_scatter_returns_complex_chunks(target, topology, call):
 def test_scatter_fills_complex_outputs(target, topology, call):
     inputs = call.inputs(topology)
     outs = call.run(target, inputs)
-    checks.same(rejoined(outs, inputs["dim"]), inputs["tensor"], call)
+    checks.same(concatenate_on_cpu(outs, inputs["dim"]), inputs["tensor"], call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -42,7 +42,7 @@ def test_scatter_fills_complex_outputs(target, topology, call):
 def test_broadcast_returns_complex_copies(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)
-    checks.same(stacked(copies), stacked([inputs["tensor"]] * len(copies)), call)
+    checks.same(stack_on_cpu(copies), stack_on_cpu([inputs["tensor"]] * len(copies)), call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -50,7 +50,7 @@ def test_broadcast_returns_complex_copies(target, topology, call):
 def test_broadcast_fills_complex_outputs(target, topology, call):
     inputs = call.inputs(topology)
     outs = call.run(target, inputs)
-    checks.same(stacked(outs), stacked([inputs["tensor"]] * len(outs)), call)
+    checks.same(stack_on_cpu(outs), stack_on_cpu([inputs["tensor"]] * len(outs)), call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -68,7 +68,7 @@ def test_broadcast_coalesced_returns_complex_and_real_copies(target, topology):
 def test_gather_joins_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     joined = call.run(target, inputs)
-    checks.same(joined, rejoined(inputs["tensors"], inputs["dim"]), call)
+    checks.same(joined, concatenate_on_cpu(inputs["tensors"], inputs["dim"]), call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -76,7 +76,7 @@ def test_gather_joins_complex_chunks(target, topology, call):
 def test_gather_fills_a_complex_output(target, topology, call):
     inputs = call.inputs(topology)
     out = call.run(target, inputs)
-    checks.same(out, rejoined(inputs["tensors"], inputs["dim"]), call)
+    checks.same(out, concatenate_on_cpu(inputs["tensors"], inputs["dim"]), call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -107,7 +107,7 @@ def test_scatter_function_counts_the_dims_of_the_complex_tensor(target, topology
     assert [tuple(chunk.shape) for chunk in chunks] == [
         tuple(part.shape) for part in tensor.chunk(2, dim)
     ]
-    checks.same(rejoined(chunks, dim), tensor)
+    checks.same(concatenate_on_cpu(chunks, dim), tensor)
     checks.same(gradient, tensor)
 
 
@@ -118,8 +118,8 @@ def test_gather_function_counts_the_dims_of_the_complex_tensors(target, topology
     leaves = [chunk.requires_grad_() for chunk in chunks]
     joined = target.functions.Gather.apply("cpu", dim, *leaves)
     gradients = torch.autograd.grad(joined, chunks, joined)
-    checks.same(joined, rejoined(chunks, dim))
-    checks.same(stacked(gradients), stacked(chunks))
+    checks.same(joined, concatenate_on_cpu(chunks, dim))
+    checks.same(stack_on_cpu(gradients), stack_on_cpu(chunks))
 
 
 @clause("divergences.CO-2.every-input-by-itself")
@@ -127,7 +127,7 @@ def test_gather_function_counts_the_dims_of_the_complex_tensors(target, topology
 def test_real_and_complex_chunks_are_joined_to_a_complex_tensor(target, topology, dtypes):
     chunks = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
     joined = target.comm.gather(chunks, 0, "cpu")
-    checks.same(joined, rejoined(chunks, 0))
+    checks.same(joined, concatenate_on_cpu(chunks, 0))
 
 
 @clause("divergences.CO-2.every-input-by-itself")
@@ -136,7 +136,7 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
     chunks = [counting((2, 3), dtype, topology.device(0)).requires_grad_() for dtype in dtypes]
     joined = target.functions.Gather.apply("cpu", 0, *chunks)
     gradients = torch.autograd.grad(joined, chunks, joined)
-    checks.same(joined, rejoined(chunks, 0))
+    checks.same(joined, concatenate_on_cpu(chunks, 0))
     assert [gradient.dtype for gradient in gradients] == list(dtypes)
     assert [gradient.tolist() for gradient in gradients] == [chunk.tolist() for chunk in chunks]
 

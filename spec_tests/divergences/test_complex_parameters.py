@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 
 OBJECTS = clause("divergences.RE-5.complex-tensors-are-handed-over")
@@ -25,7 +25,7 @@ SPECS = st.lists(
 @OBJECTS
 @given(count=st.integers(1, 3))
 def test_first_detached_replica_shares_complex_parameters(target, topology, count):
-    module = Specimen("complex").build(topology)
+    module = EdgeCaseModule("complex").build(topology)
     first, *_ = target.replicate.replicate(module, topology.take(count), True)
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
 
@@ -43,7 +43,7 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
 @OBJECTS
 @given(count=st.integers(1, 3))
 def test_reference_first_replica_has_views(reference, topology, count):
-    module = Specimen("complex").build(topology)
+    module = EdgeCaseModule("complex").build(topology)
     first, *_ = reference.replicate.replicate(module, topology.take(count), True)
     checks.same(list(first.parameters()), [])
     checks.same(first.scale.data_ptr(), module.scale.data_ptr())

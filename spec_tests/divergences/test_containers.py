@@ -9,7 +9,7 @@ from spec_tests.divergences.containers import as_dicts, build_tensors, leaf_clas
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.containers import Nothing, Pair
+from spec_tests.strategies.containers import NoFields, Pair
 from spec_tests.strategies.dataclass_batches import (
     MAPPINGS,
     Batch,
@@ -77,17 +77,17 @@ def test_reference_cannot_join_dataclasses(reference, topology, slots):
 @given(rows=st.integers(0, 5), slots=device_slots())
 def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
     tensor = torch.arange(rows, device=topology.device(0))
-    arguments = Pair(tensor, {"nothing": Nothing()})
+    arguments = Pair(tensor, {"nothing": NoFields()})
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     found = target.scatter_gather.scatter(arguments, topology.take(slots))
-    checks.same([result.first for result in found], [{"nothing": Nothing()}] * len(chunks), slots)
+    checks.same([result.first for result in found], [{"nothing": NoFields()}] * len(chunks), slots)
 
 
 @EMPTY
 @given(slots=device_slots())
 def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topology, slots):
     tensor = torch.arange(4, device=topology.device(0))
-    checks.same(reference.scatter_gather.scatter((tensor, Nothing()), topology.take(slots)), [])
+    checks.same(reference.scatter_gather.scatter((tensor, NoFields()), topology.take(slots)), [])
 
 
 @SCATTERED_MAPPINGS

@@ -9,10 +9,10 @@ from torch import nn
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
-from spec_tests.strategies.calls import At
+from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
-from spec_tests.strategies.probe_modules import Refusing, Total
+from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
 
 ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
@@ -46,16 +46,16 @@ def test_replicas_compute_on_the_cpu(target, topology, entry_point, module, rows
 def test_replicas_on_the_cpu_support_double_backward(target, entry_point):
     module = gradient_penalty.network(torch.float64)
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    parallel = gradient_penalty.spread(target, module, ["cpu", "cpu"], entry_point)
-    found = gradient_penalty.gradients(gradient_penalty.in_line, parallel, module, x)
-    expected = gradient_penalty.gradients(gradient_penalty.in_line, module, module, x)
+    parallel = gradient_penalty.wrap(target, module, ["cpu", "cpu"], entry_point)
+    found = gradient_penalty.gradients(gradient_penalty.inline_penalty, parallel, module, x)
+    expected = gradient_penalty.gradients(gradient_penalty.inline_penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")
 def test_an_error_of_a_cpu_replica_is_rewrapped(target):
     with pytest.raises(KeyError) as caught:
-        run_data_parallel(target, Refusing(2), torch.arange(4.0), ["cpu", "cpu"], "class")
+        run_data_parallel(target, FailsFromLimit(2), torch.arange(4.0), ["cpu", "cpu"], "class")
     assert str(caught.value).startswith("Caught KeyError in replica 1 on device cpu.\n")
 
 
@@ -119,7 +119,7 @@ def test_reference_refuses_cpu_devices(reference, topology, entry_point):
 @clause("divergences.DP-2.output-device-of-one-device")
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@example(module=LINEAR, output=At(1))
+@example(module=LINEAR, output=DeviceAt(1))
 @given(
     module=row_wise_specs(max_parts=1),
     output=any_device(),
@@ -165,7 +165,7 @@ def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, entry_poin
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_reference_leaves_outputs_of_one_device_in_place(reference, topology, entry_point):
     topology.require(distinct=2)
-    module, x = Total().to(topology.device(0)), torch.ones(2, device=topology.device(0))
+    module, x = WeightedSum().to(topology.device(0)), torch.ones(2, device=topology.device(0))
     device = topology.device(1)
     found = run_data_parallel(
         reference, module, x, topology.take(1), entry_point, output_device=device

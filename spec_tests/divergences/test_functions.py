@@ -9,8 +9,8 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import facts
-from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.oracle.gradients import gradient_snapshot
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -137,14 +137,16 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
     chunks = [torch.ones((2, 2), requires_grad=True) for _ in range(3)]
     joined = target.functions.Gather.apply(topology.device(0), dim, *chunks)
     expected = torch.cat(chunks, dim)
-    checks.same(facts([joined]), facts([expected]))
+    checks.same(gradient_snapshot([joined]), gradient_snapshot([expected]))
     gradients = torch.autograd.grad(joined, chunks, 3 * expected.detach())
-    checks.same(facts(gradients), facts([3 * chunk.detach() for chunk in chunks]))
+    checks.same(
+        gradient_snapshot(gradients), gradient_snapshot([3 * chunk.detach() for chunk in chunks])
+    )
 
 
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
 def test_reference_refuses_chunks_on_the_cpu(reference, topology):
-    call = ApplyCall("Gather", (At(0), 0), (dense(slot=None), dense(slot=None)))
+    call = ApplyCall("Gather", (DeviceAt(0), 0), (dense(slot=None), dense(slot=None)))
     refused(call, reference, topology, AssertionError, NO_CPU)
 
 

@@ -21,10 +21,10 @@ from spec_tests.divergences.held import (
 )
 from spec_tests.divergences.held_changes import CHANGES
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.probe_modules import Placed, Remembering
+from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
 
 HELD = clause("divergences.DP-4.replicas-are-held")
 SAME = clause("divergences.DP-4.results-are-the-same")
@@ -174,7 +174,7 @@ def test_held_replicas_give_the_results_of_new_ones(target, topology, sequence):
 @SAME
 @pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
 def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology, inference):
-    module, x = wrapped(target, topology, module=Remembering())
+    module, x = wrapped(target, topology, module=StateUpdater())
     with torch.no_grad(), module.hold():
         for count in (1, 2, 3):
             with torch.inference_mode() if inference else torch.no_grad():
@@ -186,7 +186,7 @@ def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology
 @SAME
 def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
     with torch.inference_mode():
-        module, x = wrapped(target, topology, module=Placed().to(topology.device(0)))
+        module, x = wrapped(target, topology, module=OrdinalColumn().to(topology.device(0)))
         with module.hold():
             for offset in (0.0, 3.0, 4.0):
                 module.module.offset.fill_(offset)
@@ -260,7 +260,7 @@ def test_copies_of_the_wrapper_hold_no_replicas(target, topology, duplicate):
 def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
     created = []
     module, x = wrapped(target, topology, created)
-    with no_garbage_collection():
+    with disable_gc():
         try:
             with torch.no_grad(), module.hold(), module.hold():
                 module(x)
@@ -270,7 +270,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
         except KeyError:
             pass
         assert alive == [True] * 3
-        assert all_freed(created[0][1])
+        assert wait_until_freed(created[0][1])
 
 
 @FREED
@@ -296,7 +296,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
 
 @FREED
 def test_the_wrapper_can_be_freed_after_the_block(target, topology):
-    with no_garbage_collection():
+    with disable_gc():
         module, x = wrapped(target, topology)
         with torch.no_grad(), module.hold():
             module(x)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 
 ORDER = clause("divergences.PA-9.one-after-the-other")
@@ -141,11 +141,11 @@ def test_an_interrupt_stops_later_modules(target, topology, kind, index, fails_b
 @ORDER
 def test_outputs_of_modules_in_turn_are_freed(target, topology):
     x = torch.ones(2, device=topology.device(0))
-    with no_garbage_collection():
+    with disable_gc():
         outputs = in_turn(target, topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
         references = [weakref.ref(output) for output in outputs]
         del outputs
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 def network(target, topology, **options):

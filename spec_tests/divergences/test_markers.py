@@ -12,11 +12,11 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.layers import APART
-from spec_tests.strategies.markers import Mark, Marked, marked_arguments
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
+from spec_tests.strategies.markers import Mark, MarkedArguments, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 MARKS = clause("divergences.SG-5.marked-arguments")
 GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
 MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
@@ -24,7 +24,9 @@ ALONE = clause("divergences.SG-5.whole-alone")
 BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(
-    case=Marked([Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1))
+    case=MarkedArguments(
+        [Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1)
+    )
 )
 
 
@@ -64,7 +66,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
 
 
 @GRADIENTS
-@example_count.divided_by(5)
+@example_count.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     device = topology.device(0)
@@ -111,7 +113,7 @@ class WithState(nn.Module):
 
 
 @BATCH_DIM
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):

@@ -11,11 +11,11 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.layers import APART
-from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, sequences
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
+from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
@@ -38,9 +38,9 @@ def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slo
     chunks = target.scatter_gather.scatter([packed, "text"], topology.take(slots))
     counts = even_chunks(len(spec.lengths), len(slots))
     checks.same([is_valid(chunk) for chunk, _ in chunks], [True] * len(counts), spec)
-    checks.same([len(sequences(chunk)) for chunk, _ in chunks], counts, spec)
-    found = [sequence for chunk, _ in chunks for sequence in sequences(chunk)]
-    checks.same(_values(found), _values(sequences(packed)), spec)
+    checks.same([len(unpack(chunk)) for chunk, _ in chunks], counts, spec)
+    found = [sequence for chunk, _ in chunks for sequence in unpack(chunk)]
+    checks.same(_values(found), _values(unpack(packed)), spec)
     devices = topology.take(slots)[: len(counts)]
     checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
 
@@ -61,7 +61,7 @@ def test_gather_restores_the_packed_sequence(target, topology, spec, slots):
     chunks = target.scatter_gather.scatter({"x": packed}, topology.take(slots))
     found = target.scatter_gather.gather(chunks, topology.device(0))["x"]
     checks.same(is_valid(found), True, spec)
-    checks.same(_values(sequences(found)), _values(sequences(packed)), spec)
+    checks.same(_values(unpack(found)), _values(unpack(packed)), spec)
     checks.same(found.batch_sizes.tolist(), packed.batch_sizes.tolist(), spec)
     checks.same(found.sorted_indices is None, spec.is_sorted, spec)
 
@@ -99,7 +99,7 @@ class Recurrent(nn.Module):
 
 
 @RECURRENT
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(spec=FLOAT_SPECS, slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -108,7 +108,7 @@ def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spe
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)
     found, expected = wrapped(packed), module(packed.to(topology.device(slots[0])))
-    checks.same(_values(sequences(found)), _values(sequences(expected)), spec, tolerance=LAYER)
+    checks.same(_values(unpack(found)), _values(unpack(expected)), spec, tolerance=LAYER)
     leaves = [packed.data, *module.parameters()]
     gradients, expected_gradients = (
         torch.autograd.grad(output.data.square().sum(), leaves) for output in (found, expected)

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.concurrency.leaks import (
-    all_freed,
-    no_garbage_collection,
-    no_thread_reports,
+    disable_gc,
+    silence_thread_errors,
+    wait_until_freed,
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import (
     ANY_EXCEPTIONS,
     BASE_EXCEPTIONS,
     ExceptionSpec,
-    builtins,
-    generated,
+    builtin_exceptions,
+    generated_exceptions,
 )
-from spec_tests.strategies.failing_modules import FailingCall, caught, failing_calls
+from spec_tests.strategies.failing_modules import FailingCall, error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 
 KEYBOARD_INTERRUPT = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
@@ -72,8 +72,8 @@ def references_after_failure(target, topology, errors):
 @example(call=KEYBOARD_INTERRUPT)
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
-    with no_thread_reports():
-        found, modules = caught(call, target, topology)
+    with silence_thread_errors():
+        found, modules = error_and_modules(call, target, topology)
     assert found is modules[min(call.errors)].raised
 
 
@@ -81,8 +81,8 @@ def test_a_base_exception_is_raised_as_the_same_object(target, topology, call):
 @example(call=KEYBOARD_INTERRUPT)
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
-    with no_thread_reports():
-        found, modules = caught(call, target, topology)
+    with silence_thread_errors():
+        found, modules = error_and_modules(call, target, topology)
     assert isinstance(found, call.errors[min(call.errors)].base)
     assert modules[0].turns.passed == len(modules)
 
@@ -91,8 +91,8 @@ def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topolog
 @given(kind=st.sampled_from([KeyboardInterrupt, GeneratorExit, BaseException]))
 def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, kind):
     call = FailingCall({1: ExceptionSpec(kind)}, (0, 1), (0, 1))
-    with no_thread_reports():
-        found, _ = caught(call, reference, topology)
+    with silence_thread_errors():
+        found, _ = error_and_modules(call, reference, topology)
     assert repr(found) == "KeyError(1)"
 
 
@@ -103,7 +103,7 @@ def test_reference_raises_a_key_error_for_a_base_exception(reference, topology, 
 @example(call=STR_EXITS)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_every_exception_contains_text_replica_and_device(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     printed = "".join(traceback.format_exception(found))
     first = min(call.errors)
     device = topology.device(call.slots[first]).index
@@ -116,21 +116,23 @@ def test_every_exception_contains_text_replica_and_device(target, topology, call
 @example(call=WITH_MESSAGE)
 @given(
     call=failing_calls(
-        generated(constructors=("inherited",))
-        | generated(constructors=("message",), messages=("class", "property", "slot"))
-        | builtins([ExceptionGroup])
+        generated_exceptions(constructors=("inherited",))
+        | generated_exceptions(constructors=("message",), messages=("class", "property", "slot"))
+        | builtin_exceptions([ExceptionGroup])
     )
 )
 def test_an_exception_class_built_from_a_text_is_kept(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     assert type(found) is type(modules[min(call.errors)].raised)
 
 
 @clause("divergences.PA-4.no-error-is-lost")
 @example(call=FailingCall({0: ExceptionSpec(Exception, "two", "class")}, (0,), (0,)))
-@given(call=failing_calls(generated(constructors=("two", "keyword", "nothing", "picky"))))
+@given(
+    call=failing_calls(generated_exceptions(constructors=("two", "keyword", "nothing", "picky")))
+)
 def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, topology, call):
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     assert type(found) is RuntimeError
 
 
@@ -139,7 +141,7 @@ def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, 
     "call", [EXCEPTION_GROUP, WITH_MESSAGE], ids=["group", "message-attribute"]
 )
 def test_reference_loses_classes_with_a_message_attribute(reference, topology, call):
-    found, _ = caught(call, reference, topology)
+    found, _ = error_and_modules(call, reference, topology)
     assert type(found) is TypeError
     assert "failure of module 0" not in str(found)
 
@@ -147,7 +149,7 @@ def test_reference_loses_classes_with_a_message_attribute(reference, topology, c
 @clause("divergences.PA-4.no-error-is-lost")
 @pytest.mark.parametrize("call", [STR_RAISES, STR_EXITS], ids=["str-raises", "str-exits"])
 def test_reference_loses_the_text_that_str_does_not_return(reference, topology, call):
-    found, _ = caught(call, reference, topology)
+    found, _ = error_and_modules(call, reference, topology)
     printed = "".join(traceback.format_exception(found))
     assert printed.endswith("Generated: <exception str() failed>\n")
     assert "in replica" not in printed
@@ -155,9 +157,9 @@ def test_reference_loses_the_text_that_str_does_not_return(reference, topology, 
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 @example(call=KEY_ERROR_SUBCLASS)
-@given(call=failing_calls(generated(bases=[KeyError], constructors=("inherited",))))
+@given(call=failing_calls(generated_exceptions(bases=[KeyError], constructors=("inherited",))))
 def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     first = min(call.errors)
     assert isinstance(found, KeyError)
     assert str(found).startswith(f"Caught Generated in replica {first} on device ")
@@ -166,7 +168,7 @@ def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topolog
 
 @clause("divergences.PA-5.key-error-subclasses-are-readable")
 def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topology):
-    found, _ = caught(KEY_ERROR_SUBCLASS, reference, topology)
+    found, _ = error_and_modules(KEY_ERROR_SUBCLASS, reference, topology)
     assert r"\nOriginal Traceback" in str(found)
 
 
@@ -174,13 +176,13 @@ def test_reference_escapes_the_newlines_of_a_key_error_subclass(reference, topol
 @example(call=OS_ERROR)
 @given(call=failing_calls(ANY_EXCEPTIONS))
 def test_the_original_exception_is_the_cause(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     assert found.__cause__ is modules[min(call.errors)].raised
 
 
 @clause("divergences.PA-6.the-original-is-the-cause")
 def test_reference_has_no_cause(reference, topology):
-    found, _ = caught(OS_ERROR, reference, topology)
+    found, _ = error_and_modules(OS_ERROR, reference, topology)
     assert found.__cause__ is None
 
 
@@ -188,14 +190,14 @@ def test_reference_has_no_cause(reference, topology):
 @example(errors=[ExceptionSpec(ValueError)])
 @given(errors=st.lists(ANY_EXCEPTIONS | BASE_EXCEPTIONS, min_size=1, max_size=4))
 def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
-    with no_garbage_collection():
+    with disable_gc():
         references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("divergences.PA-6.nothing-outlives-the-handler")
 def test_reference_leaves_a_cycle_through_the_callers_frames(reference, topology):
-    with no_garbage_collection():
+    with disable_gc():
         references = references_after_failure(reference, topology, [ExceptionSpec(ValueError)])
         assert [reference() is None for reference in references] == [False, False, True]

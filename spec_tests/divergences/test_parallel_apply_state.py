@@ -12,21 +12,21 @@ from torch import nn
 
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.thread_modules import lookers
+from spec_tests.strategies.thread_modules import state_probes
 from spec_tests.strategies.thread_state import (
-    CURRENT,
+    CURRENT_DEVICE,
     Autocast,
     ThreadState,
     autocasts,
-    sights,
     thread_states,
+    visible_states,
 )
 
 COUNTS = st.integers(1, 4)
 BFLOAT16 = ThreadState(autocast=Autocast(torch.bfloat16, cache=False))
 CPU_AUTOCAST = ThreadState(cpu_autocast=Autocast(torch.float16))
 INFERENCE = ThreadState(inference=True)
-IN_CONTEXT = ThreadState(word="set")
+IN_CONTEXT = ThreadState(context_value="set")
 ON_DEVICE = ThreadState(default_slot=1)
 
 
@@ -53,8 +53,8 @@ class IsInference(nn.Module):
 
 def found_and_expected(target, topology, state, count):
     with state.entered(topology):
-        expected = sights(topology.take(count))
-        return run(target, topology, lookers(topology, count)), expected
+        expected = visible_states(topology.take(count))
+        return run(target, topology, state_probes(topology, count)), expected
 
 
 def apply_to_squares(target, topology, module):
@@ -129,7 +129,7 @@ def test_reference_runs_modules_without_device_on_the_current_one(reference, top
 @clause("divergences.PA-8.context-reaches-the-modules")
 @example(state=IN_CONTEXT, count=2)
 @example(state=ON_DEVICE, count=2)
-@example(state=ThreadState(default_slot=CURRENT), count=2)
+@example(state=ThreadState(default_slot=CURRENT_DEVICE), count=2)
 @given(state=thread_states(), count=COUNTS)
 def test_modules_see_the_whole_state_of_the_caller(target, topology, state, count):
     found, expected = found_and_expected(target, topology, state, count)
@@ -140,16 +140,16 @@ def test_modules_see_the_whole_state_of_the_caller(target, topology, state, coun
 @example(state=IN_CONTEXT, count=2)
 @given(state=thread_states(), count=COUNTS)
 def test_the_next_call_sees_none_of_the_state(target, topology, state, count):
-    default_state = sights(topology.take(count))
+    default_state = visible_states(topology.take(count))
     found, expected = found_and_expected(target, topology, state, count)
     assert found == expected
-    assert run(target, topology, lookers(topology, count)) == default_state
+    assert run(target, topology, state_probes(topology, count)) == default_state
 
 
 @clause("divergences.PA-8.context-reaches-the-modules")
 @pytest.mark.parametrize("state", [IN_CONTEXT, ON_DEVICE], ids=repr)
 def test_reference_does_not_pass_on_context_and_default_device(reference, topology, state):
-    default_state = sights(topology.take(2))
+    default_state = visible_states(topology.take(2))
     found, expected = found_and_expected(reference, topology, state, 2)
     assert found == default_state
     assert found != expected

@@ -12,13 +12,13 @@ from spec_tests.divergences.methods import StoringMethods, owners, with_stored_f
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import copies, state, walk
-from spec_tests.strategies.edge_case_modules import Specimen
-from spec_tests.strategies.layers import APART
+from spec_tests.oracle.replica_laws import modules_with_paths, named_tensors, replica_tensors
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS = clause("divergences.RE-3.hooks-are-the-replicas-own")
 KEPT_HOOKS = clause("divergences.RE-3.hooks-are-kept")
@@ -59,7 +59,7 @@ def _dictionaries(module):
     """Return every dictionary of hooks of every module below ``module``."""
     return [
         value
-        for _, child in walk(module)
+        for _, child in modules_with_paths(module)
         for name, value in vars(child).items()
         if "_hooks" in name and isinstance(value, dict)
     ]
@@ -89,7 +89,7 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
 @KEPT_HOOKS
 @given(slots=device_slots())
 def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
-    module = Specimen("hooks").build(topology, slots[0])
+    module = EdgeCaseModule("hooks").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     found = [[list(hooks.values()) for hooks in _dictionaries(replica)] for replica in replicas]
     expected = [list(hooks.values()) for hooks in _dictionaries(module)]
@@ -109,7 +109,7 @@ def test_reference_shares_hook_dictionaries(reference, topology, slots):
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 @example(spec=LINEAR, slots=(0, 1), detach=False)
 def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, detach):
-    module, devices = spec.then(Layer("linear")).build(topology, slots[0]), topology.take(slots)
+    module, devices = spec.append(Layer("linear")).build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):
         rows = spec.rows(2, slot=None).build(topology).to(device)
@@ -120,20 +120,20 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 @INDEPENDENT
 @given(spec=module_specs(), slots=device_slots())
 def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
-    module = spec.then(Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
-        before = snapshot(state(module), {})
-        copied = copies(copy.deepcopy(replica), module)
+        before = snapshot(named_tensors(module), {})
+        copied = replica_tensors(copy.deepcopy(replica), module)
         checks.same({tensor.is_leaf for tensor in copied.values()}, {True}, spec)
         for tensor in copied.values():
             tensor.data.add_(1)
-        checks.same(snapshot(state(module), {}), before, spec)
+        checks.same(snapshot(named_tensors(module), {}), before, spec)
 
 
 @DEEPCOPY
 @given(spec=module_specs(kinds=("linear", "tanh")), slots=device_slots())
 def test_reference_refuses_to_deepcopy_replicas(reference, topology, spec, slots):
-    module = spec.then(Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
             copy.deepcopy(replica)

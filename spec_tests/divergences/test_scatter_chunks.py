@@ -10,7 +10,7 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import missing_facts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.uneven_chunks import Few, Uneven, few, uneven
+from spec_tests.strategies.uneven_chunks import FewRows, UnevenRows, few_rows, uneven_rows
 
 FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")
 UNEVEN = clause("divergences.SG-2.uneven-arguments-are-refused")
@@ -20,8 +20,8 @@ SCALAR_GRADIENTS = clause("divergences.SG-4.scalar-gradients-are-summed")
 
 
 @FOLLOW
-@given(case=few())
-@example(case=Few(1, 2))
+@given(case=few_rows())
+@example(case=FewRows(1, 2))
 def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
@@ -30,8 +30,8 @@ def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology
 
 
 @FOLLOW
-@given(case=few())
-@example(case=Few(1, 2))
+@given(case=few_rows())
+@example(case=FewRows(1, 2))
 def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology, case):
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
@@ -41,8 +41,8 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
 
 @FOLLOW
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
-@given(case=few())
-@example(case=Few(5, 4))
+@given(case=few_rows())
+@example(case=FewRows(5, 4))
 def test_an_argument_with_one_row_per_device_follows_the_batch(
     target, topology, batch_first, case
 ):
@@ -61,7 +61,7 @@ def test_an_argument_with_one_row_per_device_follows_the_batch(
 
 
 @FOLLOW
-@given(case=few())
+@given(case=few_rows())
 def test_reference_pads_with_empty_arguments(reference, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = reference.scatter_gather.scatter_kwargs(
@@ -76,8 +76,8 @@ def test_reference_pads_with_empty_arguments(reference, topology, case):
 
 
 @UNEVEN
-@given(case=uneven())
-@example(case=Uneven((8, 2), 4))
+@given(case=uneven_rows())
+@example(case=UnevenRows((8, 2), 4))
 def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
     first, second = case.tensors(topology)
     arguments = {"x": [first], "y": (None, {"k": second})}
@@ -89,7 +89,7 @@ def test_arguments_with_different_chunk_counts_are_refused(target, topology, cas
 
 
 @UNEVEN
-@given(case=uneven())
+@given(case=uneven_rows())
 def test_reference_drops_rows(reference, topology, case):
     found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
     kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
@@ -97,9 +97,9 @@ def test_reference_drops_rows(reference, topology, case):
 
 
 @UNEVEN_KEYWORD
-@given(case=uneven(), positional=st.integers(1, 4))
-@example(case=Uneven((8, 2), 4), positional=1)
-@example(case=Uneven((8, 2), 4), positional=3)
+@given(case=uneven_rows(), positional=st.integers(1, 4))
+@example(case=UnevenRows((8, 2), 4), positional=1)
+@example(case=UnevenRows((8, 2), 4), positional=3)
 def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case, positional):
     first, second = case.tensors(topology)
     arguments = (first,) * positional, {"flag": 3, "y": [second]}
@@ -113,7 +113,7 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
 def test_reference_result_depends_on_the_positional_count(
     reference, topology, positional, lengths
 ):
-    first, second = Uneven((8, 2), 4).tensors(topology)
+    first, second = UnevenRows((8, 2), 4).tensors(topology)
     arguments = (first,) * positional, {"y": second}
     found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))
     checks.same([len(arguments) for arguments in found], lengths)

@@ -13,23 +13,23 @@ from spec_tests.divergences.unused_parameters import (
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.unused_parameters import Choice, Choosy, choices, rows
+from spec_tests.strategies.unused_parameters import LayerUse, PartlyUsedLayers, layer_uses, rows
 
 #: One used and one unused layer, for which the reference fails.
-UNUSED = (Choice("all"), Choice("none"))
+UNUSED = (LayerUse("all"), LayerUse("none"))
 DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
 
 
 def _pair(topology, picked, tied):
     device = topology.device(0)
-    return [Choosy(picked, tied=tied).to(device) for _ in range(2)]
+    return [PartlyUsedLayers(picked, tied=tied).to(device) for _ in range(2)]
 
 
 @DIFFERENTIATION
 @clause("divergences.FN-1.unused-stay-without-gradient")
 @example(picked=UNUSED, tied=False)
 @example(picked=UNUSED[::-1], tied=True)
-@given(picked=choices(), tied=st.booleans())
+@given(picked=layer_uses(), tied=st.booleans())
 def test_gradients_equal_those_without_replicas(target, topology, picked, tied, differentiate):
     parallel, plain = _pair(topology, picked, tied)
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
@@ -50,7 +50,7 @@ def test_functional_form_leaves_unused_parameters_without_gradient(target, topol
 @clause("divergences.FN-1.unused-stay-without-gradient")
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
 def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
-    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
     outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows(topology))
     parameters = list(module.parameters())
     found = torch.autograd.grad(
@@ -61,7 +61,7 @@ def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, cr
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
 def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
-    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
     unused = module.layers[1].weight
     before = unused.tolist()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.5)
@@ -72,6 +72,6 @@ def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
 def test_reference_gives_an_unused_parameter_a_zero_gradient(reference, topology):
-    module = Choosy(UNUSED, tied=False).to(topology.device(0))
+    module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
     backward(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
     assert module.layers[1].weight.grad.unique().tolist() == [0.0]

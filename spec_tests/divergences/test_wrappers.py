@@ -16,11 +16,11 @@ from spec_tests.strategies.wrappers import (
     WARNINGS,
     Jagged,
     Masked,
-    Reading,
+    SequenceSum,
     entries,
     jagged_specs,
     masked_specs,
-    total,
+    sum_of_squares,
 )
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
@@ -38,7 +38,7 @@ MASKED_EXAMPLE = Masked(4, requires_grad=True)
 
 def weighted_total(chunks, device):
     """Return the sum of the chunks' totals, each multiplied by the number of its chunk from 1."""
-    totals = [total(chunk).to(device) for chunk in chunks]
+    totals = [sum_of_squares(chunk).to(device) for chunk in chunks]
     return sum(number * chunk_total for number, chunk_total in enumerate(totals, 1))
 
 
@@ -84,12 +84,12 @@ def test_reference_cannot_join_the_gradients(reference, topology, spec, error, s
 
 
 @TRAINING
-@example_count.divided_by(3)
+@example_count.divide_examples(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
 def test_gradient_of_an_input_equals_that_of_the_module(target, topology, spec, slots):
-    module = Reading().to(topology.device(slots[0]))
+    module = SequenceSum().to(topology.device(slots[0]))
     wrapped_input, module_input = (
         spec.build(topology),
         replace(spec, slot=slots[0]).build(topology),

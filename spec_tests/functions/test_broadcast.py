@@ -8,15 +8,15 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import facts, repeated_gradient
-from spec_tests.strategies.calls import ApplyCall, At, Unlike, build
+from spec_tests.oracle.gradients import gradient_snapshot, repeated_gradient
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
 
 
 def _broadcast(*tensors):
-    return ApplyCall("Broadcast", (Unlike((0, 1)),), tensors)
+    return ApplyCall("Broadcast", (DistinctDevices((0, 1)),), tensors)
 
 
 @clause("functions.broadcast.copies")
@@ -32,7 +32,11 @@ def test_gradient_is_the_sum_of_the_copies_gradients(target, topology, call):
     copies = call.run(target, inputs)
     found = torch.autograd.grad(copies, inputs["tensors"], [cotangent(copy) for copy in copies])
     devices = len(inputs["settings"][0])
-    checks.same(facts(found), facts(repeated_gradient(inputs["tensors"], devices)), call)
+    checks.same(
+        gradient_snapshot(found),
+        gradient_snapshot(repeated_gradient(inputs["tensors"], devices)),
+        call,
+    )
 
 
 @clause("functions.broadcast.frozen-stay-frozen")
@@ -95,6 +99,6 @@ def test_broadcast_without_tensors_returns_an_empty_tuple(target, topology):
 def test_broadcast_to_a_device_without_index_uses_the_current_one(target, topology):
     tensor = build(dense(slot=1), topology)
     with torch.accelerator.device_index(topology.device(1).index):
-        devices = [topology.accelerator, At(2, "ordinal").build(topology)]
+        devices = [topology.accelerator, DeviceAt(2, "ordinal").build(topology)]
         copies = target.functions.Broadcast.apply(devices, tensor)
     assert [copy.device for copy in copies] == topology.take([1, 2])

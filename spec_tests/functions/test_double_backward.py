@@ -6,7 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.traverse import tensors
-from spec_tests.strategies.calls import ApplyCall, At, Unlike
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Numerical derivatives need double precision.
@@ -18,22 +18,22 @@ def _leaf(shape, dtype, slot=0):
 
 
 def _scatter(dtype):
-    return ApplyCall("Scatter", ([At(0), At(1)], None, 0), (_leaf((3, 2), dtype),))
+    return ApplyCall("Scatter", ([DeviceAt(0), DeviceAt(1)], None, 0), (_leaf((3, 2), dtype),))
 
 
 def _gather(dtype):
     chunks = tuple(_leaf((rows, 2), dtype, slot) for slot, rows in enumerate([2, 1]))
-    return ApplyCall("Gather", (At(0), 0), chunks)
+    return ApplyCall("Gather", (DeviceAt(0), 0), chunks)
 
 
 def _broadcast(dtype):
     tensors = (_leaf((2, 2), dtype), _leaf((), dtype), _leaf((2,), dtype))
-    return ApplyCall("Broadcast", (Unlike((0, 1, 2)),), tensors)
+    return ApplyCall("Broadcast", (DistinctDevices((0, 1, 2)),), tensors)
 
 
 def _reduce(dtype):
     rows = tuple(_leaf(shape, dtype, slot) for slot in (0, 1) for shape in [(2, 2), (2,)])
-    return ApplyCall("ReduceAddCoalesced", (At(0), 2), rows)
+    return ApplyCall("ReduceAddCoalesced", (DeviceAt(0), 2), rows)
 
 
 #: The call of each Function by the clause about its gradient.

@@ -11,8 +11,8 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import missing_facts, refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import facts, gathered_gradient
-from spec_tests.strategies.calls import ApplyCall, At, PublicCall, build
+from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
@@ -22,7 +22,7 @@ SCALARS_TEXT = (
     "unsqueeze and return a vector."
 )
 
-DEVICE = At(0)
+DEVICE = DeviceAt(0)
 
 
 def _gather(*tensors, destination=DEVICE, dim=0):
@@ -51,7 +51,9 @@ def test_chunk_gets_its_slice_of_the_gradient(target, topology, call):
     joined = call.run(target, inputs)
     gradient = cotangent(joined)
     found = torch.autograd.grad(joined, chunks, gradient)
-    checks.same(facts(found), facts(gathered_gradient(gradient, chunks, dim)), call)
+    checks.same(
+        gradient_snapshot(found), gradient_snapshot(gathered_gradient(gradient, chunks, dim)), call
+    )
 
 
 @clause("functions.gather.scalars-become-a-vector")

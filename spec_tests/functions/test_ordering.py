@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from spec_tests.harness.concurrency.side_streams import on_side_streams, queued, used
+from spec_tests.harness.concurrency.side_streams import (
+    on_side_streams,
+    queued_arange,
+    queued_copies,
+)
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
 
@@ -25,7 +29,7 @@ def test_chunk_of_a_cpu_input_is_ready_on_the_current_stream(
     # PyTorch 1.0: work on the current stream read the chunk too early (#16966).
     rows = _cpu_rows(pinned, requires_grad)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
-    found = used(*chunks)
+    found = queued_copies(*chunks)
     topology.synchronize()
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
@@ -39,7 +43,7 @@ def test_chunk_of_a_cpu_input_can_be_freed_without_waiting(
     # Without record_stream the side stream reuses memory that is still being read (#18465).
     rows = _cpu_rows(pinned, requires_grad)
     # The chunks are freed once the work that reads them is queued.
-    found = used(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
+    found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
 
@@ -47,17 +51,17 @@ def test_chunk_of_a_cpu_input_can_be_freed_without_waiting(
 def test_chunk_of_a_cpu_input_is_ready_on_a_side_stream(target, topology):
     with on_side_streams(topology):
         rows = torch.tensor(ROWS)
-        found = used(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
+        found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
 
 def _gather(functions, topology, leaf):
-    chunks = [leaf, *(queued(topology, slot, 3, 2) for slot in (1, 2))]
+    chunks = [leaf, *(queued_arange(topology, slot, 3, 2) for slot in (1, 2))]
     return [functions.Gather.apply(topology.device(1), 0, *chunks)]
 
 
 def _reduce_add_coalesced(functions, topology, leaf):
-    others = [queued(topology, slot, 3, 2) for slot in (1, 2)]
+    others = [queued_arange(topology, slot, 3, 2) for slot in (1, 2)]
     return functions.ReduceAddCoalesced.apply(topology.device(0), 1, leaf, *others)
 
 
@@ -68,12 +72,12 @@ CALLS = [_gather, _reduce_add_coalesced]
 @pytest.mark.parametrize("call", CALLS, ids=["gather", "reduce_add_coalesced"])
 def test_gradients_are_ready_on_the_streams_of_the_backward_call(target, topology, call):
     with on_side_streams(topology):
-        leaf = queued(topology, 0, 3, 2).requires_grad_()
+        leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
         results = [result * 1 for result in call(target.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
         torch.autograd.backward(results, grads)
         del results, grads
-        (found,) = used(leaf.grad)
+        (found,) = queued_copies(leaf.grad)
     assert found.tolist() == [[1.0] * 2] * 3
 
 
@@ -90,7 +94,7 @@ def test_gradient_of_a_cpu_input_is_complete_when_backward_returns(target, topol
 @clause("functions.order.host")
 def test_result_on_the_cpu_is_complete_when_the_function_returns(target, topology):
     with on_side_streams(topology):
-        chunks = [queued(topology, slot, 3, 2) for slot in (0, 1)]
+        chunks = [queued_arange(topology, slot, 3, 2) for slot in (0, 1)]
         joined = target.functions.Gather.apply("cpu", 0, *chunks)
     assert _read_by_device(topology, joined) == ROWS * 2
 

@@ -9,15 +9,15 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import facts
-from spec_tests.oracle.tensors import dense as as_array
+from spec_tests.oracle.gradients import gradient_snapshot
 from spec_tests.oracle.tensors import dense_sum
-from spec_tests.strategies.calls import ApplyCall, At, build
+from spec_tests.oracle.tensors import to_numpy as as_array
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.coalesced import mixed_rows
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import reduce_applies
 
-DEVICE = At(0)
+DEVICE = DeviceAt(0)
 
 
 def _reduce(*tensors, destination=DEVICE, count=1):
@@ -49,7 +49,10 @@ def test_every_addend_gets_the_gradient_of_its_sum(target, topology, count):
     function = target.functions.ReduceAddCoalesced
     sums = function.apply(topology.device(0), count, *addends)
     found = torch.autograd.grad(sums, addends, [cotangent(total) for total in sums])
-    checks.same(facts(found), facts([cotangent(addend.detach()) for addend in addends]))
+    checks.same(
+        gradient_snapshot(found),
+        gradient_snapshot([cotangent(addend.detach()) for addend in addends]),
+    )
 
 
 @clause("functions.reduce-add-coalesced.refuses-ragged-rows")
@@ -64,7 +67,9 @@ def test_incomplete_row_of_tensors_is_refused(target, topology, extra):
 def test_destination_without_an_addend_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(_reduce(dense(), dense(), destination=At(1)), target, topology, RuntimeError, text)
+    refused(
+        _reduce(dense(), dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text
+    )
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import Pause, current_places
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import ApplyCall, At
+from spec_tests.strategies.calls import ApplyCall, DeviceAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
@@ -26,7 +26,7 @@ from spec_tests.strategies.wrappers import (
     masked_specs,
 )
 
-DEVICES = [At(0), At(1)]
+DEVICES = [DeviceAt(0), DeviceAt(1)]
 
 
 def _scatter(tensor, devices=DEVICES, sizes=None, dim=0):
@@ -48,7 +48,7 @@ def test_chunks_of_a_cpu_tensor_are_consecutive_slices(target, answers, topology
 @clause("functions.scatter.chunks")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 def test_surplus_device_gets_no_chunk(target, answers, topology, slot):
-    call = _scatter(dense((2,), slot=slot), devices=[At(1), At(0), At(1)])
+    call = _scatter(dense((2,), slot=slot), devices=[DeviceAt(1), DeviceAt(0), DeviceAt(1)])
     checks.agree(call, target, answers, topology)
 
 
@@ -91,9 +91,9 @@ def test_gradient_of_an_unused_chunk_is_zero(target, topology, used):
 @clause("functions.scatter.streams-restored")
 def test_scatter_function_restores_current_device_and_streams(target, topology):
     tensor = counting((6, 2))
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
-    assert current_places(topology) == before
+    assert current_device_and_streams(topology) == before
 
 
 @clause("functions.scatter.streams-restored-in-every-thread")
@@ -105,18 +105,18 @@ def test_concurrent_calls_restore_current_device_and_streams(target, topology):
 
     def scatter(slot, pause):
         torch.accelerator.set_device_index(topology.device(slot).index)
-        before = current_places(topology)
-        with Pause(pause):
+        before = current_device_and_streams(topology)
+        with CopyPause(pause):
             scatter_function.apply(topology.take(2), None, 0, counting((6, 2)))
-        places.append((before, current_places(topology)))
+        places.append((before, current_device_and_streams(topology)))
 
     def run_first():
-        scatter(0, lambda: (copying[0].set(), copying[1].wait(PATIENCE)))
+        scatter(0, lambda: (copying[0].set(), copying[1].wait(TIMEOUT)))
         first_ended.set()
 
     def run_second():
-        copying[0].wait(PATIENCE)
-        scatter(1, lambda: (copying[1].set(), first_ended.wait(PATIENCE)))
+        copying[0].wait(TIMEOUT)
+        scatter(1, lambda: (copying[1].set(), first_ended.wait(TIMEOUT)))
 
     threads = [threading.Thread(target=run) for run in (run_first, run_second)]
     for thread in threads:

@@ -1,5 +1,5 @@
-"""The machinery that all chapters share, in packages; each may import those before it.
+"""The machinery that all chapters share.
 
-``environment``, ``concurrency``, ``compare``, ``conformance``, ``pytest_plugin``; all may import
-the module ``traverse``.
+The packages are ``environment``, ``concurrency``, ``compare``, ``conformance`` and
+``pytest_plugin``. Each may import the packages before it, and the module ``traverse``.
 """

@@ -1,4 +1,4 @@
-"""Nested containers and modules taken apart: every member and every tensor, with its path."""
+"""Traversal of nested containers and modules: every member and tensor with its path."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def tensors(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def members(value: object) -> Mapping[object, object]:
-    """Return the members of a container by key, position or field; none of other values."""
+    """Return the members of a container by key, position or field; empty for other values."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):

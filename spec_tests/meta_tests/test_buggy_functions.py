@@ -83,10 +83,10 @@ OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "di
 
 #: The output for faults that end the run before the first test.
 BROKEN_DEVICES = {
-    "zero-is-current": "machine broken: with sim:1 current, memory of sim:0 is of sim:1",
-    "device-left": "leaves another device current. No implementation can be judged here",
+    "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
+    "device-left": "changes the current device. No implementation can be judged here",
     "no-memory": "has no memory left (sim out of memory: sim:0 has none left)",
-    "garbled-peers": "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others",
+    "garbled-peers": "64 bytes copied from sim:0 to sim:1 arrived with other values",
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import normalised
+from spec_tests.harness.compare.outcome import normalise
 from spec_tests.harness.compare.snapshot import snapshot
 
 Pair = namedtuple("Pair", "a b")
@@ -76,4 +76,4 @@ def test_normalised_text_has_no_traceback_frames_and_addresses():
     text = (
         'Caught E.\nTraceback:\n  File "x", line 3\n    f()\nE: at 0x7f00\nException raised from c'
     )
-    assert normalised(text) == "Caught E.\nTraceback:\nE: at 0x"
+    assert normalise(text) == "Caught E.\nTraceback:\nE: at 0x"

@@ -50,7 +50,7 @@ def test_a_failure_has_at_most_ten_lines(command):
     assert any("comm.scatter(tensor=" in line for line in lines)
     assert any("expected" in line for line in lines)
     repeat = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
-    assert lines[-1] == f"  again: {repeat}"
+    assert lines[-1] == f"  repeat: {repeat}"
     assert not EXAMPLE.search(done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -59,7 +59,7 @@ def test_verbose_prints_the_output_of_pytest(command):
     done = command("run", "wrong", *ONE_CLAUSE, "-v")
     assert done.returncode == 1
     assert EXAMPLE.search(done.stdout)
-    assert "again:" not in done.stdout
+    assert "repeat:" not in done.stdout
 
 
 def test_verdicts_are_saved_and_reported(command, tmp_path):
@@ -69,7 +69,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert saved == {"comm.scatter.slices": "pass"}
     table = "\n".join(verdicts.table(saved))
     assert table in done.stdout
-    assert "as pages: parallel-conformance report all.jsonl" in done.stdout
+    assert "to make web pages: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
     assert reported.startswith(table)
     assert reported.splitlines()[-1].endswith("site/index.html")
@@ -148,7 +148,7 @@ def test_a_file_that_is_not_json_is_refused_in_one_line(tmp_path, capsys, monkey
     Path("page.html").write_text("<html>")
     assert main(["report", "page.html"]) == 4
     assert capsys.readouterr().err.splitlines() == [
-        "page.html, line 1 is no JSON: Expecting value: line 1 column 1 (char 0)"
+        "page.html, line 1 is not JSON: Expecting value: line 1 column 1 (char 0)"
     ]
     assert not Path("site").exists()
 

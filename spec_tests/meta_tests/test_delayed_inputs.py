@@ -6,9 +6,9 @@ import torch
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import observe
 from spec_tests.harness.concurrency import delayed_inputs
-from spec_tests.harness.concurrency.stream_log import current_places
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.environment.target import Target
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.sparse import SparseSpec
 from spec_tests.strategies.tensors import LAYOUTS, TensorSpec
@@ -67,23 +67,25 @@ def test_cpu_and_sparse_inputs_are_not_delayed(delayed, sleeps, topology):
 
 def test_new_streams_are_current_inside_the_block_only(delayed, topology):
     with torch.accelerator.device_index(topology.device(1).index):
-        before = current_places(topology)
+        before = current_device_and_streams(topology)
         with delayed_inputs.delayed({}, topology):
-            index, streams = current_places(topology)
+            index, streams = current_device_and_streams(topology)
             assert index == before[0] == topology.device(1).index
             assert all(new != old for new, old in zip(streams, before[1], strict=True))
-        assert current_places(topology) == before
+        assert current_device_and_streams(topology) == before
 
 
 def test_an_error_restores_device_and_streams(delayed, topology):
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     with pytest.raises(ZeroDivisionError), delayed_inputs.delayed({}, topology):
         raise ZeroDivisionError
-    assert current_places(topology) == before
+    assert current_device_and_streams(topology) == before
 
 
 def test_late_inputs_do_not_change_the_result(sleeps, topology):
-    call = PublicCall("comm.scatter", {"tensor": dense(), "devices": [At(0), At(1), At(2)]})
+    call = PublicCall(
+        "comm.scatter", {"tensor": dense(), "devices": [DeviceAt(0), DeviceAt(1), DeviceAt(2)]}
+    )
     target = Target("impl")
     expected = observe(call, target, topology)
     assert not sleeps
@@ -96,7 +98,7 @@ def test_late_inputs_do_not_change_the_result(sleeps, topology):
 
 
 def test_without_a_delay_no_device_sleeps(sleeps, topology):
-    before = current_places(topology)
+    before = current_device_and_streams(topology)
     with delayed_inputs.delayed({"x": dense().build(topology)}, topology):
-        assert current_places(topology) == before
+        assert current_device_and_streams(topology) == before
     assert not sleeps

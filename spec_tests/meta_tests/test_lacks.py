@@ -52,7 +52,9 @@ def test_an_undeclared_missing_clause_is_an_error(run_suite, lacks):
 def test_a_declared_clause_that_is_offered_is_an_error(run_suite, lacks, one):
     result = run_suite(TWO_TESTS.format(one=one, two="pass"), *lacks("a.one"))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines('*the register declares "a.one" as lacking, but it is offered*')
+    result.stdout.fnmatch_lines(
+        '*the register declares "a.one" as lacking, but the target offers it*'
+    )
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
 
 
@@ -80,7 +82,7 @@ def test_a_selection_of_tests_allows_that_a_declared_clause_passes(run_suite, la
 def test_an_aborted_run_allows_that_a_declared_clause_passes(run_suite, lacks):
     body = ONE_OF_THREE_MISSING.replace("getattr(target.comm, name)", "assert name != 'scatter'")
     result = run_suite(body, "-x", *lacks("a.one"))
-    result.stdout.no_fnmatch_line("*as lacking, but it is offered*")
+    result.stdout.no_fnmatch_line("*as lacking, but the target offers it*")
 
 
 def test_a_declared_clause_that_fails_is_a_failure(run_suite, lacks):

@@ -1,9 +1,9 @@
-"""`left_over` finds objects that outlive a call, and raises if the call fails."""
+"""`leaked_objects` finds objects that outlive a call, and raises if the call fails."""
 
 import pytest
 import torch
 
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 
 LEAKED = []
 
@@ -37,18 +37,18 @@ def clear_leaked_objects():
 
 
 def test_paths_of_leaked_objects_are_returned(topology):
-    assert left_over(Call(), LEAKED.append, topology) == ["inputs['x']"]
-    assert left_over(Call(), lambda x: LEAKED.append(x + 1), topology) == []
-    assert left_over(Call(), torch.clone, topology) == []
+    assert leaked_objects(Call(), LEAKED.append, topology) == ["inputs['x']"]
+    assert leaked_objects(Call(), lambda x: LEAKED.append(x + 1), topology) == []
+    assert leaked_objects(Call(), torch.clone, topology) == []
 
 
-def test_left_over_raises_the_error_of_the_call(topology):
+def test_leaked_objects_raises_the_error_of_the_call(topology):
     with pytest.raises(ValueError, match="no"):
-        left_over(Call(), fail, topology)
+        leaked_objects(Call(), fail, topology)
 
 
-def test_left_over_of_refusal_requires_an_error(topology):
-    assert left_over_of_refusal(Call(), fail, topology) == []
-    assert left_over_of_refusal(Call(), leak_and_fail, topology) == ["inputs['x']"]
-    with pytest.raises(pytest.fail.Exception, match="the call was not refused"):
-        left_over_of_refusal(Call(), torch.clone, topology)
+def test_objects_leaked_by_error_requires_an_error(topology):
+    assert objects_leaked_by_error(Call(), fail, topology) == []
+    assert objects_leaked_by_error(Call(), leak_and_fail, topology) == ["inputs['x']"]
+    with pytest.raises(pytest.fail.Exception, match="the call raised no exception"):
+        objects_leaked_by_error(Call(), torch.clone, topology)

@@ -12,7 +12,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.meta_tests.simulator_comparison import __main__ as program
 from spec_tests.meta_tests.simulator_comparison.calls import STRATEGIES, draw_calls
 from spec_tests.meta_tests.simulator_comparison.records import differences, record
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
 
@@ -22,8 +22,12 @@ def record_calls(topology):
     return lambda *calls: record(calls, [Target("impl")], topology)
 
 
-SCATTER = PublicCall("comm.scatter", {"tensor": dense(), "devices": [At(0), At(0, "text")]})
-CPU_SCATTER = PublicCall("comm.scatter", {"tensor": dense(slot=None), "devices": [At(0), At(1)]})
+SCATTER = PublicCall(
+    "comm.scatter", {"tensor": dense(), "devices": [DeviceAt(0), DeviceAt(0, "text")]}
+)
+CPU_SCATTER = PublicCall(
+    "comm.scatter", {"tensor": dense(slot=None), "devices": [DeviceAt(0), DeviceAt(1)]}
+)
 FAILING_GATHER = PublicCall("comm.gather", {"tensors": [dense(slot=None)]})
 
 

@@ -10,8 +10,8 @@ from spec_tests.harness.environment.machine_check import first_broken_copy, requ
 pytestmark = pytest.mark.usefixtures("sim")
 
 MESSAGES = {
-    "zero-is-current": "with sim:1 current, memory of sim:0 is of sim:1",
-    "device-left": "leaves another device current",
+    "zero-is-current": "with sim:1 current, a tensor for sim:0 is on sim:1",
+    "device-left": "changes the current device",
     "no-memory": "sim:2 has no memory left",
 }
 
@@ -42,7 +42,7 @@ def test_machine_check_ends_the_run_and_names_the_fault(name, text, devices):
 def test_machine_check_detects_garbled_peer_copies(devices):
     with simulator.fault("garbled-peers"):
         message = first_broken_copy(devices, _to)
-    assert "machine broken: 64 bytes copied from sim:0 to sim:1 arrived as others" in message
+    assert "64 bytes copied from sim:0 to sim:1 arrived with other values" in message
     assert first_broken_copy(devices, _to) is None
 
 

@@ -3,23 +3,23 @@
 import torch
 from hypothesis import given
 
-from spec_tests.oracle.replica_laws import sharing, state, walk
+from spec_tests.oracle.replica_laws import first_names, modules_with_paths, named_tensors
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
-    Same,
-    Skip,
-    Tied,
+    ResidualBlock,
+    SharedLayer,
+    TiedLinear,
     module_specs,
     row_wise_specs,
 )
-from spec_tests.strategies.packed_sequences import packed_specs, sequences
+from spec_tests.strategies.packed_sequences import packed_specs, unpack
 
 
 @given(spec=module_specs())
 def test_equal_specs_build_equal_modules(topology, spec):
     first, second = spec.build(topology), spec.build(topology)
-    pairs = zip(state(first).items(), state(second).items(), strict=True)
+    pairs = zip(named_tensors(first).items(), named_tensors(second).items(), strict=True)
     assert all(a == b and torch.equal(x, y) and x is not y for (a, x), (b, y) in pairs)
 
 
@@ -39,14 +39,16 @@ def test_row_wise_module_computes_each_row_independently(topology, spec):
 
 
 def test_shared_layers_are_one_object(topology):
-    module = ModuleSpec((Layer("linear"), Skip((Same(0),)), Same(2))).build(topology)
-    shared = sharing(dict(walk(module)))
+    module = ModuleSpec((Layer("linear"), ResidualBlock((SharedLayer(0),)), SharedLayer(2))).build(
+        topology
+    )
+    shared = first_names(dict(modules_with_paths(module)))
     assert shared["module.1.inner.0"] == "module.0"
     assert shared["module.2"] == "module.1"
 
 
 def test_tied_weights_are_one_parameter(topology):
-    module = ModuleSpec((Layer("linear"), Skip((Tied(0),)))).build(topology)
+    module = ModuleSpec((Layer("linear"), ResidualBlock((TiedLinear(0),)))).build(topology)
     assert module[1].inner[0].weight is module[0].weight
 
 
@@ -65,5 +67,5 @@ def test_only_parameters_of_frozen_layers_require_no_gradient(topology):
 @given(spec=packed_specs())
 def test_packed_sequences_have_the_lengths_of_the_spec(topology, spec):
     packed = spec.build(topology)
-    assert [len(sequence) for sequence in sequences(packed)] == list(spec.lengths)
+    assert [len(sequence) for sequence in unpack(packed)] == list(spec.lengths)
     assert (packed.sorted_indices is None) == spec.is_sorted

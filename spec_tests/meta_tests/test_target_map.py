@@ -97,7 +97,7 @@ def test_declaring_an_offered_name_missing_has_exit_status_1(run_command, vendor
     names = "comm.broadcast.copies", "comm.reduce-add.sum"
     done = run_command(vendor, *names, options=["--divergences=own.toml"])
     assert done.returncode == 1, done.stdout + done.stderr
-    assert '"comm.broadcast.copies" as lacking, but it is offered' in done.stdout
+    assert '"comm.broadcast.copies" as lacking, but the target offers it' in done.stdout
 
 
 def test_warnings_during_import_of_the_target_are_no_errors(run_command, vendor):
@@ -133,7 +133,7 @@ def test_a_later_option_overrides_the_file(vendor):
     ("option", "text"),
     [
         ("comm", "neither NAME=PLACE nor a file"),
-        ("com.scatter=vendor.functions:split", "the parts are comm, "),
+        ("com.scatter=vendor.functions:split", "unknown part; the parts are comm, "),
         ("comm.scatter=vendor.no_such_module:split", "No module named"),
         ("comm.scatter=vendor.functions:no_such_name", "has no attribute"),
         ("comm.scatter=", "Empty module name"),

@@ -1,15 +1,15 @@
-"""Devices from their spellings."""
+"""Conversion of device arguments."""
 
 import torch
 
 
-def as_device(named: torch.device | int | str | None) -> torch.device:
+def as_device(device: torch.device | int | str | None) -> torch.device:
     """Return the device of an ordinal, a text or a device; -1 is the CPU, None the current one."""
-    if named is None:
-        named = torch.accelerator.current_device_index()
-    if isinstance(named, int):
-        return torch.device("cpu") if named < 0 else torch.device(_kind(), named)
-    device = torch.device(named)
+    if device is None:
+        device = torch.accelerator.current_device_index()
+    if isinstance(device, int):
+        return torch.device("cpu") if device < 0 else torch.device(_kind(), device)
+    device = torch.device(device)
     if device.index is None and device.type != "cpu":
         return torch.device(device.type, torch.accelerator.current_device_index())
     return device

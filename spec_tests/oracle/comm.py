@@ -1,7 +1,4 @@
-"""Splitting, copying, summing and joining, a tensor at a time.
-
-Letters used in this file: ``k`` the number of devices.
-"""
+"""scatter, broadcast, reduce_add and gather of single tensors, without coalescing."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,8 +9,8 @@ from torch import Tensor
 from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.chunk_sizes import even_chunks
 
-Place = torch.device | int | str | None
-OF_THE_CPU = (
+DeviceLike = torch.device | int | str | None
+CPU_ORDINAL_WARNING = (
     "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
     'instead, e.g., "cpu".'
 )
@@ -21,61 +18,64 @@ OF_THE_CPU = (
 
 def scatter(
     tensor: Tensor,
-    devices: Sequence[Place] | None = None,
+    devices: Sequence[DeviceLike] | None = None,
     chunk_sizes: Sequence[int] | None = None,
     dim: int = 0,
     streams: object = None,
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    """The next slices of ``tensor`` for each of the ``k`` devices, or written into ``out``."""
+    """Return a chunk of ``tensor`` for each device, or copy the chunks into ``out``."""
     if out is not None:
-        chunks = slices(tensor, [each.shape[dim] for each in out], dim)
+        chunks = split(tensor, [each.shape[dim] for each in out], dim)
         return tuple(each.copy_(chunk) for each, chunk in zip(out, chunks, strict=True))
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
-    # A device for which no chunk is left is not looked at.
-    pairs = zip(slices(tensor, chunk_sizes, dim), devices, strict=False)
+    # Surplus devices are not checked.
+    pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
 
-def slices(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """Consecutive slices of these extents along ``dim``."""
+def split(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """Return consecutive slices of ``sizes`` along ``dim``."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
     return [tensor.narrow(dim, *span) for span in zip(starts, sizes, strict=True)]
 
 
 def broadcast(
-    tensor: Tensor, devices: Sequence[Place] | None = None, *, out: Sequence[Tensor] | None = None
+    tensor: Tensor,
+    devices: Sequence[DeviceLike] | None = None,
+    *,
+    out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """The tensor itself on its own device, a row-major copy on each other, or in ``out``."""
+    """Return ``tensor`` itself on its device and row-major copies on others, or fill ``out``."""
     if out is not None:
         return [each.copy_(tensor) for each in out]
     places = map(as_device, devices or [])
-    return [tensor if device == tensor.device else copied(tensor, device) for device in places]
+    return [tensor if device == tensor.device else copy_to(tensor, device) for device in places]
 
 
-def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """A new tensor, row-major if it is dense."""
+def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy on ``device``, row-major if ``tensor`` is dense."""
     if tensor.layout is not torch.strided:
         return tensor.to(device, copy=True)
     return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
 
 
 def broadcast_coalesced(
-    tensors: Sequence[Tensor], devices: Sequence[Place], buffer_size: int = 10 * 2**20
+    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
-    """The tensors themselves on the first device, copies without history on the others."""
+    """Return the tensors themselves on the first device, and detached copies on the others."""
     others = [as_device(device) for device in devices[1:]]
     return [
         list(tensors),
-        *[[copied(each.detach(), device) for each in tensors] for device in others],
+        *[[copy_to(each.detach(), device) for each in tensors] for device in others],
     ]
 
 
-def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
-    """The last input on the destination, and the others added to it in their order."""
+def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
+    """Add the other inputs in order to the last input on the destination."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]
@@ -88,9 +88,11 @@ def reduce_add(inputs: Sequence[Tensor], destination: Place = None) -> Tensor:
 
 
 def reduce_add_coalesced(
-    inputs: Sequence[Sequence[Tensor]], destination: Place = None, buffer_size: int = 10 * 2**20
+    inputs: Sequence[Sequence[Tensor]],
+    destination: DeviceLike = None,
+    buffer_size: int = 10 * 2**20,
 ) -> tuple[Tensor, ...]:
-    """The sum of each position, row-major and without history."""
+    """Return the sum of each position, row-major and detached."""
     columns = [[each.detach() for each in column] for column in zip(*inputs, strict=True)]
     return tuple(reduce_add(column, destination).contiguous() for column in columns)
 
@@ -98,27 +100,27 @@ def reduce_add_coalesced(
 def gather(
     tensors: Sequence[Tensor],
     dim: int = 0,
-    destination: Place = None,
+    destination: DeviceLike = None,
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The chunks joined in the dtype of the first on the destination, or in ``out``."""
+    """Join the chunks on the destination in the dtype of the first one, or in ``out``."""
     if out is not None:
-        return out.copy_(joined(tensors, dim, out.device, out.dtype))
-    return joined(tensors, dim, destination_of(destination), tensors[0].dtype)
+        return out.copy_(concatenate(tensors, dim, out.device, out.dtype))
+    return concatenate(tensors, dim, destination_device(destination), tensors[0].dtype)
 
 
-def destination_of(named: Place) -> torch.device:
+def destination_device(destination: DeviceLike) -> torch.device:
     """Return the device of the result; -1 is deprecated."""
-    if named == -1:
-        warnings.warn(OF_THE_CPU, FutureWarning, stacklevel=2)
-    return as_device(named)
+    if destination == -1:
+        warnings.warn(CPU_ORDINAL_WARNING, FutureWarning, stacklevel=2)
+    return as_device(destination)
 
 
-def joined(
+def concatenate(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """The chunks one after the other; channels-last if all are."""
+    """Concatenate the chunks; the result is channels-last if all chunks are."""
     chunks = [each.to(device, dtype) for each in tensors]
     return torch.cat(chunks, dim).contiguous(memory_format=_format(tensors))
 
@@ -131,6 +133,6 @@ def _format(tensors: Sequence[Tensor]) -> torch.memory_format:
 
 
 def _is_only(tensor: Tensor, kind: torch.memory_format) -> bool:
-    # Extents of one fit any format; its own strides say which is meant.
-    usual = torch.empty(tensor.shape, memory_format=kind, device="meta").stride()
-    return tensor.stride() == usual and not tensor.is_contiguous()
+    # A tensor with extents of 1 fits several formats, so the strides must be equal.
+    strides = torch.empty(tensor.shape, memory_format=kind, device="meta").stride()
+    return tensor.stride() == strides and not tensor.is_contiguous()

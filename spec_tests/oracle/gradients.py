@@ -10,14 +10,14 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 
 
-def facts(tensors: Sequence[Tensor]) -> Any:
+def gradient_snapshot(tensors: Sequence[Tensor]) -> Any:
     """Return the properties by which gradients are compared: values, dtype, shape, device."""
     return snapshot(list(tensors), {}, strides=False)
 
 
-def gathered_gradient(slope: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
-    """Split ``slope`` as ``chunks`` were joined, on their devices and in their dtypes."""
-    parts = torch.split(slope.cpu(), [chunk.size(dim) for chunk in chunks], dim)
+def gathered_gradient(gradient: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Split the gradient of joined ``chunks`` into their gradients."""
+    parts = torch.split(gradient.cpu(), [chunk.size(dim) for chunk in chunks], dim)
     return [
         part.to(chunk.dtype).to(chunk.device) for part, chunk in zip(parts, chunks, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Modules called, each in a thread of its own so that they may wait for each other."""
+"""parallel_apply with a new thread for each module, so that modules may wait for each other."""
 
 import traceback
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.oracle._devices import as_device
-from spec_tests.oracle.comm import Place
+from spec_tests.oracle.comm import DeviceLike
 
 
 def get_a_var(obj: Any) -> Tensor | None:
-    """The first tensor in nested lists, tuples and dictionaries; None if there is none."""
+    """Return the first tensor in nested lists, tuples and dictionaries; None if there is none."""
     if isinstance(obj, Tensor):
         return obj
     members = obj.items() if isinstance(obj, dict) else obj
@@ -26,7 +26,7 @@ def parallel_apply(
     modules: Sequence[nn.Module],
     inputs: Sequence[Any],
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
-    devices: Sequence[Place] | None = None,
+    devices: Sequence[DeviceLike] | None = None,
 ) -> list[Any]:
     """Return the output of each module; raise the error of the first that fails."""
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
@@ -41,13 +41,13 @@ def parallel_apply(
     for index, (call, device) in enumerate(zip(calls, places, strict=False)):
         error = call.exception()
         if error is not None:
-            raise told(error, index, device)
+            raise with_origin(error, index, device)
     return [call.result() for call in calls]
 
 
-def check_lengths(modules: Sequence[object], **rest: Sequence[object] | None) -> None:
-    """Refuse the first of the ``rest`` that is there and has another length."""
-    for name, values in rest.items():
+def check_lengths(modules: Sequence[object], **others: Sequence[object] | None) -> None:
+    """Raise an AssertionError for the first of ``others`` with another length."""
+    for name, values in others.items():
         if values is not None and len(values) != len(modules):
             raise AssertionError(
                 f"The number of modules {len(modules)} is not equal to "
@@ -61,34 +61,34 @@ def _place_of(value: Any) -> torch.device:
 
 
 def _call(
-    module: nn.Module, given: Any, named: Mapping[str, Any], device: torch.device, grad: bool
+    module: nn.Module, args: Any, named: Mapping[str, Any], device: torch.device, grad: bool
 ) -> Any:
-    arguments = given if isinstance(given, (list, tuple)) else (given,)
+    arguments = args if isinstance(args, (list, tuple)) else (args,)
     with torch.set_grad_enabled(grad), torch.accelerator.device_index(device.index):
         return module(*arguments, **named)
 
 
-def told(error: BaseException, index: int, device: torch.device) -> BaseException:
-    """The error anew, of its own class, saying where it was raised and how."""
-    story = "".join(traceback.format_exception(error))
+def with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
+    """Return an error of the same class whose text names the replica and holds the traceback."""
+    trace = "".join(traceback.format_exception(error))
     where = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
-    return rebuilt(type(error), f"{where}\nOriginal {story}")
+    return make_error(type(error), f"{where}\nOriginal {trace}")
 
 
-class Plain(str):
-    """A text that is printed as it stands, though a KeyError asks for its repr."""
+class UnquotedText(str):
+    """A text without quotes in its ``repr``, which a KeyError prints."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-def rebuilt(kind: Any, text: str) -> BaseException:
-    """An exception of the class with this text, by keyword where the class has a message.
+def make_error(kind: Any, text: str) -> BaseException:
+    """Return a ``kind`` with ``text``, passed as ``message`` if the class has that attribute.
 
-    A class that takes no text so makes a RuntimeError.
+    If the constructor raises, return a RuntimeError.
     """
     if issubclass(kind, KeyError):
-        text = Plain(text)
+        text = UnquotedText(text)
     has_message = getattr(kind, "message", None)
     try:
         found: BaseException = kind(message=text) if has_message else kind(text)

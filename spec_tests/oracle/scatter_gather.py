@@ -1,4 +1,4 @@
-"""Nested values split and joined, leaf by leaf."""
+"""scatter and gather of nested values, one leaf at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,29 +10,31 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.oracle.functions import Gather, Scatter
 
 
-def scatter(inputs: Any, target_gpus: Sequence[comm.Place], dim: int = 0) -> Any:
-    """Return the value for each device: its chunk of every tensor, and all other leaves unchanged.
+def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -> Any:
+    """Return a value for each device: its chunk of every tensor, and all other leaves unchanged.
 
-    Where a batch makes fewer chunks than there are devices, the devices left over get nothing.
+    Surplus devices get no value.
     """
-    found = [_part(inputs, target_gpus, dim, index) for index in range(len(target_gpus))]
-    found = found[: min(_counts(inputs, len(target_gpus), dim), default=len(target_gpus))]
+    found = [
+        _value_for_device(inputs, target_gpus, dim, index) for index in range(len(target_gpus))
+    ]
+    found = found[: min(_chunk_counts(inputs, len(target_gpus), dim), default=len(target_gpus))]
     return tuple(found) if isinstance(inputs, Tensor) else found
 
 
-def _counts(value: Any, devices: int, dim: int) -> list[int]:
+def _chunk_counts(value: Any, devices: int, dim: int) -> list[int]:
     """Return the number of chunks of every tensor."""
     if isinstance(value, Tensor):
         return [len(even_chunks(value.size(dim), devices))]
-    return [count for each in _members(value) for count in _counts(each, devices, dim)]
+    return [count for each in _members(value) for count in _chunk_counts(each, devices, dim)]
 
 
-def _part(value: Any, devices: Sequence[comm.Place], dim: int, index: int) -> Any:
+def _value_for_device(value: Any, devices: Sequence[comm.DeviceLike], dim: int, index: int) -> Any:
     if isinstance(value, Tensor):
         chunks = Scatter.apply(devices, None, dim, value)
         return chunks[index] if index < len(chunks) else None
-    members = [_part(each, devices, dim, index) for each in _members(value)]
-    return _rebuilt(value, members) if members else value
+    members = [_value_for_device(each, devices, dim, index) for each in _members(value)]
+    return _rebuild(value, members) if members else value
 
 
 def _members(value: Any) -> list[Any]:
@@ -41,7 +43,7 @@ def _members(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else []
 
 
-def _rebuilt(value: Any, members: list[Any]) -> Any:
+def _rebuild(value: Any, members: list[Any]) -> Any:
     if isinstance(value, dict):
         return type(value)(zip(value, members, strict=True))
     if hasattr(value, "_fields"):
@@ -50,9 +52,12 @@ def _rebuilt(value: Any, members: list[Any]) -> Any:
 
 
 def scatter_kwargs(
-    inputs: Any, kwargs: Mapping[str, Any] | None, target_gpus: Sequence[comm.Place], dim: int = 0
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None,
+    target_gpus: Sequence[comm.DeviceLike],
+    dim: int = 0,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Both kinds of arguments, as many of one as of the other."""
+    """Scatter positional and keyword arguments, and pad the shorter result with empty ones."""
     positional = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     count = max(len(positional), len(named))
@@ -62,20 +67,20 @@ def scatter_kwargs(
     )
 
 
-def gather(outputs: Sequence[Any], target_device: comm.Place, dim: int = 0) -> Any:
+def gather(outputs: Sequence[Any], target_device: comm.DeviceLike, dim: int = 0) -> Any:
     """Join the outputs of all replicas into one value of the class of the first."""
     first = outputs[0]
     if isinstance(first, Tensor):
-        return _joined(outputs, target_device, dim)
+        return _gather_tensors(outputs, target_device, dim)
     if first is None:
         return None
     if isinstance(first, dict):
-        return _joined_keys(outputs, target_device, dim)
+        return _gather_dicts(outputs, target_device, dim)
     members = [gather(each, target_device, dim) for each in zip(*outputs, strict=True)]
     return type(first)(*members) if hasattr(first, "_fields") else type(first)(members)
 
 
-def _joined_keys(outputs: Sequence[Any], target: comm.Place, dim: int) -> Any:
+def _gather_dicts(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> Any:
     first = outputs[0]
     if {len(each) for each in outputs} != {len(first)}:
         raise ValueError("All dicts must have the same number of keys")
@@ -84,10 +89,10 @@ def _joined_keys(outputs: Sequence[Any], target: comm.Place, dim: int) -> Any:
     )
 
 
-def _joined(outputs: Sequence[Tensor], target: comm.Place, dim: int) -> Tensor:
+def _gather_tensors(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int) -> Tensor:
     first = outputs[0]
     if first.dim() == 0 and dim != 0:
-        first.size(dim)  # refuses
+        first.size(dim)  # raises an IndexError
     for index, each in enumerate(outputs):
         if each.dim() != first.dim():
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Values, memory and version counters of tensors, computed without any implementation."""
+"""Values, memory and version counters of tensors."""
 
 from collections.abc import Sequence
 from itertools import pairwise, permutations
@@ -12,27 +12,29 @@ from spec_tests.harness.traverse import tensors
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:
     """Return the sum of tensors of any device and layout, as float64."""
-    return np.asarray(sum(dense(addend) for addend in addends))
+    return np.asarray(sum(to_numpy(addend) for addend in addends))
 
 
-def dense(tensor: Tensor) -> np.ndarray:
+def to_numpy(tensor: Tensor) -> np.ndarray:
     """Return a tensor of any device and layout as float64."""
     return np.asarray(tensor.detach().to_dense().cpu().double())
 
 
-def spans(value: object) -> list[tuple[int, int]]:
+def address_ranges(value: object) -> list[tuple[int, int]]:
     """Return the first and last address of each non-empty dense tensor in ``value``."""
     found = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
     return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in found]
 
 
-def overlaps(spans: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def find_overlaps(
+    address_ranges: Sequence[tuple[int, int]],
+) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Return the pairs of neighbouring spans that share bytes."""
-    pairs = pairwise(sorted(spans))
+    pairs = pairwise(sorted(address_ranges))
     return [(first, second) for first, second in pairs if first[1] > second[0]]
 
 
-def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
+def count_version_bumps(tensors: Sequence[Tensor]) -> np.ndarray:
     """Return the increase of each version counter (columns) after each tensor's write (rows)."""
     before = [tensor._version for tensor in tensors]
     table = np.zeros((len(tensors), len(tensors)))
@@ -42,20 +44,20 @@ def versions_after_each_write(tensors: Sequence[Tensor]) -> np.ndarray:
     return table - before
 
 
-def rejoined(chunks: Sequence[Tensor], dim: int) -> Tensor:
+def concatenate_on_cpu(chunks: Sequence[Tensor], dim: int) -> Tensor:
     """Concatenate the chunks on the CPU."""
     return torch.cat([chunk.detach().cpu() for chunk in chunks], dim)
 
 
-def stacked(tensors: Sequence[Tensor]) -> Tensor:
+def stack_on_cpu(tensors: Sequence[Tensor]) -> Tensor:
     """Stack the tensors on the CPU."""
     return torch.stack([tensor.detach().cpu() for tensor in tensors])
 
 
-def order_tellers(count: int) -> list[Tensor]:
+def order_sensitive_addends(count: int) -> list[Tensor]:
     """Return addends whose sum differs in some element if they are added in another order.
 
-    Small numbers are lost beside large ones in float32; every arrangement of them has a column.
+    In float32 small numbers are lost beside large ones. Each column is one permutation.
     """
     values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
     return list(torch.tensor(list(permutations(values))).T.contiguous())

@@ -1,4 +1,4 @@
-"""The law of DataParallel: outputs and gradients are those of the module alone."""
+"""The law of DataParallel: outputs and gradients equal those of the module alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,8 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
-def wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
-    """Return output and gradients of the wrapped module, and those of the module itself."""
+def run_wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
+    """Return output and gradients of the wrapped module, and of the module alone."""
     inputs = call.inputs(topology)
     module, (x,) = inputs["module"], inputs["args"]
     leaves = [leaf for leaf in (x, *module.parameters(), *module.buffers()) if leaf.requires_grad]
@@ -25,6 +25,5 @@ def wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
 def _with_gradients(output: Tensor, leaves: Sequence[Tensor]) -> Any:
     gradients: Sequence[Tensor | None] = ()
     if output.requires_grad:
-        fed = cotangent(output)
-        gradients = torch.autograd.grad(output, leaves, fed, allow_unused=True)
+        gradients = torch.autograd.grad(output, leaves, cotangent(output), allow_unused=True)
     return snapshot([output, *gradients], {}, strides=False)

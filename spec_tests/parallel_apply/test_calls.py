@@ -11,13 +11,13 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.run_modules import run
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies import arguments
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
-from spec_tests.strategies.deep_nesting import from_the_bottom, nested
-from spec_tests.strategies.parallel_apply import apply_calls, echo_calls, ordinals
+from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
+from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
 
 
 class CurrentDevice(nn.Module):
@@ -60,31 +60,31 @@ class Waiting(nn.Module):
 
 
 @clause("parallel_apply.order")
-@given(call=echo_calls(inputs=st.integers(), keywords=st.just({})))
+@given(call=passthrough_calls(inputs=st.integers(), keywords=st.just({})))
 def test_results_are_in_the_order_of_the_modules(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.arguments")
-@given(call=echo_calls(keywords=st.just({})))
+@given(call=passthrough_calls(keywords=st.just({})))
 def test_sequences_are_unpacked_and_other_inputs_are_one_argument(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.keyword-arguments")
-@given(call=echo_calls(inputs=st.just(())))
+@given(call=passthrough_calls(inputs=st.just(())))
 def test_each_module_gets_its_own_keyword_arguments(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.no-keyword-arguments")
-@given(call=echo_calls(keywords=None, inputs=st.integers()))
+@given(call=passthrough_calls(keywords=None, inputs=st.integers()))
 def test_none_means_no_keyword_arguments(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.gradients")
-@given(call=apply_calls())
+@given(call=parallel_apply_calls())
 def test_results_have_the_gradients_of_the_modules(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
@@ -92,7 +92,7 @@ def test_results_have_the_gradients_of_the_modules(target, answers, topology, ca
 @clause("parallel_apply.devices")
 @given(
     devices=st.lists(
-        st.builds(At, st.integers(0, 3), st.sampled_from(["device", "ordinal", "text"])),
+        st.builds(DeviceAt, st.integers(0, 3), st.sampled_from(["device", "ordinal", "text"])),
         min_size=1,
         max_size=4,
     )
@@ -192,7 +192,7 @@ def test_one_module_runs_in_the_callers_thread(target, topology):
 @clause("parallel_apply.at-the-same-time")
 @pytest.mark.parametrize("count", [2, 3, 4, 100], ids="modules={}".format)
 def test_modules_run_concurrently(target, topology, count):
-    barrier = threading.Barrier(count, timeout=PATIENCE)
+    barrier = threading.Barrier(count, timeout=TIMEOUT)
     assert run(target, topology, [Waiting(barrier) for _ in range(count)]) == [True] * count
 
 
@@ -200,8 +200,8 @@ def test_modules_run_concurrently(target, topology, count):
 @pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
 def test_get_a_var_finds_a_deeply_nested_tensor(target, kind, depth):
     tensor = torch.ones(1)
-    value = nested([kind], depth, tensor)
-    assert from_the_bottom(lambda: target.parallel_apply.get_a_var(value)) is tensor
+    value = nest([kind], depth, tensor)
+    assert call_on_empty_stack(lambda: target.parallel_apply.get_a_var(value)) is tensor
 
 
 @clause("parallel_apply.get-a-var-deep")

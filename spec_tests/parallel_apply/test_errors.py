@@ -10,15 +10,20 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.exceptions import PRINTS, ExceptionSpec, builtins, generated
+from spec_tests.strategies.exceptions import (
+    PRINTS,
+    ExceptionSpec,
+    builtin_exceptions,
+    generated_exceptions,
+)
 from spec_tests.strategies.failing_modules import (
-    Failing,
     FailingCall,
-    caught,
+    FailingModule,
     chaining_calls,
+    error_and_modules,
     failing_calls,
 )
-from spec_tests.strategies.parallel_apply import Echo, ordinals
+from spec_tests.strategies.parallel_apply import Passthrough, ordinals
 
 #: Seconds that a module sleeps; a call that returns too early does not wait for them.
 SLEEP = 0.02
@@ -27,7 +32,9 @@ NO_MESSAGE = ("absent", "empty", "instance")
 #: Kinds of `message` that are a truthy class attribute.
 CLASS_MESSAGE = ("class", "property", "slot")
 #: Classes whose ``str`` does not return the text that the constructor got.
-OTHER_TEXT_CLASSES = generated(constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:])
+OTHER_TEXT_CLASSES = generated_exceptions(
+    constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:]
+)
 #: Calls with a class whose ``str`` raises an error, and with one whose ``str`` raises SystemExit.
 STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
 STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
@@ -56,7 +63,7 @@ class SlowEcho(nn.Module):
 
     def __init__(self, number, turns, finished):
         super().__init__()
-        self.echo = Echo(number, turns)
+        self.echo = Passthrough(number, turns)
         self.finished = finished
 
     def forward(self):
@@ -73,43 +80,43 @@ def fail_while_handling(target, topology, handled):
 
 
 @clause("parallel_apply.errors.rewrapped")
-@given(call=failing_calls(builtins()))
+@given(call=failing_calls(builtin_exceptions()))
 def test_an_error_keeps_its_class_and_names_its_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.lowest-index")
-@given(call=failing_calls(builtins(), min_failing=2))
+@given(call=failing_calls(builtin_exceptions(), min_failing=2))
 def test_the_error_of_the_first_failing_module_is_raised(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.one-module")
-@given(call=failing_calls(builtins(), max_modules=1))
+@given(call=failing_calls(builtin_exceptions(), max_modules=1))
 def test_the_error_of_a_single_module_is_rewrapped(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.class-name")
-@given(call=failing_calls(builtins([Outer.InnerError])))
+@given(call=failing_calls(builtin_exceptions([Outer.InnerError])))
 def test_the_text_contains_the_plain_name_of_the_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.key-error")
-@given(call=failing_calls(builtins([KeyError])))
+@given(call=failing_calls(builtin_exceptions([KeyError])))
 def test_the_text_of_a_key_error_has_unescaped_newlines(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.stop-iteration")
-@given(call=failing_calls(builtins([StopIteration])))
+@given(call=failing_calls(builtin_exceptions([StopIteration])))
 def test_a_stop_iteration_stays_a_stop_iteration(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.message-keyword")
-@given(call=failing_calls(generated(constructors=("message",), messages=CLASS_MESSAGE)))
+@given(call=failing_calls(generated_exceptions(constructors=("message",), messages=CLASS_MESSAGE)))
 def test_a_class_with_a_message_attribute_is_rebuilt_with_the_keyword(
     target, answers, topology, call
 ):
@@ -117,7 +124,7 @@ def test_a_class_with_a_message_attribute_is_rebuilt_with_the_keyword(
 
 
 @clause("parallel_apply.errors.text-alone")
-@given(call=failing_calls(generated(constructors=("inherited",), messages=NO_MESSAGE)))
+@given(call=failing_calls(generated_exceptions(constructors=("inherited",), messages=NO_MESSAGE)))
 def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -127,7 +134,7 @@ def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
 @example(call=STR_EXITS)
 @given(call=failing_calls(OTHER_TEXT_CLASSES))
 def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     first = min(call.errors)
     assert type(found) is type(modules[first].raised)
     assert str(found.args[0]).startswith(f"Caught Generated in replica {first} on device ")
@@ -136,8 +143,10 @@ def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
 @clause("parallel_apply.errors.refusing-constructor")
 @given(
     call=failing_calls(
-        builtins([UnicodeDecodeError])
-        | generated(constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE)
+        builtin_exceptions([UnicodeDecodeError])
+        | generated_exceptions(
+            constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE
+        )
     )
 )
 def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, topology, call):
@@ -145,7 +154,7 @@ def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, 
 
 
 @clause("parallel_apply.errors.exiting-constructor")
-@given(call=failing_calls(generated(constructors=("exiting",), messages=("absent",))))
+@given(call=failing_calls(generated_exceptions(constructors=("exiting",), messages=("absent",))))
 def test_a_system_exit_of_a_constructor_is_propagated(target, topology, call):
     with pytest.raises(SystemExit):
         call.apply(target, ordinals(topology, call.slots))
@@ -158,7 +167,7 @@ def test_the_text_contains_causes_and_contexts(target, answers, topology, call):
 
 
 @clause("parallel_apply.errors.traceback")
-@given(call=failing_calls(builtins([ValueError])))
+@given(call=failing_calls(builtin_exceptions([ValueError])))
 def test_the_text_contains_the_failing_line(target, topology, call):
     with pytest.raises(ValueError) as caught:
         call.apply(target, ordinals(topology, call.slots))
@@ -183,7 +192,7 @@ def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topolog
 @clause("parallel_apply.errors.after-all-have-ended")
 def test_an_error_is_raised_after_all_modules_have_ended(target, topology):
     turns, finished = ThreadOrder(range(4)), []
-    failing = Failing(0, turns, ExceptionSpec(ValueError))
+    failing = FailingModule(0, turns, ExceptionSpec(ValueError))
     modules = [failing, *(SlowEcho(number, turns, finished) for number in range(1, 4))]
     with pytest.raises(ValueError):
         run(target, topology, modules)

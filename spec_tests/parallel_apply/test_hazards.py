@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.parallel_apply.nested import NestedCall
@@ -87,7 +87,7 @@ def test_data_parallel_inside_data_parallel_fails_on_different_devices(
 @clause("parallel_apply.hazards.several-callers")
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
 def test_several_threads_may_call_concurrently(target, topology, counts):
-    barrier = threading.Barrier(sum(counts), timeout=PATIENCE)
+    barrier = threading.Barrier(sum(counts), timeout=TIMEOUT)
 
     def call(caller, count):
         return run(
@@ -101,7 +101,7 @@ def test_several_threads_may_call_concurrently(target, topology, counts):
 
 @clause("parallel_apply.hazards.several-callers")
 def test_an_error_reaches_its_own_caller_only(target, topology):
-    barrier = threading.Barrier(4, timeout=PATIENCE)
+    barrier = threading.Barrier(4, timeout=TIMEOUT)
     succeeding = [Call(wait_and_return, barrier, index) for index in range(2)]
     failing = [Call(wait_and_fail, barrier) for _ in range(2)]
     with ThreadPoolExecutor(2) as callers:
@@ -144,11 +144,11 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
             started.wait()
             release.wait(2)
         try:
-            run(Do(lambda: (started.wait(), {first})), Do(interrupt), Do(work))
+            run(Call(lambda: (started.wait(), {first})), Call(interrupt), Call(work))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
-        print(run(Do(int, 1), Do(int, 2)))
+        print(run(Call(int, 1), Call(int, 2)))
         """,
         target,
         topology,
@@ -161,9 +161,9 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
 def test_a_program_exits_after_calls(target, topology, ending):
     process = run_script(
         f"""
-        run(*[Do(int, i) for i in range(8)])
+        run(*[Call(int, i) for i in range(8)])
         try:
-            run(Do(int, 1), Do(int, "x"))
+            run(Call(int, 1), Call(int, "x"))
         except ValueError:
             print("caught")
         {ending}
@@ -180,8 +180,8 @@ def test_a_program_may_call_in_an_exit_handler(target, topology):
     process = run_script(
         """
         import atexit
-        run(Do(int, 1), Do(int, 2))
-        atexit.register(lambda: print(run(Do(int, 3), Do(int, 4))))
+        run(Call(int, 1), Call(int, 2))
+        atexit.register(lambda: print(run(Call(int, 3), Call(int, 4))))
         """,
         target,
         topology,

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.concurrency.leaks import (
-    all_freed,
-    has_no_more_threads_than,
-    no_garbage_collection,
-    no_thread_reports,
+    disable_gc,
+    silence_thread_errors,
+    wait_for_thread_count,
+    wait_until_freed,
 )
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
-from spec_tests.strategies.failing_modules import caught, failing_calls
+from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
-from spec_tests.strategies.probe_modules import Doubling
+from spec_tests.strategies.probe_modules import Double
 
 #: Numbers of modules.
 COUNTS = st.integers(1, 4)
@@ -64,18 +64,18 @@ def references_after_failure(target, topology, count):
 @clause("parallel_apply.leftovers.objects")
 @given(count=COUNTS)
 def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
-    with no_garbage_collection():
-        references = apply(target, topology, [Doubling() for _ in range(count)])
-        assert all_freed(references)
+    with disable_gc():
+        references = apply(target, topology, [Double() for _ in range(count)])
+        assert wait_until_freed(references)
 
 
 @clause("parallel_apply.leftovers.tensors-of-a-failure")
 @given(count=COUNTS)
 def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, count):
-    with no_garbage_collection():
+    with disable_gc():
         references = references_after_failure(target, topology, count)
         assert len(references) == count
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("parallel_apply.leftovers.threads")
@@ -85,7 +85,7 @@ def test_calls_do_not_accumulate_threads(target, topology, counts):
     before = threading.active_count()
     for count in counts:
         run(target, topology, [NoOp()] * count)
-    assert has_no_more_threads_than(before)
+    assert wait_for_thread_count(before)
 
 
 @clause("parallel_apply.leftovers.threads")
@@ -93,6 +93,6 @@ def test_calls_do_not_accumulate_threads(target, topology, counts):
 def test_failing_calls_do_not_accumulate_threads(target, topology, call):
     run(target, topology, [NoOp()] * 4)
     before = threading.active_count()
-    with no_thread_reports():
-        caught(call, target, topology)
-    assert has_no_more_threads_than(before)
+    with silence_thread_errors():
+        error_and_modules(call, target, topology)
+    assert wait_for_thread_count(before)

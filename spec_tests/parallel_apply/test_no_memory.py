@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.concurrency.stream_log import current_places
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.faults import without_memory
+from spec_tests.harness.environment.faults import fail_allocations
 
 
 class Adding(nn.Module):
@@ -22,12 +22,15 @@ class Adding(nn.Module):
 def test_the_error_names_the_device_without_memory(target, topology, slot):
     topology.require(distinct=3)
     inputs = [torch.ones(3, device=device) for device in topology.take(3)]
-    ordinals, before = [device.index for device in topology.take(3)], current_places(topology)
+    ordinals, before = (
+        [device.index for device in topology.take(3)],
+        current_device_and_streams(topology),
+    )
     run = target.parallel_apply.parallel_apply
     text = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
     for _ in range(2):
-        with without_memory(topology, slot), pytest.raises(torch.OutOfMemoryError, match=text):
+        with fail_allocations(topology, slot), pytest.raises(torch.OutOfMemoryError, match=text):
             run([Adding()] * 3, inputs, devices=ordinals)
-        assert current_places(topology) == before
+        assert current_device_and_streams(topology) == before
         results = run([Adding()] * 3, inputs, devices=ordinals)
         assert [result.tolist() for result in results] == [[2.0] * 3] * 3

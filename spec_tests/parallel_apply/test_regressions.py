@@ -9,9 +9,9 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.exceptions import ExceptionSpec
-from spec_tests.strategies.failing_modules import FailingCall, caught
+from spec_tests.strategies.failing_modules import FailingCall, error_and_modules
 from spec_tests.strategies.parallel_apply import ordinals
-from spec_tests.strategies.probe_modules import Doubling
+from spec_tests.strategies.probe_modules import Double
 
 #: Cycles that a GPU sleeps before it computes: some tenths of a second.
 DELAY = 2**29
@@ -28,7 +28,7 @@ class Echo(nn.Module):
 def test_the_original_exception_object_is_not_raised(target, topology):
     """PyTorch 1.0 (#18055): the worker's exception was raised without the replica's number."""
     call = FailingCall({1: ExceptionSpec(ValueError)}, (0, 1), (0, 1))
-    found, modules = caught(call, target, topology)
+    found, modules = error_and_modules(call, target, topology)
     assert found is not modules[1].raised
     assert str(found).startswith("Caught ValueError in replica 1 on device ")
 
@@ -38,7 +38,7 @@ def test_the_original_exception_object_is_not_raised(target, topology):
 def test_a_constructor_with_other_arguments_does_not_hide_the_error(target, topology, constructor):
     """PyTorch 1.4 (#34130, #44631): the TypeError of the constructor replaced the error."""
     call = FailingCall({0: ExceptionSpec(Exception, constructor)}, (0, 1), (0, 1))
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     assert type(found) is RuntimeError
     assert str(found).startswith("Caught Generated in replica 0 on device ")
 
@@ -47,7 +47,7 @@ def test_a_constructor_with_other_arguments_does_not_hide_the_error(target, topo
 def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topology):
     """PyTorch 1.9 (#58131): only a TypeError of the constructor was handled, no other error."""
     call = FailingCall({0: ExceptionSpec(Exception, "picky")}, (0, 1), (0, 1))
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     assert type(found) is RuntimeError
     assert "failure of module 0" in str(found)
 
@@ -56,7 +56,7 @@ def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topo
 def test_the_text_of_a_key_error_has_several_lines(target, topology):
     """PyTorch 1.0 (#16647): a KeyError shows the repr of its text, on one line."""
     call = FailingCall({0: ExceptionSpec(KeyError)}, (0, 1), (0, 1))
-    found, _ = caught(call, target, topology)
+    found, _ = error_and_modules(call, target, topology)
     assert len(str(found).splitlines()) > 3
 
 
@@ -108,7 +108,7 @@ def test_modules_wait_for_the_callers_queued_work(target, topology):
                 torch.cuda._sleep(DELAY)
             x.fill_(1.0)
         found = target.parallel_apply.parallel_apply(
-            [Doubling()] * 2, inputs, devices=[x.device.index for x in inputs]
+            [Double()] * 2, inputs, devices=[x.device.index for x in inputs]
         )
         totals = [float(each.sum()) for each in found]
     assert totals == [2.0 * (1 << 20)] * 2

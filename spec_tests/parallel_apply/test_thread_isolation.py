@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import all_freed, no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.concurrency.run_modules import run
-from spec_tests.harness.concurrency.thread_order import PATIENCE
+from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 
 #: Numbers of modules that run in more than one thread.
@@ -96,7 +96,7 @@ class CurrentLoop(nn.Module):
 
 
 def barrier(count, concurrent):
-    return threading.Barrier(count, timeout=PATIENCE) if concurrent else None
+    return threading.Barrier(count, timeout=TIMEOUT) if concurrent else None
 
 
 @contextmanager
@@ -178,14 +178,14 @@ def test_thread_locals_of_modules_are_freed_after_the_call(
     target, topology, concurrent, count, fails
 ):
     local, references = threading.local(), []
-    with no_garbage_collection():
+    with disable_gc():
         modules = [
             ThreadLocalBuffer(local, references, barrier(count, concurrent), fails=fails)
         ] * count
         with suppress(ValueError):
             run(target, topology, modules)
         assert len(references) == count
-        assert all_freed(references)
+        assert wait_until_freed(references)
 
 
 @clause("parallel_apply.state.thread-hooks")

@@ -13,15 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.thread_modules import CHANGES, Meddling, lookers
+from spec_tests.strategies.thread_modules import CHANGES, StateChanger, state_probes
 from spec_tests.strategies.thread_state import (
     Autocast,
     ThreadState,
+    device_and_states,
     grad_modes,
     placements,
-    sights,
     thread_states,
-    whole_sight,
+    visible_states,
 )
 
 #: Numbers of modules.
@@ -101,15 +101,15 @@ def shared_settings():
 @given(state=grad_modes(), count=COUNTS)
 def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
     with state.entered(topology):
-        expected = sights(topology.take(count))
-        assert run(target, topology, lookers(topology, count)) == expected
+        expected = visible_states(topology.take(count))
+        assert run(target, topology, state_probes(topology, count)) == expected
 
 
 @clause("parallel_apply.state.current-device")
 @given(state=placements(), count=COUNTS)
 def test_the_device_of_each_module_is_current(target, topology, state, count):
     with state.entered(topology):
-        found = run(target, topology, lookers(topology, count))
+        found = run(target, topology, state_probes(topology, count))
     devices = topology.take(count)
     assert [each["current device"] for each in found] == [device.index for device in devices]
 
@@ -118,8 +118,8 @@ def test_the_device_of_each_module_is_current(target, topology, state, count):
 @given(state=placements(), count=COUNTS)
 def test_modules_run_on_the_callers_streams(target, topology, state, count):
     with state.entered(topology):
-        expected = sights(topology.take(count))
-        assert run(target, topology, lookers(topology, count)) == expected
+        expected = visible_states(topology.take(count))
+        assert run(target, topology, state_probes(topology, count)) == expected
 
 
 @clause("parallel_apply.state.autocast-switch")
@@ -128,7 +128,7 @@ def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
     target_with_autocast, topology, count
 ):
     with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
-        found = run(target_with_autocast, topology, lookers(topology, count))
+        found = run(target_with_autocast, topology, state_probes(topology, count))
     assert [each["autocast"] for each in found] == [(True, torch.float16)] * count
 
 
@@ -166,9 +166,9 @@ def test_modes_of_the_caller_reach_a_single_module(target, topology, mode):
 @given(state=thread_states(), count=COUNTS)
 def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, count):
     with state.entered(topology):
-        before = whole_sight(topology.devices)
-        run(target, topology, lookers(topology, count))
-        assert whole_sight(topology.devices) == before
+        before = device_and_states(topology.devices)
+        run(target, topology, state_probes(topology, count))
+        assert device_and_states(topology.devices) == before
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
     expected = torch.get_default_device()
     with torch.device(entered) if entered else nullcontext():
         inside = torch.get_default_device()
-        run(target, topology, [Meddling(["default device"], topology.device(1))] * count)
+        run(target, topology, [StateChanger(["default device"], topology.device(1))] * count)
         assert torch.get_default_device() == inside
     assert torch.get_default_device() == expected
 
@@ -198,11 +198,11 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
 def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, changes, count):
-    before = whole_sight(topology.devices)
-    expected = run(target, topology, lookers(topology, count))
-    run(target, topology, [Meddling(changes, topology.device(1))] * count)
-    assert whole_sight(topology.devices) == before
-    assert run(target, topology, lookers(topology, count)) == expected
+    before = device_and_states(topology.devices)
+    expected = run(target, topology, state_probes(topology, count))
+    run(target, topology, [StateChanger(changes, topology.device(1))] * count)
+    assert device_and_states(topology.devices) == before
+    assert run(target, topology, state_probes(topology, count)) == expected
 
 
 @clause("parallel_apply.state.stays-in-the-module")
@@ -210,10 +210,10 @@ def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, chan
 def test_state_changes_of_a_failing_module_are_not_seen_elsewhere(
     target, topology, changes, count
 ):
-    before = whole_sight(topology.devices)
-    expected = run(target, topology, lookers(topology, count))
-    failing = Meddling(changes, topology.device(1), ValueError("failure"))
+    before = device_and_states(topology.devices)
+    expected = run(target, topology, state_probes(topology, count))
+    failing = StateChanger(changes, topology.device(1), ValueError("failure"))
     with pytest.raises(ValueError):
         run(target, topology, [failing] * count)
-    assert whole_sight(topology.devices) == before
-    assert run(target, topology, lookers(topology, count)) == expected
+    assert device_and_states(topology.devices) == before
+    assert run(target, topology, state_probes(topology, count)) == expected

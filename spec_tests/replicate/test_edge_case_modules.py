@@ -4,20 +4,20 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import flat_weights
-from spec_tests.strategies.edge_case_modules import Specimen
-from spec_tests.strategies.replicate import zoo_calls
+from spec_tests.oracle.replica_laws import flat_weights_are_shared
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
+from spec_tests.strategies.replicate import edge_case_calls
 from spec_tests.strategies.tensors import device_slots
 
 
 @clause("replicate.zoo.parameter-containers")
-@given(call=zoo_calls("lists", "dicts"))
+@given(call=edge_case_calls("lists", "dicts"))
 def test_parameter_lists_and_dictionaries_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.parametrized")
-@given(call=zoo_calls("weight_norm", "spectral_norm", "orthogonal"))
+@given(call=edge_case_calls("weight_norm", "spectral_norm", "orthogonal"))
 def test_parametrized_weights_are_computed_from_the_replicas_copies(
     target, answers, topology, call
 ):
@@ -25,7 +25,7 @@ def test_parametrized_weights_are_computed_from_the_replicas_copies(
 
 
 @clause("replicate.zoo.computed-before-forward")
-@given(call=zoo_calls("weight_norm_hook", "spectral_norm_hook", "pruned"))
+@given(call=edge_case_calls("weight_norm_hook", "spectral_norm_hook", "pruned"))
 def test_weights_set_by_a_hook_are_computed_from_the_replicas_copies(
     target, answers, topology, call
 ):
@@ -33,13 +33,13 @@ def test_weights_set_by_a_hook_are_computed_from_the_replicas_copies(
 
 
 @clause("replicate.zoo.hooks")
-@given(call=zoo_calls("hooks"))
+@given(call=edge_case_calls("hooks"))
 def test_hooks_are_called_with_the_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.recurrent")
-@given(call=zoo_calls("lstm", "gru", "rnn", "projected_lstm"))
+@given(call=edge_case_calls("lstm", "gru", "rnn", "projected_lstm"))
 def test_recurrent_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
@@ -47,45 +47,45 @@ def test_recurrent_layers_are_replicated(target, answers, topology, call):
 @clause("replicate.zoo.flat-weights")
 @given(slots=device_slots())
 def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
-    module = Specimen("lstm").build(topology, slots[0])
+    module = EdgeCaseModule("lstm").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(
-        [flat_weights(network) for network in (module, *replicas)],
+        [flat_weights_are_shared(network) for network in (module, *replicas)],
         [[True] * 4] * (len(slots) + 1),
     )
 
 
 @clause("replicate.zoo.attention")
-@given(call=zoo_calls("transformer"))
+@given(call=edge_case_calls("transformer"))
 def test_transformer_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.graph-modules")
-@given(call=zoo_calls("graph"))
+@given(call=edge_case_calls("graph"))
 def test_graph_modules_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.observers")
-@given(call=zoo_calls("observers"))
+@given(call=edge_case_calls("observers"))
 def test_observers_update_through_the_first_replica(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.materialised")
-@given(call=zoo_calls("materialised"))
+@given(call=edge_case_calls("materialised"))
 def test_materialized_lazy_layers_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.embeddings")
-@given(call=zoo_calls("embedding", "sparse_embedding"))
+@given(call=edge_case_calls("embedding", "sparse_embedding"))
 def test_embeddings_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.without-tensors")
-@given(call=zoo_calls("empty", "tanh"))
+@given(call=edge_case_calls("empty", "tanh"))
 def test_modules_without_tensors_are_replicated(target, answers, topology, call):
     checks.agree(call, target, answers, topology)

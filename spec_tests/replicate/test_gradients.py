@@ -9,11 +9,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
-from spec_tests.strategies.layers import APART, ROW_WISE
+from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING, ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: Kinds whose gradients are summed in at least single precision.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 #: Kinds with nonzero second derivatives.
@@ -23,7 +23,7 @@ CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
 #: A fifth of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(5)
+FEWER_EXAMPLES = example_count.divide_examples(5)
 
 
 @clause("replicate.outputs")
@@ -52,7 +52,7 @@ def test_every_leaf_gets_the_gradient_of_the_reference(target, answers, topology
 @FEWER_EXAMPLES
 @given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_parts=2))
 def test_second_derivatives_flow_through_replicas(target, topology, spec):
-    module, devices = spec.then(Layer("linear")).build(topology), topology.take(2)
+    module, devices = spec.append(Layer("linear")).build(topology), topology.take(2)
     rows = spec.rows(2).build(topology).remainder(3)
 
     def outputs(*leaves):
@@ -62,7 +62,7 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
         ]
         return torch.cat([output.to(rows.device) for output in found])
 
-    leaves = [leaf for leaf in laws.state(module).values() if leaf.requires_grad]
+    leaves = [leaf for leaf in laws.named_tensors(module).values() if leaf.requires_grad]
     leaves = list({id(leaf): leaf for leaf in leaves}.values())
     assert torch.autograd.gradcheck(outputs, leaves)
     assert torch.autograd.gradgradcheck(outputs, leaves)

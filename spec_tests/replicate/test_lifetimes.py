@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import left_over
+from spec_tests.harness.compare.lifetimes import leaked_objects
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.calls import PublicCall, Unlike
-from spec_tests.strategies.layers import APART, KINDS
+from spec_tests.strategies.calls import DistinctDevices, PublicCall
+from spec_tests.strategies.layers import KINDS, RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import slot_lists
 
-pytestmark = pytest.mark.filterwarnings(APART)
+pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
 PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
 #: Half of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(2)
+FEWER_EXAMPLES = example_count.divide_examples(2)
 
 
 def save_and_load(module):
@@ -51,6 +51,6 @@ def test_saved_replicas_compute_the_same_when_loaded(target, topology, copy, spe
 @clause("replicate.leaves-nothing")
 @given(spec=module_specs(kinds=PICKLABLE), slots=slot_lists(), detach=st.booleans())
 def test_replicas_are_freed_without_garbage_collection(target, topology, spec, slots, detach):
-    arguments = {"network": spec, "devices": Unlike((0, *slots)), "detach": detach}
+    arguments = {"network": spec, "devices": DistinctDevices((0, *slots)), "detach": detach}
     call = PublicCall("replicate.replicate", arguments)
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(leaked_objects(call, target, topology), [], call)

@@ -5,9 +5,15 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.custom_modules import Demanding, Labelled, Logged, Slotted, Unhashable
+from spec_tests.strategies.custom_modules import (
+    AssignmentLogger,
+    LabelDeleted,
+    RequiresArguments,
+    SlotsLinear,
+    UnhashableLinear,
+)
 from spec_tests.strategies.layers import WIDTH
-from spec_tests.strategies.replicate import zoo_calls
+from spec_tests.strategies.replicate import edge_case_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: Attributes that replicate sets on a module with one child, one parameter and one buffer.
@@ -15,7 +21,7 @@ ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 
 @clause("replicate.overrides.replica-hook")
-@given(call=zoo_calls("tagged"))
+@given(call=edge_case_calls("tagged"))
 def test_every_module_is_copied_by_its_own_method(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
@@ -23,14 +29,14 @@ def test_every_module_is_copied_by_its_own_method(target, answers, topology, cal
 @clause("replicate.overrides.setattr")
 @given(slots=device_slots())
 def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
-    module = Logged().to(topology.device(slots[0]))
+    module = AssignmentLogger().to(topology.device(slots[0]))
     module.log.clear()
     target.replicate.replicate(module, topology.take(slots))
     checks.same(sorted(module.log), sorted(ASSIGNED * len(slots)), slots)
 
 
 @clause("replicate.overrides.setattr")
-@given(call=zoo_calls("logged"))
+@given(call=edge_case_calls("logged"))
 def test_an_override_of_setattr_leaves_the_result_unchanged(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
@@ -38,15 +44,15 @@ def test_an_override_of_setattr_leaves_the_result_unchanged(target, answers, top
 @clause("replicate.overrides.unhashable")
 @given(slots=device_slots())
 def test_an_unhashable_module_is_refused(target, topology, slots):
-    module = Unhashable(WIDTH, WIDTH).to(topology.device(slots[0]))
-    with pytest.raises(TypeError, match="unhashable type: 'Unhashable'"):
+    module = UnhashableLinear(WIDTH, WIDTH).to(topology.device(slots[0]))
+    with pytest.raises(TypeError, match="unhashable type: 'UnhashableLinear'"):
         target.replicate.replicate(module, topology.take(slots))
 
 
 @clause("replicate.overrides.new")
 @given(slots=device_slots())
 def test_a_class_whose_new_needs_arguments_is_refused(target, topology, slots):
-    module = Demanding(WIDTH).to(topology.device(slots[0]))
+    module = RequiresArguments(WIDTH).to(topology.device(slots[0]))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'width'"):
         target.replicate.replicate(module, topology.take(slots))
 
@@ -54,7 +60,7 @@ def test_a_class_whose_new_needs_arguments_is_refused(target, topology, slots):
 @clause("replicate.overrides.attributes-of-new")
 @given(slots=device_slots())
 def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology, slots):
-    module = Labelled().to(topology.device(slots[0]))
+    module = LabelDeleted().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same([hasattr(replica, "label") for replica in replicas], [False] * len(slots), slots)
 
@@ -62,8 +68,8 @@ def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology
 @clause("replicate.overrides.slots")
 @given(slots=device_slots())
 def test_attributes_in_slots_are_not_copied(target, topology, slots):
-    module = Slotted().to(topology.device(slots[0]))
+    module = SlotsLinear().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(
-        [hasattr(replica, "kept_apart") for replica in replicas], [False] * len(slots), slots
+        [hasattr(replica, "slot_attribute") for replica in replicas], [False] * len(slots), slots
     )

@@ -9,14 +9,14 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle.replica_laws import copies, former
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.oracle.replica_laws import former_parameters, replica_tensors
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import replicate_calls, zoo_calls
+from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: A quarter of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(4)
+FEWER_EXAMPLES = example_count.divide_examples(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 
@@ -33,7 +33,7 @@ def test_replicas_have_no_parameters(target, topology, spec, slots):
 def test_former_parameters_name_the_copies(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    pairs = [former(replica, module) for replica in replicas]
+    pairs = [former_parameters(replica, module) for replica in replicas]
     checks.same([found for found, _ in pairs], [expected for _, expected in pairs], spec)
 
 
@@ -77,7 +77,7 @@ def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slot
 @clause("replicate.parameters.complex")
 @given(slots=device_slots(), detach=st.booleans())
 def test_complex_parameters_stay_complex(target, topology, slots, detach):
-    module = Specimen("complex").build(topology, slots[0])
+    module = EdgeCaseModule("complex").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     found = [replica.scale.tolist() for replica in replicas]
     checks.same(found, [module.scale.tolist()] * len(slots), slots)
@@ -93,7 +93,7 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 
 @clause("replicate.parameters.large")
 @FEWER_EXAMPLES
-@given(call=zoo_calls("large"))
+@given(call=edge_case_calls("large"))
 def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
@@ -101,7 +101,7 @@ def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, c
 @clause("replicate.parameters.refuse-in-place")
 @given(spec=module_specs(), slots=device_slots())
 def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topology, spec, slots):
-    module = spec.then(Layer("linear"), Layer("linear")).build(topology, slots[0])
+    module = spec.append(Layer("linear"), Layer("linear")).build(topology, slots[0])
     before = [parameter.tolist() for parameter in module.parameters()]
     first, *_ = target.replicate.replicate(module, topology.take(slots))
     for parameter in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
@@ -114,9 +114,11 @@ def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topo
 @given(spec=module_specs(), detach=st.booleans())
 def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, spec, detach):
     topology.require(distinct=2)
-    module = spec.then(Layer("linear"), Layer("counter")).build(topology)
+    module = spec.append(Layer("linear"), Layer("counter")).build(topology)
     _, replica = target.replicate.replicate(module, topology.take(2), detach)
-    written, *others = {id(copy): copy for copy in copies(replica, module).values()}.values()
+    written, *others = {
+        id(copy): copy for copy in replica_tensors(replica, module).values()
+    }.values()
     before = [copy._version for copy in others]
     with torch.no_grad():
         written.add_(1)

@@ -8,10 +8,10 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PrivateCall
+from spec_tests.strategies.calls import DeviceAt, PrivateCall
 from spec_tests.strategies.comm import REAL, dense
 from spec_tests.strategies.functions import broadcast_applies
-from spec_tests.strategies.jit_modules import Unfinished
+from spec_tests.strategies.jit_modules import PartlyBuiltScript
 from spec_tests.strategies.tensors import counting
 
 
@@ -55,7 +55,7 @@ def test_the_first_list_contains_the_same_tensors_only_if_detached(target, topol
 @clause("replicate.broadcast-coalesced-reshape.refuses-the-cpu")
 def test_tensors_on_the_cpu_are_refused(target, topology):
     text = "Broadcast function not implemented for CPU tensors"
-    call = _copies([dense(slot=None)], [At(0)])
+    call = _copies([dense(slot=None)], [DeviceAt(0)])
     refused(call, target, topology, AssertionError, text)
 
 
@@ -67,11 +67,11 @@ def test_a_script_module_with_a_python_child_is_not_replicatable(target):
         networks = [module, nn.Sequential(module), nn.Sequential(nn.Tanh(), nn.Sequential(module))]
         checks.same([replicatable(network) for network in networks], [False] * 3)
 
-    Unfinished(check)
+    PartlyBuiltScript(check)
 
 
 @clause("replicate.replicatable-module")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_other_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
     modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
@@ -90,7 +90,7 @@ def test_modules_in_the_memo_are_not_checked(target):
         checks.same([replicatable(module, memo), replicatable(wrapped, {module})], [False, True])
         checks.same(replicatable(wrapped, {wrapped}), False)
 
-    Unfinished(check)
+    PartlyBuiltScript(check)
 
 
 @clause("replicate.replicatable-module")
@@ -101,7 +101,7 @@ def test_all_modules_of_the_tree_are_added_to_the_memo(target):
 
 
 @clause("replicate.script-names")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
@@ -112,7 +112,7 @@ def test_script_modules_are_recognized(target):
 
 
 @clause("replicate.script-names")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_methods_of_script_modules_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     candidates = [scripted.forward, nn.Linear(2, 2).forward, scripted]

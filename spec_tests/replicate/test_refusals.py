@@ -7,10 +7,10 @@ from torch import nn
 
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import At, PublicCall
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import module_specs
-from spec_tests.strategies.replicate import OnTheCpu
+from spec_tests.strategies.replicate import CpuModule
 
 OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
 #: Values of detach, with the class and the text of the error.
@@ -60,7 +60,7 @@ def test_uninitialized_parameters_are_refused(
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
 def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
     topology.require(distinct=2)
-    call = _replicate(spec, [At(1), At(0)], detach)
+    call = _replicate(spec, [DeviceAt(1), DeviceAt(0)], detach)
     refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(1))
 
 
@@ -68,7 +68,7 @@ def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
 @pytest.mark.parametrize(("detach", "error", "text"), CPU_MODULE_ERRORS)
 @given(spec=module_specs(kinds=("linear", "batch_norm")))
 def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, spec):
-    call = _replicate(OnTheCpu(spec), [At(0), At(1)], detach)
+    call = _replicate(CpuModule(spec), [DeviceAt(0), DeviceAt(1)], detach)
     refused(call, target, topology, error, text)
 
 
@@ -76,13 +76,13 @@ def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, s
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
 def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
     text = "Expected non-negative device index, but got -1"
-    refused(_replicate(spec, [At(0), -1], detach), target, topology, RuntimeError, text)
+    refused(_replicate(spec, [DeviceAt(0), -1], detach), target, topology, RuntimeError, text)
 
 
 @clause("replicate.zero-grad")
 @given(detach=st.booleans())
 def test_zero_grad_of_a_replica_warns(target, topology, detach):
-    module = Specimen("linear").build(topology)
+    module = EdgeCaseModule("linear").build(topology)
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         with pytest.warns(UserWarning, match="has no effect"):
             replica.zero_grad()

@@ -9,14 +9,14 @@ from torch.nn.utils import parametrizations
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import flat_weights
-from spec_tests.strategies.layers import Listed, Recurrent
+from spec_tests.oracle.replica_laws import flat_weights_are_shared
+from spec_tests.strategies.layers import ListContainers, Recurrent
 
 
 @clause("replicate.zoo.parameter-containers")
 def test_a_parameter_list_of_a_replica_is_not_empty(target, topology):
     # PyTorch 1.5: ParameterList and ParameterDict were empty in replicas (#36035, #42327).
-    module = Listed().to(topology.device(0))
+    module = ListContainers().to(topology.device(0))
     for replica in target.replicate.replicate(module, topology.take(2)):
         checks.same(([len(replica.scales), len(list(replica.scales))]), [2, 2])
 
@@ -28,7 +28,7 @@ def test_replicate_keeps_the_flattened_weights_of_the_module(target, topology):
     before = list(module.layer._flat_weights)
     replicas = target.replicate.replicate(module, topology.take(2))
     checks.same([*map(id, module.layer._flat_weights)], [*map(id, before)])
-    checks.same([flat_weights(replica) for replica in replicas], [[True] * 4] * 2)
+    checks.same([flat_weights_are_shared(replica) for replica in replicas], [[True] * 4] * 2)
 
 
 @clause("replicate.saved")

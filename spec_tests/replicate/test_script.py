@@ -8,10 +8,10 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
-from spec_tests.strategies.jit_modules import Unfinished, script_calls
+from spec_tests.strategies.jit_modules import PartlyBuiltScript, script_calls
 
 #: A third of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(3)
+FEWER_EXAMPLES = example_count.divide_examples(3)
 PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 
 
@@ -50,7 +50,7 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
             target.replicate.replicate(parent(module), topology.take(count))
         checks.same(str(caught.value), PYTHON_CHILD_TEXT)
 
-    Unfinished(replicate_unfinished)
+    PartlyBuiltScript(replicate_unfinished)
 
 
 @clause("replicate.script.without-jit")

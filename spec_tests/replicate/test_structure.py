@@ -8,9 +8,22 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import copies, identities, sharing, state, walk
-from spec_tests.strategies.calls import At
-from spec_tests.strategies.modules import Layer, ModuleSpec, Same, Skip, Tied, module_specs
+from spec_tests.oracle.replica_laws import (
+    attribute_ids,
+    first_names,
+    modules_with_paths,
+    named_tensors,
+    replica_tensors,
+)
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.modules import (
+    Layer,
+    ModuleSpec,
+    ResidualBlock,
+    SharedLayer,
+    TiedLinear,
+    module_specs,
+)
 from spec_tests.strategies.replicate import replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -42,15 +55,17 @@ def test_an_empty_device_list_gives_no_replicas(target, topology, spec, detach):
 def test_all_tensors_of_a_replica_are_on_its_device(target, topology, spec, slots, detach):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
-    found = [[copy.device for copy in copies(replica, module).values()] for replica in replicas]
-    checks.same(found, [[device] * len(state(module)) for device in devices], spec)
+    found = [
+        [copy.device for copy in replica_tensors(replica, module).values()] for replica in replicas
+    ]
+    checks.same(found, [[device] * len(named_tensors(module)) for device in devices], spec)
 
 
 @clause("replicate.device-spellings")
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
 def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, slots):
-    devices = [At(slot, spelling).build(topology) for slot in slots]
+    devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     replicas = target.replicate.replicate(NETWORK.build(topology, slots[0]), devices)
     checks.same([replica[0].weight.device for replica in replicas], topology.take(slots), slots)
 
@@ -59,25 +74,37 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 @given(parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1))
 def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
     layers = tuple(map(Layer, parts))
-    module = ModuleSpec((*layers, Skip((Same(0), Layer("tanh"))), Same(0))).build(topology)
+    module = ModuleSpec(
+        (*layers, ResidualBlock((SharedLayer(0), Layer("tanh"))), SharedLayer(0))
+    ).build(topology)
     for replica in target.replicate.replicate(module, topology.take(3)):
-        checks.same(sharing(dict(walk(replica))), sharing(dict(walk(module))), parts)
+        checks.same(
+            first_names(dict(modules_with_paths(replica))),
+            first_names(dict(modules_with_paths(module))),
+            parts,
+        )
 
 
 @clause("replicate.tied-parameters")
 @given(spec=module_specs(kinds=("linear", "tanh", "linear_without_bias")), detach=st.booleans())
 def test_tied_parameters_stay_tied(target, topology, spec, detach):
-    tied = spec.then(Layer("linear"), Layer("tanh"), Tied(spec.finished)).build(topology)
+    tied = spec.append(Layer("linear"), Layer("tanh"), TiedLinear(spec.layer_count)).build(
+        topology
+    )
     for replica in target.replicate.replicate(tied, topology.take(3), detach):
-        checks.same(sharing(copies(replica, tied)), sharing(state(tied)), spec)
+        checks.same(
+            first_names(replica_tensors(replica, tied)), first_names(named_tensors(tied)), spec
+        )
 
 
 @clause("replicate.shared-buffers")
 @given(spec=module_specs(kinds=("shared_buffer", "tanh")), detach=st.booleans())
 def test_shared_buffers_stay_shared(target, topology, spec, detach):
-    shared = spec.then(Layer("shared_buffer")).build(topology)
+    shared = spec.append(Layer("shared_buffer")).build(topology)
     for replica in target.replicate.replicate(shared, topology.take(3), detach):
-        checks.same(sharing(copies(replica, shared)), sharing(state(shared)), spec)
+        checks.same(
+            first_names(replica_tensors(replica, shared)), first_names(named_tensors(shared)), spec
+        )
 
 
 @clause("replicate.none-entries")
@@ -102,10 +129,14 @@ def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
     module = spec.build(topology)
     replicas = target.replicate.replicate(module, topology.take(2))
     flags = {
-        getattr(each, "_is_replica", False) for replica in replicas for _, each in walk(replica)
+        getattr(each, "_is_replica", False)
+        for replica in replicas
+        for _, each in modules_with_paths(replica)
     }
     checks.same(flags, {True}, spec)
-    checks.same(any(hasattr(each, "_is_replica") for _, each in walk(module)), False, spec)
+    checks.same(
+        any(hasattr(each, "_is_replica") for _, each in modules_with_paths(module)), False, spec
+    )
 
 
 @clause("replicate.attributes")
@@ -122,22 +153,22 @@ def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
 def test_entries_set_on_a_replica_stay_on_it(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     changed, *others = target.replicate.replicate(module, topology.take(slots))
-    before = [identities(each) for each in (module, *others)]
+    before = [attribute_ids(each) for each in (module, *others)]
     changed.note = 1
     changed.register_buffer("extra", torch.ones(1))
     changed.register_parameter("more", torch.nn.Parameter(torch.ones(1)))
     changed.add_module("added", torch.nn.Tanh())
-    checks.same([identities(each) for each in (module, *others)], before, slots)
+    checks.same([attribute_ids(each) for each in (module, *others)], before, slots)
 
 
 @clause("replicate.original-unchanged")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_the_module_unchanged(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
-    before = identities(module), snapshot(state(module), {})
+    before = attribute_ids(module), snapshot(named_tensors(module), {})
     target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(identities(module), before[0], spec)
-    checks.same(snapshot(state(module), {}), before[1], spec)
+    checks.same(attribute_ids(module), before[0], spec)
+    checks.same(snapshot(named_tensors(module), {}), before[1], spec)
 
 
 @clause("replicate.afresh")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology, make_topology
-from spec_tests.strategies.jit_modules import Unfinished
+from spec_tests.strategies.jit_modules import PartlyBuiltScript
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,11 +37,11 @@ def main(name: str, accelerator: str, mapping: str) -> None:
     """Print the number of replicas."""
     topology, target = make_topology(accelerator, None), Target(name, json.loads(mapping))
 
-    def replicate(unfinished: Unfinished) -> None:
+    def replicate(unfinished: PartlyBuiltScript) -> None:
         module = unfinished.to(topology.device(0))
         print(len(target.replicate.replicate(module, topology.take(2))))
 
-    Unfinished(replicate)
+    PartlyBuiltScript(replicate)
 
 
 if __name__ == "__main__":

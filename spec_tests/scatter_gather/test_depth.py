@@ -10,14 +10,20 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,
-    THRICE,
-    from_the_bottom,
-    nested,
-    unnested,
+    THREE_FRAMES,
+    call_on_empty_stack,
+    nest,
+    unnest,
 )
 
-SCATTER_DEPTHS = [*([[kind], depth] for kind, depth in SCATTERED.items()), [[*SCATTERED], THRICE]]
-GATHER_DEPTHS = [*([[kind], depth] for kind, depth in GATHERED.items()), [[*GATHERED], THRICE]]
+SCATTER_DEPTHS = [
+    *([[kind], depth] for kind, depth in SCATTERED.items()),
+    [[*SCATTERED], THREE_FRAMES],
+]
+GATHER_DEPTHS = [
+    *([[kind], depth] for kind, depth in GATHERED.items()),
+    [[*GATHERED], THREE_FRAMES],
+]
 
 
 class Identity(nn.Module):
@@ -37,43 +43,42 @@ def imported_torch_modules(target, topology):
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
 def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
-    value = nested(kinds, depth, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth, torch.arange(4, device=topology.device(0)))
     scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
-    results = [unnested(result) for result in from_the_bottom(scatter)]
+    results = [unnest(result) for result in call_on_empty_stack(scatter)]
     assert [tensor.tolist() for _, tensor in results] == [[0, 1], [2, 3]]
-    assert [kinds for kinds, _ in results] == [unnested(value)[0]] * 2
+    assert [kinds for kinds, _ in results] == [unnest(value)[0]] * 2
 
 
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
 def test_deeply_nested_keyword_arguments_are_split(target, topology, kinds, depth):
     tensor = torch.arange(4, device=topology.device(0))
-    args, kwargs = (nested(kinds, depth - 1, tensor),), {"y": nested(kinds, depth - 1, tensor)}
+    args, kwargs = (nest(kinds, depth - 1, tensor),), {"y": nest(kinds, depth - 1, tensor)}
     call = partial(target.scatter_gather.scatter_kwargs, args, kwargs, topology.take(2))
-    inputs, scattered_kwargs = from_the_bottom(call)
-    assert [unnested(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
-    assert [unnested(kwargs["y"])[1].tolist() for kwargs in scattered_kwargs] == [[0, 1], [2, 3]]
+    inputs, scattered_kwargs = call_on_empty_stack(call)
+    assert [unnest(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
+    assert [unnest(kwargs["y"])[1].tolist() for kwargs in scattered_kwargs] == [[0, 1], [2, 3]]
 
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
     outputs = [
-        nested(kinds, depth, torch.full((2,), slot, device=topology.device(slot)))
-        for slot in (0, 1)
+        nest(kinds, depth, torch.full((2,), slot, device=topology.device(slot))) for slot in (0, 1)
     ]
     gather = partial(target.scatter_gather.gather, outputs, topology.device(0))
-    found, tensor = unnested(from_the_bottom(gather))
-    assert (found, tensor.tolist()) == (unnested(outputs[0])[0], [0, 0, 1, 1])
+    found, tensor = unnest(call_on_empty_stack(gather))
+    assert (found, tensor.tolist()) == (unnest(outputs[0])[0], [0, 0, 1, 1])
 
 
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_data_parallel_accepts_and_returns_deeply_nested_values(target, topology, kinds, depth):
-    value = nested(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
     wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
-    found, tensor = unnested(from_the_bottom(partial(wrapped, value)))
-    assert (found, tensor.tolist()) == (unnested(value)[0], [0, 1, 2, 3])
+    found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
+    assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
 
 
 @clause("scatter_gather.scatter.endless")

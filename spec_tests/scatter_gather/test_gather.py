@@ -6,28 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.gather import (
-    bare_gather_calls,
+    dict_gather_calls,
     gather_calls,
-    keyed_calls,
     mismatched_calls,
-    ragged_calls,
+    ragged_gather_calls,
     scalar_calls,
+    tensor_gather_calls,
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: A third of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(3)
+FEWER_EXAMPLES = example_count.divide_examples(3)
 
 
 @clause("scatter_gather.gather.tensor")
-@given(call=bare_gather_calls())
+@given(call=tensor_gather_calls())
 def test_tensors_are_concatenated_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -47,13 +47,13 @@ def test_tensors_in_nested_containers_are_gathered(target, answers, topology, ca
 
 
 @clause("scatter_gather.gather.sequences")
-@given(call=gather_calls(kinds=("list", "tuple", "Rows", "Columns")))
+@given(call=gather_calls(kinds=("list", "tuple", "ListSubclass", "TupleSubclass")))
 def test_gathered_sequences_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.iterables")
-@given(call=gather_calls(kinds=("Cache",)))
+@given(call=gather_calls(kinds=("CacheSequence",)))
 def test_other_iterables_are_rebuilt_from_one_iterable(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -65,19 +65,19 @@ def test_gathered_named_tuples_keep_their_class(target, answers, topology, call)
 
 
 @clause("scatter_gather.gather.mappings")
-@given(call=gather_calls(kinds=("dict", "OrderedDict", "Table")))
+@given(call=gather_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_gathered_mappings_keep_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.keys")
-@given(call=keyed_calls())
+@given(call=dict_gather_calls())
 def test_result_has_the_keys_of_the_first_output_in_order(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.gather.ragged")
-@given(call=ragged_calls())
+@given(call=ragged_gather_calls())
 def test_gathered_sequences_of_different_lengths_are_refused(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -93,7 +93,7 @@ def test_none_from_every_replica_is_gathered_to_none(target, topology, count, sl
 @clause("scatter_gather.gather.no-outputs")
 @given(slot=st.integers(0, 3))
 def test_empty_list_of_outputs_is_refused(target, topology, slot):
-    call = PublicCall("scatter_gather.gather", {"outputs": [], "target_device": At(slot)})
+    call = PublicCall("scatter_gather.gather", {"outputs": [], "target_device": DeviceAt(slot)})
     refused(call, target, topology, IndexError, "list index out of range")
 
 
@@ -120,7 +120,7 @@ def test_tensors_with_incompatible_shapes_are_refused(target, answers, topology,
 @given(slots=device_slots(), slot=st.integers(0, 3))
 def test_result_is_on_the_target_device(target, topology, spelling, slots, slot):
     outputs = [torch.ones(1, device=device) for device in topology.take(slots)]
-    found = target.scatter_gather.gather(outputs, At(slot, spelling).build(topology))
+    found = target.scatter_gather.gather(outputs, DeviceAt(slot, spelling).build(topology))
     checks.same(found.device, topology.device(slot), slots)
 
 
@@ -149,7 +149,7 @@ def test_target_device_none_is_the_current_device(target, topology, slots, curre
 
 
 @clause("scatter_gather.gather.outputs-unchanged")
-@given(call=gather_calls(kinds=("list", "dict", "Table", "Pair")))
+@given(call=gather_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
 def test_gather_does_not_change_the_outputs(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
@@ -161,14 +161,14 @@ def test_gather_does_not_change_the_outputs(target, topology, call):
 @FEWER_EXAMPLES
 @given(call=gather_calls())
 def test_gather_keeps_no_references_after_the_call(target, topology, call):
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.leaves-nothing")
 @FEWER_EXAMPLES
 @given(call=mismatched_calls())
 def test_gather_keeps_no_references_after_an_error(target, topology, call):
-    checks.same(left_over_of_refusal(call, target, topology), [], call)
+    checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.gather.differentiable-twice")

@@ -7,7 +7,7 @@ import torch
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import references
-from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque
 
@@ -58,7 +58,7 @@ def test_longer_list_is_refused_instead_of_truncated(target, topology):
 def test_recursion_keeps_no_argument_alive(target, topology, dim):
     # PyTorch 0.3: the recursive closure was a reference cycle that kept all arguments alive. After
     # the first fix it still did so if the call failed (#4865).
-    with no_garbage_collection():
+    with disable_gc():
         arguments = [torch.ones(4, device=topology.device(0)), Opaque()]
         refs = references(arguments, "inputs")
         _call_ignoring_index_error(target.scatter_gather.scatter, arguments, topology.take(2), dim)

@@ -6,24 +6,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import left_over, left_over_of_refusal
+from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import At, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.scatter_gather import (
-    bare_scatter_calls,
     refused_scatter_calls,
     replicated_calls,
     scatter_calls,
+    tensor_scatter_calls,
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: A third of the examples, because each example is slow.
-FEWER_EXAMPLES = example_count.divided_by(3)
+FEWER_EXAMPLES = example_count.divide_examples(3)
 #: Functions that put a tensor at different places of the inputs.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,
@@ -33,7 +33,7 @@ WRAPPINGS = {
 
 
 @clause("scatter_gather.scatter.tensor")
-@given(call=bare_scatter_calls())
+@given(call=tensor_scatter_calls())
 def test_tensor_is_split_along_dim(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -73,7 +73,7 @@ def test_every_device_gets_inputs_without_tensors(target, answers, topology, cal
 
 
 @clause("scatter_gather.scatter.result-class")
-@given(call=bare_scatter_calls())
+@given(call=tensor_scatter_calls())
 def test_bare_tensor_is_scattered_to_a_tuple(target, topology, call):
     checks.same(type(call.run(target, call.inputs(topology))), tuple, call)
 
@@ -96,7 +96,7 @@ def test_chunks_are_in_the_order_of_the_devices(target, topology, slots):
 @pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
 @given(slots=device_slots())
 def test_devices_may_be_ordinals_strings_or_torch_devices(target, topology, spelling, slots):
-    devices = [At(slot, spelling).build(topology) for slot in slots]
+    devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     tensor = torch.arange(len(slots), device=topology.device(0))
     found = target.scatter_gather.scatter((tensor,), devices)
     checks.same([chunk.device for (chunk,) in found], topology.take(slots), slots)
@@ -129,7 +129,10 @@ def test_rows_of_devices_without_a_batch_chunk_are_dropped(
     batch, row_per_device = (_spec(extent, dim) for extent in (rows, count))
     inputs = {"batch-first": [batch, row_per_device], "batch-last": [row_per_device, {"x": batch}]}
     ordered_inputs = inputs.get(order, [row_per_device, batch, (row_per_device, batch)])
-    arguments = {"inputs": ordered_inputs, "target_gpus": [At(slot) for slot in range(count)]}
+    arguments = {
+        "inputs": ordered_inputs,
+        "target_gpus": [DeviceAt(slot) for slot in range(count)],
+    }
     call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
     checks.agree(call, target, answers, topology)
 
@@ -155,7 +158,7 @@ def test_dim_out_of_range_of_a_tensor_is_refused(target, answers, topology, call
 
 
 @clause("scatter_gather.scatter.inputs-unchanged")
-@given(call=scatter_calls(kinds=("list", "dict", "Table", "Pair")))
+@given(call=scatter_calls(kinds=("list", "dict", "DictSubclass", "Pair")))
 def test_scatter_does_not_change_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     before = snapshot(inputs, inputs)
@@ -167,14 +170,14 @@ def test_scatter_does_not_change_the_inputs(target, topology, call):
 @FEWER_EXAMPLES
 @given(call=scatter_calls())
 def test_scatter_keeps_no_references_after_the_call(target, topology, call):
-    checks.same(left_over(call, target, topology), [], call)
+    checks.same(leaked_objects(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.leaves-nothing")
 @FEWER_EXAMPLES
 @given(call=refused_scatter_calls())
 def test_scatter_keeps_no_references_after_an_error(target, topology, call):
-    checks.same(left_over_of_refusal(call, target, topology), [], call)
+    checks.same(objects_leaked_by_error(call, target, topology), [], call)
 
 
 @clause("scatter_gather.scatter.differentiable-twice")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.containers import EMPTY, SEALED, Container, Fresh, Nothing, Pair
+from spec_tests.strategies.containers import EMPTY, OPAQUE, Container, NewObject, NoFields, Pair
 from spec_tests.strategies.scatter_gather import SPLIT, scatter_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -25,13 +25,13 @@ def test_scattered_named_tuples_keep_their_class(target, answers, topology, call
 
 
 @clause("scatter_gather.scatter.mappings")
-@given(call=scatter_calls(kinds=("dict", "OrderedDict", "Table")))
+@given(call=scatter_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_scattered_mappings_keep_class_keys_and_order(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")
-@given(call=scatter_calls(kinds=("Rows", "Columns", "max")))
+@given(call=scatter_calls(kinds=("ListSubclass", "TupleSubclass", "max")))
 def test_subclasses_of_list_and_tuple_become_list_and_tuple(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
@@ -61,7 +61,7 @@ def test_each_replica_gets_its_own_containers(target, topology, kind, slots):
 
 
 @clause("scatter_gather.scatter.others-by-reference")
-@given(leaf=st.sampled_from([Fresh("Opaque()"), Fresh("{1, 2}")]), slots=device_slots())
+@given(leaf=st.sampled_from([NewObject("Opaque()"), NewObject("{1, 2}")]), slots=device_slots())
 def test_every_replica_gets_the_same_non_tensor_object(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter((value,), topology.take(slots))
@@ -69,7 +69,7 @@ def test_every_replica_gets_the_same_non_tensor_object(target, topology, leaf, s
 
 
 @clause("scatter_gather.scatter.empty-containers")
-@given(leaf=st.sampled_from(EMPTY).map(Fresh), slots=device_slots())
+@given(leaf=st.sampled_from(EMPTY).map(NewObject), slots=device_slots())
 def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter({"empty": value}, topology.take(slots))
@@ -77,7 +77,7 @@ def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slo
 
 
 @clause("scatter_gather.scatter.sealed-containers")
-@given(leaf=st.sampled_from(SEALED).map(Fresh), slots=device_slots())
+@given(leaf=st.sampled_from(OPAQUE).map(NewObject), slots=device_slots())
 def test_containers_of_other_classes_are_not_split(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter([value], topology.take(slots))
@@ -96,7 +96,7 @@ def test_list_of_numbers_is_not_split(target, topology, numbers, slots):
 @pytest.mark.filterwarnings("ignore:.is_namedtuple. is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(Pair(1, 2), True), (Nothing(), True), ((1, 2), False), (Pair, False), ([1], False)],
+    [(Pair(1, 2), True), (NoFields(), True), ((1, 2), False), (Pair, False), ([1], False)],
     ids=["named-tuple", "without-fields", "tuple", "class", "list"],
 )
 def test_is_namedtuple_distinguishes_named_tuples(target, value, expected):

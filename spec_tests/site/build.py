@@ -1,4 +1,4 @@
-"""Render every page of the site and write the files."""
+"""Render the web pages and write the files of the site."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import charts, checked, evidence, exports, ratios, speed
-from spec_tests.site.matrix import OFF, Matrix, differences, history
-from spec_tests.site.runs import Run, Shelf
+from spec_tests.site.matrix import Matrix, differences, history
+from spec_tests.site.runs import Results, Run
 from spec_tests.site.slugs import slug
 
 __all__ = ["Site", "write"]
@@ -30,14 +30,14 @@ class Site:
     """The data of the pages.
 
     Args:
-        shelf: The runs.
-        known: The specification.
-        divergences: The records of the register.
+        results: The runs and benchmarks.
+        known: The clauses by id.
+        divergences: The records of the register of torch.nn.parallel.
         titles: The title of each divergence.
-        floors: The least ratio of benchmarks, by group.
+        floors: The least allowed ratio of benchmarks, by group.
     """
 
-    shelf: Shelf
+    results: Results
     known: Mapping[str, Clause]
     divergences: Sequence[Divergence]
     titles: Mapping[str, str]
@@ -46,22 +46,22 @@ class Site:
     @cached_property
     def matrix(self) -> Matrix:
         """The matrix of the newest runs."""
-        return Matrix.of(self.shelf, self.known)
+        return Matrix.of(self.results, self.known)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Yield address and text of each file that is not copied."""
+        """Yield address and text of each rendered file."""
         yield from self._pages()
         for chapter, members in self.matrix.chapters.items():
             yield self._page(
                 f"clauses/{chapter}.html", "chapter", chapter=chapter, clauses=members
             )
-        for run in self.shelf.runs:
+        for run in self.results.runs:
             yield self._page(f"runs/{run.name}.html", "run", run=run)
-        for before, after in [*combinations(self.matrix.columns, 2), *history(self.shelf)]:
+        for before, after in [*combinations(self.matrix.columns, 2), *history(self.results)]:
             changes = differences(self.matrix.clauses.values(), before, after)
             address = f"differences/{difference_name(before, after)}.html"
-            about = {"before": before, "after": after, "changes": changes}
-            yield self._page(address, "difference", **about)
+            values = {"before": before, "after": after, "changes": changes}
+            yield self._page(address, "difference", **values)
         yield from self._data()
 
     def _pages(self) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ class Site:
         kinds = {"implementation": by_target, "column": by_column}
         yield self._page("only-here.html", "only_here", kinds=kinds)
         yield self._page("all-agree.html", "all_agree", agreed=matrix.agreed())
-        yield self._page("differences.html", "differences", history=history(self.shelf))
+        yield self._page("differences.html", "differences", history=history(self.results))
         yield self._page("divergences.html", "divergences", records=self._records())
         yield self._page("benchmarks.html", "benchmarks", machines=list(self._machines()))
         yield self._page("data.html", "data")
@@ -89,7 +89,7 @@ class Site:
 
     def _machines(self) -> Iterator[Mapping[str, Any]]:
         """Yield the title, ratios, times by size and peak memory of each report of benchmarks."""
-        for bench in self.shelf.benches:
+        for bench in self.results.benches:
             torch = str(bench.about["torch"]).partition("+")[0]
             yield {
                 "name": f"{bench.about['target']}, torch {torch}, {bench.about['hardware']}",
@@ -101,11 +101,11 @@ class Site:
 
     def _data(self) -> Iterator[tuple[str, str]]:
         yield "data/matrix.csv", exports.matrix_csv(self.matrix)
-        for run in self.shelf.runs:
+        for run in self.results.runs:
             yield f"data/{run.name}.csv", exports.run_csv(run)
             yield f"data/{run.name}.jsonl", exports.run_jsonl(run)
             yield f"data/{run.name}.badge.json", exports.badge(run)
-        for bench in self.shelf.benches:
+        for bench in self.results.benches:
             yield f"data/{bench.name}.csv", exports.bench_csv(bench)
 
     def _page(self, address: str, template: str, **values: Any) -> tuple[str, str]:
@@ -116,19 +116,18 @@ class Site:
     @cached_property
     def _environment(self) -> Environment:
         loader = FileSystemLoader(HERE / "templates")
-        made = Environment(
+        environment = Environment(
             loader=loader,
-            autoescape=True,  # a failing call may hold any text
+            autoescape=True,  # a failing call may contain any text
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         keys = {run.name: _letters(place) for place, run in enumerate(self.matrix.columns)}
-        made.globals.update(
-            shelf=self.shelf,
+        environment.globals.update(
+            results=self.results,
             matrix=self.matrix,
             verdicts=VERDICTS,
-            off=OFF,
             titles=self.titles,
             divergences_of=self._divergences_of,
             charts=charts,
@@ -139,7 +138,7 @@ class Site:
             difference_name=difference_name,
             count_differences=self._count,
         )
-        return made
+        return environment
 
     def _divergences_of(self, clause: str) -> list[Divergence]:
         return [record for record in self.divergences if record.clause == clause]
@@ -152,27 +151,29 @@ def difference_name(before: Run, after: Run) -> str:
 
 def _letters(place: int) -> str:
     """Return the letters of a column: A for 0, Z for 25, AA for 26."""
-    rest, last = divmod(place, 26)
-    return (_letters(rest - 1) if rest else "") + chr(ord("A") + last)
+    quotient, last = divmod(place, 26)
+    return (_letters(quotient - 1) if quotient else "") + chr(ord("A") + last)
 
 
-def write(site: Site, home: Path) -> int:
-    """Write the site to ``home`` in place of an older site; return the number of pages.
+def write(site: Site, folder: Path) -> int:
+    """Write the site to ``folder``, replace an older site, and return the number of pages.
 
     Raises:
         checked.RefusedError: The folder holds other files.
     """
-    if home.exists() and any(home.iterdir()) and not (home / _MARK).exists():
-        raise checked.RefusedError(f"{home} holds other files than a site; name another folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
+        raise checked.RefusedError(
+            f"{folder} contains other files than a site; name another folder"
+        )
     files = dict(site.files())  # rendered before the old site is removed
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    (home / _MARK).touch()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / _MARK).touch()
     for address, text in files.items():
-        path = home / address
+        path = folder / address
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
-    shutil.copytree(HERE / "static", home / "static")
+    shutil.copytree(HERE / "static", folder / "static")
     for schema in sorted(checked.SCHEMAS.glob("*.json")):
-        shutil.copy(schema, home / "data" / schema.name)
+        shutil.copy(schema, folder / "data" / schema.name)
     return sum(address.endswith(".html") for address in files)

@@ -1,8 +1,8 @@
-"""Pictures of benchmarks as SVG that takes its colours from the page around it.
+"""Charts of benchmarks as SVG that uses the colours of the web page.
 
-matplotlib draws in colours of its own; they are replaced by ``currentColor`` and by variables of
-the style sheet, so that one picture serves light, dark and paper. Beside its colour, every
-library has its own marker.
+matplotlib draws in placeholder colours. They are replaced by ``currentColor`` and by variables of
+the style sheet, so that a chart fits light and dark pages and paper. Each library has its own
+colour and marker.
 """
 
 import io
@@ -30,7 +30,7 @@ _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
-#: The colours of the style sheet that replace these.
+#: The colour of the style sheet for each placeholder.
 _IN_PAGE = {
     _INK: "currentColor",
     _GRID: "var(--grid)",
@@ -66,11 +66,11 @@ _Figure = tuple[Figure, Axes]
 
 
 def ratio_chart(rows: Sequence[Row], name: str) -> Markup:
-    """Draw each ratio with its quartiles, its floor as a bar, and a line at equal times.
+    """Draw each ratio with its quartiles and its floor, and a line at ratio 1.
 
     Args:
         rows: The ratios.
-        name: The report's name, which makes the ids of the picture unique in a page.
+        name: The name of the report, which makes the ids of the chart unique in a page.
     """
     shown = [row for row in rows if _drawable(row.low, row.value, row.high)]
     with _figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
@@ -156,22 +156,22 @@ def _name(library: str) -> str:
 
 
 def _plain(text: str, most: int = 56) -> str:
-    """Return ``text`` without signs that XML forbids, cut to the length of a label."""
+    """Return ``text`` without characters that XML forbids, cut to the length of a label."""
     text = _CONTROL.sub("\ufffd", text)
     return text if len(text) <= most else f"{text[:most]} …"
 
 
 def _svg(figure: Figure, name: str) -> Markup:
-    """Return the picture for a page, with ids of its own and the colours of the page."""
+    """Return the chart with unique ids and the colours of the page."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    own = slug(name)
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}-", text)
-    for drawn, placed in _IN_PAGE.items():
-        text = text.replace(drawn, placed)
-    # The caption and the table give the numbers to readers who cannot see the picture.
+    prefix = slug(name)
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
+    for placeholder, colour in _IN_PAGE.items():
+        text = text.replace(placeholder, colour)
+    # Screen readers get the numbers from the caption and the table.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 

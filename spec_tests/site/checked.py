@@ -1,4 +1,4 @@
-"""Read files of results and check them against their schemas; errors are one sentence."""
+"""Read files of results and check them against their JSON schemas."""
 
 import functools
 import json
@@ -12,36 +12,36 @@ from jsonschema.exceptions import best_match
 __all__ = ["SCHEMAS", "RefusedError", "document", "verdicts"]
 
 SCHEMAS = Path(__file__).with_name("schemas")
-#: The number of characters of a file that a message repeats.
+#: The greatest number of characters of a schema error in a message.
 _SHOWN = 200
 
 Tests = list[dict[str, Any]]
 
 
 class RefusedError(ValueError):
-    """A file breaks its schema; the text is one sentence."""
+    """A file or folder is not valid. The text is one sentence."""
 
 
 def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
     """Return the header of a file of verdicts, empty for an old file, and its tests.
 
     Raises:
-        RefusedError: The file cannot be read, breaks the schema, or holds no test.
+        RefusedError: The file cannot be read, violates the schema, or has no tests.
     """
     lines = list(_lines(path))
     runs = [line["run"] for line in lines if "run" in line]
     tests = [line for line in lines if "run" not in line]
     if not tests:
-        raise RefusedError(f"{path} holds no verdict of any test")
+        raise RefusedError(f"{path} contains no verdicts")
     if len(runs) > 1:
-        raise RefusedError(f"{path} holds {len(runs)} runs; a file of verdicts holds one")
+        raise RefusedError(f"{path} contains {len(runs)} runs; a file of verdicts contains one")
     return (runs[0] if runs else {}), tests
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     for number, text in enumerate(_text(path).split("\n"), 1):
         if text.strip():
-            yield _held(_parsed(text, f"{path}, line {number}"), "verdicts", path, number)
+            yield _validated(_parsed(text, f"{path}, line {number}"), "verdicts", path, number)
 
 
 def document(path: Path, schema: str) -> dict[str, Any]:
@@ -52,9 +52,9 @@ def document(path: Path, schema: str) -> dict[str, Any]:
         schema: ``environment`` or ``benchmark``.
 
     Raises:
-        RefusedError: The file cannot be read, or breaks the schema.
+        RefusedError: The file cannot be read, or violates the schema.
     """
-    return _held(_parsed(_text(path), str(path)), schema, path)
+    return _validated(_parsed(_text(path), str(path)), schema, path)
 
 
 def _text(path: Path) -> str:
@@ -68,10 +68,10 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{where} is no JSON: {error}") from None
+        raise RefusedError(f"{where} is not JSON: {error}") from None
 
 
-def _held(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
+def _validated(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
     error = best_match(_validator(schema).iter_errors(value))
     if error is None:
         found: dict[str, Any] = value

@@ -1,4 +1,4 @@
-"""The evidence of a verdict: the difference, the smallest call and the command."""
+"""The evidence for a verdict: the difference, the smallest call and the command."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "Shared", "commands", "of_clause", "shared"]
+__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "grouped"]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one clause in one run.
+    """The evidence for the verdict of one clause in one run.
 
     Args:
-        verdict: Of the clause.
+        verdict: The verdict of the clause.
         test: The first test with the verdict of the clause.
-        difference: The difference, or the reason why it was not run.
-        call: The smallest call that shows it; empty if the file has none.
+        difference: The difference, or the reason why the test was not run.
+        call: The smallest failing call; empty if the file has none.
         others: The number of other tests with the same verdict.
     """
 
@@ -30,35 +30,35 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedEvidence:
     """Evidence that is equal in several runs."""
 
     evidence: Evidence
     runs: Sequence[Run]
 
 
-def of_clause(run: Run, clause: str) -> Evidence | None:
-    """Return the evidence of a clause; None if the run has no verdict of it."""
+def evidence_of(run: Run, clause: str) -> Evidence | None:
+    """Return the evidence for a clause; None if the run has no verdict for it."""
     verdict = run.verdicts.get(clause)
     if verdict is None:
         return None
     same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
     first = min(same, key=lambda test: "call" not in test)
-    words, call = first.get("difference", first.get("reason", "")), first.get("call", "")
+    text, call = first.get("difference", first.get("reason", "")), first.get("call", "")
     # The page shows the call once.
-    difference = words.replace(call, "the call above") if call else words
+    difference = text.replace(call, "the call above") if call else text
     return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
-def shared(columns: Sequence[Run], clause: str) -> list[Shared]:
-    """Return the evidence of a clause, worst verdict first, equal evidence once."""
+def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
+    """Return the evidence for a clause, worst verdict first, and the runs with equal evidence."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
-        evidence = of_clause(run, clause)
+        evidence = evidence_of(run, clause)
         if evidence is not None:
             found.setdefault(evidence, []).append(run)
     ordered = sorted(found.items(), key=lambda pair: VERDICTS.index(pair[0].verdict))
-    return [Shared(evidence, runs) for evidence, runs in ordered]
+    return [SharedEvidence(evidence, runs) for evidence, runs in ordered]
 
 
 def commands(runs: Sequence[Run], clause: str) -> list[str]:
@@ -68,7 +68,7 @@ def commands(runs: Sequence[Run], clause: str) -> list[str]:
 
 def _command(run: Run, clause: str) -> str:
     about = run.about
-    plain = ["parallel-conformance", "run", str(about["target"])]
+    default = ["parallel-conformance", "run", str(about["target"])]
     accelerator = about.get("accelerator") or run.hardware.partition("-")[0]
-    given = about.get("command") or shlex.join([*plain, f"--accelerator={accelerator}"])
-    return f"{given} --clause={shlex.quote(clause)}"
+    command = about.get("command") or shlex.join([*default, f"--accelerator={accelerator}"])
+    return f"{command} --clause={shlex.quote(clause)}"

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.matrix import Matrix
-from spec_tests.site.runs import Bench, Run
+from spec_tests.site.runs import BenchmarkReport, Run
 
 __all__ = ["badge", "bench_csv", "matrix_csv", "run_csv", "run_jsonl"]
 
 _TEST = ("clause", "test", "verdict", "reason", "difference", "call")
-#: The signs that begin a formula in a spreadsheet.
+#: The characters that begin a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: The order of the verdicts in a badge.
-_SAID = ("pass", "fail", "not-offered", "known", "not-run")
-#: The worst verdict of a run decides the colour.
+_BADGE_ORDER = ("pass", "fail", "not-offered", "known", "not-run")
+#: The colour of a badge by the worst verdict of the run.
 _COLOUR = {
     "fail": "red",
     "not-offered": "orange",
@@ -45,7 +45,7 @@ def run_csv(run: Run) -> str:
     return _csv(_TEST, ([test.get(key, "") for key in _TEST] for test in run.tests))
 
 
-def bench_csv(bench: Bench) -> str:
+def bench_csv(bench: BenchmarkReport) -> str:
     """Return a row for each library of each group of each run, in seconds and bytes."""
     head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
     return _csv(
@@ -68,15 +68,15 @@ def run_jsonl(run: Run) -> str:
 
 
 def badge(run: Run) -> str:
-    """Return a badge for the endpoint of shields.io."""
+    """Return a badge as JSON for the endpoint of shields.io."""
     counts = Counter(run.verdicts.values())
-    words = [f"{counts[verdict]} {verdict}" for verdict in _SAID if counts[verdict]]
+    parts = [f"{counts[verdict]} {verdict}" for verdict in _BADGE_ORDER if counts[verdict]]
     worst = min(counts, key=VERDICTS.index, default="not-run")
     return json.dumps(
         {
             "schemaVersion": 1,
             "label": "torch.nn.parallel clauses",
-            "message": ", ".join(words),
+            "message": ", ".join(parts),
             "color": _COLOUR[worst],
         }
     )

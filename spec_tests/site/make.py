@@ -15,38 +15,39 @@ FOLDER = "reports"
 _REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 
 
-def make(folder: Path | None, files: Sequence[Path], home: Path) -> str:
-    """Write the site to ``home`` and return one sentence about it.
+def make(reports: Path | None, files: Sequence[Path], folder: Path) -> str:
+    """Write the site to ``folder`` and return a sentence with the number of pages.
 
     Args:
-        folder: Published runs; None for none.
-        files: Unpublished verdicts.
-        home: The folder of the site.
+        reports: The folder of published runs; None for no published runs.
+        files: Files of verdicts of unpublished runs.
+        folder: The folder of the site.
 
     Raises:
-        checked.RefusedError: A file is broken, there is no run, or ``home`` holds other files.
+        checked.RefusedError: A file is not valid, there is no run, or ``folder`` contains other
+            files.
     """
-    site = site_of(folder, files)
-    if not site.shelf.runs:
-        raise checked.RefusedError("there is no run to show: name a file that --verdicts wrote")
-    pages = write(site, home)
-    return f"{pages} pages of {len(site.shelf.runs)} runs: {home / 'index.html'}"
+    site = site_of(reports, files)
+    if not site.results.runs:
+        raise checked.RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
+    pages = write(site, folder)
+    return f"wrote {pages} pages for {len(site.results.runs)} runs: {folder / 'index.html'}"
 
 
-def site_of(folder: Path | None, files: Sequence[Path] = ()) -> Site:
+def site_of(reports: Path | None, files: Sequence[Path] = ()) -> Site:
     """Return the data of the pages.
 
     Raises:
-        checked.RefusedError: A file is broken.
+        checked.RefusedError: A file is not valid.
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
-    shelf = runs.load(folder, files)
-    return Site(shelf, clauses.load(), records, titles, _floors(folder))
+    results = runs.load(reports, files)
+    return Site(results, clauses.load(), records, titles, _floors(reports))
 
 
-def _floors(folder: Path | None) -> Mapping[str, float]:
-    """Return the floors of the checkout that holds the reports; empty outside a checkout."""
-    path = folder.parent / "bench" / "floors.toml" if folder else None
+def _floors(reports: Path | None) -> Mapping[str, float]:
+    """Return the floors of the checkout that contains the reports; empty outside a checkout."""
+    path = reports.parent / "bench" / "floors.toml" if reports else None
     if path is None or not path.exists():
         return {}
     found: dict[str, float] = tomllib.loads(path.read_text(encoding="utf-8"))["floors"]

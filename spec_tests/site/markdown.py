@@ -1,10 +1,10 @@
-"""The matrix as one page of Markdown, for readers of the repository."""
+"""The matrix of verdicts as a Markdown page."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site.matrix import OFF, Matrix
+from spec_tests.site.matrix import NOT_MET, Matrix
 from spec_tests.site.runs import Run
 
 __all__ = ["page"]
@@ -12,12 +12,12 @@ __all__ = ["page"]
 _HEAD = """\
 # The matrix
 
-The newest published run of each implementation, release of PyTorch and machine. Numbers count
-clauses: statements of [the specification](../spec_tests/SPECIFICATION.md). All rows are runs of
-one version of the suite: the number of its clauses and a hash of their names.
+Each row is the newest published run of an implementation, release of PyTorch and machine. The
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). All rows are runs of
+one version of the suite, which is the number of clauses and a hash of their ids.
 
-`python -m reports build` generates this page, and a site that shows for each difference the
-smallest call and the command that repeats it.
+`python -m reports build` generates this page and a web site. The site shows the smallest failing
+call of each difference and the command that repeats it.
 """
 _HEADER = ("", "implementation", "torch", "machine", "suite", *VERDICTS)
 Cells = Sequence[object]
@@ -31,7 +31,7 @@ def page(matrix: Matrix) -> str:
     head = ("chapter", *range(1, len(matrix.columns) + 1))
     lines += _table(head, [_chapter(matrix, each) for each in matrix.chapters])
     lines += ["", "## Clauses that at least one run does not pass", ""]
-    rows = list(_odd(matrix))
+    rows = list(_rows_not_met(matrix))
     lines += (
         _table(("clause", *head[1:]), rows)
         if rows
@@ -59,7 +59,7 @@ def _link(text: object, run: Run) -> str:
 
 def _older(runs: Sequence[Run]) -> list[str]:
     links = (f"{_plain(_link(run.label, run))} ({run.suite})" for run in runs)
-    return [f"Older suite, run again to compare: {', '.join(links)}.", ""] if runs else []
+    return [f"Runs of other versions of the suite: {', '.join(links)}.", ""] if runs else []
 
 
 def _chapter(matrix: Matrix, chapter: str) -> Cells:
@@ -72,11 +72,11 @@ def _share(counts: Counter[str]) -> str:
     return f"{counts['pass']} / {judged}" if judged else "-"
 
 
-def _odd(matrix: Matrix) -> Iterator[Cells]:
+def _rows_not_met(matrix: Matrix) -> Iterator[Cells]:
     for clause in matrix.clauses.values():
-        said = [run.verdicts.get(clause.id, "") for run in matrix.columns]
-        if set(said) & set(OFF):
-            yield (f"`{clause.id}`", *("" if each == "pass" else each or "-" for each in said))
+        verdicts = [run.verdicts.get(clause.id, "") for run in matrix.columns]
+        if set(verdicts) & set(NOT_MET):
+            yield (f"`{clause.id}`", *("" if each == "pass" else each or "-" for each in verdicts))
 
 
 def _table(head: Cells, rows: Sequence[Cells]) -> list[str]:
@@ -88,8 +88,8 @@ def _line(cells: Cells) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` with the signs of Markdown and HTML escaped: it may come from others."""
+    """Return ``text`` with the special characters of Markdown and HTML escaped."""
     text = " ".join(text.split())
-    for sign, stands_for in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;")):
-        text = text.replace(sign, stands_for)
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;")):
+        text = text.replace(character, entity)
     return text

@@ -7,19 +7,19 @@ from functools import cached_property
 from itertools import pairwise
 
 from spec_tests.harness.conformance.clauses import Clause, suite_version
-from spec_tests.site.runs import Run, Shelf
+from spec_tests.site.runs import Results, Run
 
-__all__ = ["OFF", "Change", "Matrix", "differences", "history"]
+__all__ = ["NOT_MET", "Change", "Matrix", "differences", "history"]
 
-#: The verdicts of a target that does not meet a clause.
-OFF = ("fail", "not-offered", "known")
-#: Those of a target that defines the names of the clause.
-BROKEN = ("fail", "known")
+#: The verdicts of a target that does not satisfy a clause.
+NOT_MET = ("fail", "not-offered", "known")
+#: The verdicts of a target that offers the names of a clause and violates it.
+VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A clause with different verdicts in two runs; empty where a run has none."""
+    """A clause with different verdicts in two runs. A missing verdict is an empty text."""
 
     clause: Clause
     before: str
@@ -31,9 +31,9 @@ class Matrix:
     """A row for each clause and a column for each run.
 
     Args:
-        clauses: By id; clauses that the specification no longer has come last.
-        columns: One run each, all of one version of the suite.
-        older: The newest runs of the kinds that this version has not judged.
+        clauses: The clauses by id. Clauses that have been removed come last.
+        columns: Runs of one version of the suite.
+        older: The newest runs of other versions of the suite.
     """
 
     clauses: Mapping[str, Clause]
@@ -41,15 +41,16 @@ class Matrix:
     older: Sequence[Run] = ()
 
     @classmethod
-    def of(cls, shelf: Shelf, known: Mapping[str, Clause]) -> "Matrix":
+    def of(cls, results: Results, known: Mapping[str, Clause]) -> "Matrix":
         """Return the matrix of the newest run of each kind.
 
-        Its columns are of today's suite if any run is, else of the suite of the newest run.
+        The columns are runs of the current suite if there are any, else of the suite of the newest
+        run.
         """
-        judged = dict.fromkeys(name for run in shelf.runs for name in run.verdicts)
-        gone = sorted(set(judged) - set(known))
-        clauses = {**known, **{name: _gone(name) for name in gone}}
-        newest = shelf.newest
+        judged = dict.fromkeys(name for run in results.runs for name in run.verdicts)
+        removed = sorted(set(judged) - set(known))
+        clauses = {**known, **{name: _removed(name) for name in removed}}
+        newest = results.newest
         suites = {run.suite for run in newest}
         suite = suite_version(known)
         if suites and suite not in suites:
@@ -71,32 +72,32 @@ class Matrix:
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
     def only_here(self, kind: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """Return for each kind the clauses that only its runs break, while another run passes.
+        """Return for each kind the clauses that only its runs violate, while another run passes.
 
-        A run that lacks the names of a clause does not count if another run breaks the clause.
+        A run that lacks the names of a clause does not count if another run violates the clause.
         """
         found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
         for clause in self.clauses.values():
             verdicts = [(kind(run), run.verdicts.get(clause.id)) for run in self.columns]
-            off = {name for name, verdict in verdicts if verdict in OFF}
-            broken = {name for name, verdict in verdicts if verdict in BROKEN}
-            off = broken or off
+            not_met = {name for name, verdict in verdicts if verdict in NOT_MET}
+            violated = {name for name, verdict in verdicts if verdict in VIOLATED}
+            not_met = violated or not_met
             passing = {name for name, verdict in verdicts if verdict == "pass"}
-            if len(off) == 1 and passing - off:
-                found[off.pop()].append(clause)
+            if len(not_met) == 1 and passing - not_met:
+                found[not_met.pop()].append(clause)
         return found
 
     def agreed(self) -> dict[str, list[Clause]]:
         """Return by verdict the clauses with equal verdicts in two or more runs.
 
-        Runs that lack the names of a clause, or have no verdict of it, do not count.
+        Runs that lack the names of a clause, or have no verdict for it, do not count.
         """
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses.values():
-            found_here = [run.verdicts.get(clause.id, "not-offered") for run in self.columns]
-            said = [verdict for verdict in found_here if verdict != "not-offered"]
-            if len(said) > 1 and len(set(said)) == 1:
-                found.setdefault(said[0], []).append(clause)
+            verdicts = [run.verdicts.get(clause.id, "not-offered") for run in self.columns]
+            offered = [verdict for verdict in verdicts if verdict != "not-offered"]
+            if len(offered) > 1 and len(set(offered)) == 1:
+                found.setdefault(offered[0], []).append(clause)
         return found
 
 
@@ -109,13 +110,13 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
     return [change for change in changes if change.before != change.after]
 
 
-def history(shelf: Shelf) -> list[tuple[Run, Run]]:
+def history(results: Results) -> list[tuple[Run, Run]]:
     """Return each run with the previous run of its kind."""
     kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
-    for run in shelf.runs:
+    for run in results.runs:
         kinds.setdefault(run.kind, []).append(run)
     return [pair for members in kinds.values() for pair in pairwise(members)]
 
 
-def _gone(name: str) -> Clause:
-    return Clause(name, "not in today's specification", "observed")
+def _removed(name: str) -> Clause:
+    return Clause(name, "removed from the specification", "observed")

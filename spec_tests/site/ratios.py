@@ -1,4 +1,4 @@
-"""Reference time over impl time, group by group."""
+"""Ratios of the time of the reference to the time of impl, by group of benchmarks."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -10,23 +10,23 @@ __all__ = ["LEGEND", "Ratio", "ratios"]
 #: The library whose time is subtracted from both sides.
 MODULE = "module"
 LEGEND = (
-    "A ratio is the reference's time over impl's, medians of one run: 2 means half the time. "
-    "If the plain module was timed too, its time is subtracted from both sides, so that the ratio "
-    "compares overheads. The quartiles are those that favour the reference and those that favour "
-    "impl. `(bytes)` is peak memory, not time."
+    "A ratio is the median time of the reference divided by the median time of impl in one run; "
+    "2 means that impl takes half the time. If the plain module was timed, too, its time is "
+    "subtracted from both, so that the ratio compares overheads. The lower quartile favours the "
+    "reference, the upper one favours impl. Rows with `(bytes)` compare peak memory, not time."
 )
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One comparison.
+    """A ratio of one group.
 
     Args:
-        group: The benchmarks compared.
-        value: Reference over impl; times less the plain module's where the group has it.
-        low: The same with the quartiles that favour the reference.
-        high: The same with the quartiles that favour impl.
-        floor: The least value that passes; None where none is set.
+        group: The name of the group of benchmarks.
+        value: Reference over impl, less the time of the plain module if the group has it.
+        low: The ratio of the quartiles that favour the reference.
+        high: The ratio of the quartiles that favour impl.
+        floor: The least value that passes; None without a floor.
     """
 
     group: str
@@ -42,10 +42,10 @@ class Ratio:
 
 
 def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
-    """Yield the `Ratio` of the times of each group, and that of its peak memory if it has one.
+    """Yield the `Ratio` of the times of each group, and of its peak memory if measured.
 
     Args:
-        run: What pytest-benchmark saved.
+        run: The data that pytest-benchmark saved.
         floors: The least ratio by group.
     """
     groups: dict[str, dict[str, dict[str, Any]]] = {}
@@ -62,9 +62,11 @@ def _of_times(group: str, members: dict[str, dict[str, Any]], floor: float | Non
     base = stats[MODULE]["median"] if MODULE in stats else 0.0
 
     def ratio(reference: str, impl: str) -> float:
-        own = stats["impl"][impl] - base
-        # As fast as the plain module: there is no overhead left to divide by.
-        return float((stats["reference"][reference] - base) / own) if own > 0 else math.inf
+        overhead = stats["impl"][impl] - base
+        # Without overhead of impl, the ratio is infinite.
+        return (
+            float((stats["reference"][reference] - base) / overhead) if overhead > 0 else math.inf
+        )
 
     return Ratio(group, ratio("median", "median"), ratio("q1", "q3"), ratio("q3", "q1"), floor)
 

@@ -11,7 +11,7 @@ from spec_tests.harness.conformance.verdicts import by_clause
 from spec_tests.site import checked
 from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "Bench", "Run", "Shelf", "load"]
+__all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
 
 #: The published reports below the folder of reports.
 RESULTS = "results/*/*/environment.json"
@@ -25,9 +25,9 @@ class Run:
     """One run of the suite.
 
     Args:
-        name: The name in addresses, from the folder or file.
-        about: At least ``target``, ``torch``, ``hardware`` and ``date``.
-        tests: One mapping a test and clause, as in the file.
+        name: The name in addresses, derived from the folder or file.
+        about: The metadata, at least ``target``, ``torch``, ``hardware`` and ``date``.
+        tests: The tests as in the file of verdicts.
         folder: The report's path below the folder of reports; empty for an unpublished run.
     """
 
@@ -43,7 +43,7 @@ class Run:
 
     @property
     def suite(self) -> str:
-        """The version of the suite; for an old file that does not name it, of its clauses."""
+        """The version of the suite; for an old file without it, the version of the clauses."""
         return str(self.about.get("suite") or suite_version(self.verdicts))
 
     @cached_property
@@ -62,48 +62,48 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The implementation, with its version unless it is that of PyTorch."""
+        """The implementation, with its version unless that is the version of PyTorch."""
         name, version = str(self.about["target"]), self.version
         return f"{name} {version}" if version else name
 
     @property
     def version(self) -> str:
-        """The target's version; empty if unknown or that of PyTorch."""
+        """The version of the target; empty if unknown or equal to that of PyTorch."""
         version = str(self.about.get("version", "")).partition("+")[0]
         return "" if version == self.release else version
 
     @property
     def release(self) -> str:
-        """PyTorch's version without the name of the build."""
+        """The version of PyTorch without the name of the build."""
         return str(self.about["torch"]).partition("+")[0]
 
     @property
     def hardware(self) -> str:
-        """A word for the machine."""
+        """The name of the machine."""
         return str(self.about["hardware"])
 
     @property
     def date(self) -> str:
-        """Date and time in ISO 8601."""
+        """Date and time in ISO 8601 format."""
         return str(self.about["date"])
 
     @property
     def label(self) -> str:
-        """The title of its column."""
+        """The title of the column of the run."""
         label = f"{self.target} · torch {self.release} · {self.hardware}"
         return label if self.published else f"{label} · not published"
 
     @property
     def kind(self) -> tuple[str, str, str, bool]:
-        """The key of runs of which only the newest has a column.
+        """The key of runs; only the newest run of a kind has a column.
 
-        An unpublished run may hold few clauses, so it does not replace a published one.
+        An unpublished run does not replace a published one, because it may have few clauses.
         """
         return self.target, self.release, self.hardware, self.published
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchmarkReport:
     """A report of benchmarks: several runs on one machine."""
 
     name: str
@@ -112,16 +112,16 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Results:
     """All runs and benchmarks, oldest first."""
 
     runs: Sequence[Run]
-    benches: Sequence[Bench]
+    benches: Sequence[BenchmarkReport]
 
     @property
-    def published(self) -> "Shelf":
+    def published(self) -> "Results":
         """The runs that have a report."""
-        return Shelf([run for run in self.runs if run.published], self.benches)
+        return Results([run for run in self.runs if run.published], self.benches)
 
     @property
     def newest(self) -> list[Run]:
@@ -142,52 +142,52 @@ def _numbers(release: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in release.split(".")]
 
 
-def load(folder: Path | None, files: Sequence[Path] = ()) -> Shelf:
+def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
     """Return the reports of a folder, the runs in its folder ``local``, and those of ``files``.
 
     Raises:
-        checked.RefusedError: A file is broken, or holds no results.
+        checked.RefusedError: A file is not valid, or contains no results.
     """
-    homes = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
-    loose = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
-    runs = [_published(home) for home in homes if (home / "verdicts.jsonl").exists()]
-    for path in dict.fromkeys(path.resolve() for path in [*loose, *files]):
-        runs.append(_loose(path, {run.name for run in runs}))
-    benches = [_bench(home) for home in homes if (home / "benchmark.json").exists()]
-    return Shelf(
+    reports = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
+    local = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
+    runs = [_published(report) for report in reports if (report / "verdicts.jsonl").exists()]
+    for path in dict.fromkeys(path.resolve() for path in [*local, *files]):
+        runs.append(_unpublished(path, {run.name for run in runs}))
+    benches = [_bench(report) for report in reports if (report / "benchmark.json").exists()]
+    return Results(
         sorted(runs, key=lambda run: (run.date, run.name)),
         sorted(benches, key=lambda bench: (str(bench.about["date"]), bench.name)),
     )
 
 
-def _published(home: Path) -> Run:
-    about = checked.document(home / "environment.json", "environment")
-    said, tests = checked.verdicts(home / "verdicts.jsonl")
-    folder = "/".join(home.parts[-3:])
-    return Run(_name(home), {**said, **about}, tests, folder)
+def _published(report: Path) -> Run:
+    about = checked.document(report / "environment.json", "environment")
+    header, tests = checked.verdicts(report / "verdicts.jsonl")
+    folder = "/".join(report.parts[-3:])
+    return Run(_name(report), {**header, **about}, tests, folder)
 
 
-def _name(home: Path) -> str:
+def _name(report: Path) -> str:
     """Return the name of a report in addresses: ``impl.torch-2.13.0_sim``."""
-    return slug(".".join(home.parts[-2:]))
+    return slug(".".join(report.parts[-2:]))
 
 
-def _loose(path: Path, taken: set[str]) -> Run:
-    said, tests = checked.verdicts(path)
-    if not said:
+def _unpublished(path: Path, taken: set[str]) -> Run:
+    header, tests = checked.verdicts(path)
+    if not header:
         raise checked.RefusedError(
             f"{path} has no header: publish it with python -m reports add, "
             "which takes --target and --hardware"
         )
-    name = wanted = slug(path.stem)
+    name = stem = slug(path.stem)
     count = 1
     while name in taken:
         count += 1
-        name = f"{wanted}-{count}"
-    return Run(name, {"hardware": said["accelerator"], **said}, tests)
+        name = f"{stem}-{count}"
+    return Run(name, {"hardware": header["accelerator"], **header}, tests)
 
 
-def _bench(home: Path) -> Bench:
-    about = checked.document(home / "environment.json", "environment")
-    data = checked.document(home / "benchmark.json", "benchmark")
-    return Bench(_name(home), about, data)
+def _bench(report: Path) -> BenchmarkReport:
+    about = checked.document(report / "environment.json", "environment")
+    data = checked.document(report / "benchmark.json", "benchmark")
+    return BenchmarkReport(_name(report), about, data)

@@ -6,5 +6,5 @@ __all__ = ["slug"]
 
 
 def slug(text: str) -> str:
-    """Return ``text`` with one ``-`` for each series of signs but letters, digits and ``._-``."""
+    """Replace each run of characters other than letters, digits and ``._-`` by one ``-``."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-") or "unnamed"

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from spec_tests.site.ratios import Ratio, ratios
-from spec_tests.site.runs import Bench
+from spec_tests.site.runs import BenchmarkReport
 
 __all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
@@ -27,11 +27,11 @@ class Row:
     """One group of benchmarks over all runs of a report.
 
     Args:
-        group: What is compared.
-        value: The median of the runs' ratios.
-        low: The least of their lower quartiles.
-        high: The greatest of their upper quartiles.
-        floor: The least ratio that passes; None where none is set.
+        group: The name of the group.
+        value: The median of the ratios of all runs.
+        low: The least lower quartile.
+        high: The greatest upper quartile.
+        floor: The least ratio that passes; None without a floor.
         each: The ratio of each run.
         times: Seconds by library, the median of the runs' medians; empty for memory.
     """
@@ -57,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Time by size, for each library with two sizes or more."""
+    """Time by size for each library with two or more sizes."""
 
     name: str
     unit: str
@@ -66,13 +66,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Peak:
-    """Peak memory of one group, bytes by library."""
+    """Peak memory of one group in bytes by library."""
 
     group: str
     peaks: Mapping[str, float]
 
 
-def rows(bench: Bench, floors: Mapping[str, float]) -> list[Row]:
+def rows(bench: BenchmarkReport, floors: Mapping[str, float]) -> list[Row]:
     """Return the ratios of a report, in the order of the benchmarks."""
     found: dict[str, list[Ratio]] = {}
     for run in bench.data["runs"]:
@@ -94,7 +94,7 @@ def _row(found: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
     )
 
 
-def _times(bench: Bench) -> dict[str, dict[str, Point]]:
+def _times(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
     """Return seconds by group and library."""
     found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
     for each in _benchmarks(bench):
@@ -106,7 +106,7 @@ def _times(bench: Bench) -> dict[str, dict[str, Point]]:
     }
 
 
-def _benchmarks(bench: Bench) -> Iterator[Mapping[str, Any]]:
+def _benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
     for run in bench.data["runs"]:
         yield from run["benchmarks"]
 
@@ -116,8 +116,8 @@ def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
     return Point(size, low, median(each["median"] for each in stats), high)
 
 
-def curves(bench: Bench) -> list[Curve]:
-    """Return time by size for groups whose names differ in one size only."""
+def curves(bench: BenchmarkReport) -> list[Curve]:
+    """Return time by size for groups whose names differ only in one size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times(bench).items():
         for match in _SIZE.finditer(group):
@@ -138,7 +138,7 @@ def _curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve
     return Curve(name, _UNIT[unit], {key: each for key, each in ordered.items() if len(each) > 1})
 
 
-def peaks(bench: Bench) -> list[Peak]:
+def peaks(bench: BenchmarkReport) -> list[Peak]:
     """Return the median of the runs' peak memory, by group and library."""
     found: dict[str, dict[str, list[float]]] = {}
     for each in _benchmarks(bench):

@@ -1,1 +1,1 @@
-"""What callers may pass: valid arguments, smallest and dullest first when shrunk."""
+"""Hypothesis strategies that draw calls and arguments which the documentation allows."""

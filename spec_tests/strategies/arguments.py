@@ -1,4 +1,4 @@
-"""What a caller may hand to one module: tensors, containers, and things of any other kind."""
+"""Arguments of one module: tensors, other objects, and nested containers of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +11,15 @@ from spec_tests.strategies.tensors import tensor_specs
 
 @dataclass(frozen=True, eq=False)
 class Unhashable:
-    """An argument that is no container and cannot be a key."""
+    """An object without a hash."""
 
     name: str
 
-    __hash__ = None  # type: ignore[assignment]  # that is its point
+    __hash__ = None  # type: ignore[assignment]  # on purpose
 
 
 def leaves() -> st.SearchStrategy[Any]:
-    """Single arguments. Shrinks to a tensor of one element."""
+    """Draw arguments that are no containers. Shrinks to a tensor of one element."""
     shapes = st.sampled_from([(1,), (2, 3), (), (0,)])
     specs = tensor_specs(
         shape=shapes, dtypes=(torch.float32, torch.int64), layouts=("contiguous",)
@@ -29,7 +29,7 @@ def leaves() -> st.SearchStrategy[Any]:
 
 
 def values() -> st.SearchStrategy[Any]:
-    """Arguments of any kind, nested. Shrinks to a tensor of one element."""
+    """Draw single or nested arguments. Shrinks to a tensor of one element."""
     return st.recursive(
         leaves(),
         lambda inner: (
@@ -42,5 +42,5 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def keywords() -> st.SearchStrategy[dict[str, Any]]:
-    """Keyword arguments of one module. Shrinks to none."""
+    """Draw the keyword arguments of one module. Shrinks to no argument."""
     return st.dictionaries(st.sampled_from(["x", "flag"]), values(), max_size=2)

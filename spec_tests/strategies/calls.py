@@ -1,7 +1,8 @@
-"""Calls as data: their arguments are described before the devices are known.
+"""Calls as data: Hypothesis draws descriptions of the arguments before the devices are known.
 
-A description with a ``build`` method is made anew for every run; lists, tuples and dictionaries
-are searched for such descriptions; anything else is passed as it stands.
+`build` replaces each description by the object that its ``build`` method returns, also inside
+lists, tuples and mappings. Every run of a call builds new objects. Other values are passed
+unchanged.
 """
 
 from collections.abc import Mapping
@@ -19,11 +20,11 @@ class Buildable(Protocol):
     """A description of an argument."""
 
     def build(self, topology: Topology) -> object:
-        """The argument, made for the devices of ``topology``."""
+        """Return a new argument on the devices of ``topology``."""
 
 
 def build(argument: object, topology: Topology) -> Any:
-    """``argument`` with every description in it made."""
+    """Return ``argument`` with each description replaced by the object that it describes."""
     if isinstance(argument, Buildable):
         return argument.build(topology)
     if isinstance(argument, (list, tuple)):
@@ -34,14 +35,14 @@ def build(argument: object, topology: Topology) -> Any:
 
 
 @dataclass(frozen=True)
-class At:
-    """The device of a slot, as one of its spellings; slot None is the CPU."""
+class DeviceAt:
+    """The device of a slot in one spelling: device, ordinal or text. Slot None is the CPU."""
 
     slot: int | None
     spelling: str = "device"
 
     def build(self, topology: Topology) -> object:
-        """A ``torch.device``, or its ordinal, or its text, or only its type."""
+        """Return the device as a ``torch.device``, an ordinal or a text."""
         device = topology.device(self.slot)
         spellings = {"device": device, "ordinal": device.index, "text": str(device)}
         return spellings[self.spelling]
@@ -52,13 +53,13 @@ class At:
 
 
 @dataclass(frozen=True)
-class Unlike:
-    """The devices of some slots without repeats, in the order of their first slot."""
+class DistinctDevices:
+    """The devices of some slots without repeats, in the order of the slots."""
 
     slots: tuple[int, ...]
 
     def build(self, topology: Topology) -> list[torch.device]:
-        """Devices that differ pairwise; fewer than slots where the topology repeats devices."""
+        """Return distinct devices; fewer than slots if the topology repeats a device."""
         return list(dict.fromkeys(topology.take(self.slots)))
 
     def __repr__(self) -> str:
@@ -72,7 +73,7 @@ class StreamAt:
     slot: int
 
     def build(self, topology: Topology) -> torch.Stream:
-        """The stream, of the accelerator's own stream class if it has one."""
+        """Return a stream, of the accelerator's own stream class if there is one."""
         module = torch.get_device_module(topology.accelerator)
         stream: torch.Stream = getattr(module, "Stream", torch.Stream)(
             device=topology.device(self.slot)
@@ -85,22 +86,22 @@ class StreamAt:
 
 @dataclass(frozen=True)
 class PublicCall:
-    """One call of a public function, all arguments by keyword.
+    """A call of a public function with keyword arguments.
 
     Args:
         function: Submodule and name: ``comm.scatter``.
-        arguments: By parameter; descriptions are built anew for every run.
+        arguments: The argument or its description for each parameter.
     """
 
     function: str
     arguments: Mapping[str, object]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The arguments by name."""
+        """Return the arguments by parameter."""
         return {name: build(value, topology) for name, value in self.arguments.items()}
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What the function returns."""
+        """Return the result of the function."""
         part, name = self.function.split(".")
         return getattr(getattr(target, part), name)(**inputs)
 
@@ -111,20 +112,20 @@ class PublicCall:
 
 @dataclass(frozen=True, repr=False)
 class PrivateCall(PublicCall):
-    """One call of a function whose name begins with an underscore."""
+    """A call of a function whose name begins with an underscore."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What the function returns."""
+        """Return the result of the function."""
         part, name = self.function.split(".")
         return getattr(target, part).private(name)(**inputs)
 
 
 @dataclass(frozen=True)
 class StreamedCall(PublicCall):
-    """A call with ``streams``, by a caller that orders them with its own work, as it must."""
+    """A call with ``streams``, which the caller orders with its current streams."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What the function returns, once the streams have done their work."""
+        """Return the result of the function after the streams have finished."""
         streams = [stream for stream in inputs["streams"] if stream is not None]
         for stream in streams:
             stream.wait_stream(torch.accelerator.current_stream(stream.device))
@@ -137,7 +138,7 @@ class StreamedCall(PublicCall):
 
 @dataclass(frozen=True)
 class ApplyCall:
-    """One ``apply`` of an autograd Function.
+    """A call of ``apply`` of an autograd Function.
 
     Args:
         function: Its name in the submodule ``functions``.
@@ -150,14 +151,14 @@ class ApplyCall:
     tensors: tuple[object, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The settings and the tensors."""
+        """Return the settings and the tensors."""
         return {
             "settings": build(self.settings, topology),
             "tensors": build(self.tensors, topology),
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What ``apply`` returns."""
+        """Return the result of ``apply``."""
         function = getattr(target.functions, self.function)
         return function.apply(*inputs["settings"], *inputs["tensors"])
 

@@ -1,8 +1,10 @@
-"""Calls that move or sum many tensors at once.
+"""Calls of broadcast_coalesced, reduce_add and reduce_add_coalesced.
 
-broadcast_coalesced is given no complex tensors, for the reference returns real views of them
-(divergence CO-1). Its devices differ pairwise, for on a repeated device the reference sometimes
-aliases its input (divergence CO-4); so it does in reduce_add_coalesced of one list, hence two.
+Calls in which the reference is wrong are not drawn:
+
+* broadcast_coalesced of complex tensors: the reference returns real views of them (CO-1),
+* broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list: the
+  reference sometimes aliases its input (CO-4).
 """
 
 from collections.abc import Sequence
@@ -10,18 +12,18 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import PublicCall, Unlike
+from spec_tests.strategies.calls import DistinctDevices, PublicCall
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
-#: Bytes; from one transfer for all to one a tensor.
+#: Bytes: the first joins all tensors into one transfer, the last makes one transfer a tensor.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
 
 
 def _few(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
-    """One dtype or two, so that tensors of one dtype meet."""
+    """Draw one or two dtypes, so that several tensors have the same dtype."""
     return st.lists(st.sampled_from(dtypes), min_size=1, max_size=2)
 
 
@@ -35,16 +37,16 @@ def _dense(
 def broadcast_coalesced_calls(
     draw: st.DrawFn, *, grads: Sequence[bool] = (False, True), sparse: bool = True
 ) -> PublicCall:
-    """Dense and sparse tensors of any dtypes. Shrinks to one float32; no tensor comes last."""
+    """Draw dense and sparse tensors of real dtypes. Shrinks to one float32 tensor."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
-    home = slots[:1]
-    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense(draw(_few(REAL)), home, grads)
+    source = slots[:1]
+    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense(draw(_few(REAL)), source, grads)
     if sparse:
-        spec = st.one_of(spec, sparse_specs(slots=home))
+        spec = st.one_of(spec, sparse_specs(slots=source))
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
     arguments: dict[str, object] = {
         "tensors": draw(st.lists(spec, min_size=count, max_size=count)),
-        "devices": Unlike(slots),
+        "devices": DistinctDevices(slots),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
     return PublicCall("comm.broadcast_coalesced", arguments)
@@ -54,7 +56,7 @@ def broadcast_coalesced_calls(
 def reduce_add_calls(
     draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = DTYPES, grads: Sequence[bool] = (False,)
 ) -> PublicCall:
-    """Equal shapes on any devices. Shrinks to one float32 of one element."""
+    """Draw addends of one shape on any devices. Shrinks to one float32 of one element."""
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     shape = st.just(draw(shapes(max_size=3)))
     dtype = [draw(st.sampled_from(dtypes))]
@@ -67,7 +69,7 @@ def reduce_add_calls(
 
 @st.composite
 def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
-    """As many rows as devices, equal in their shapes. Shrinks to two rows of one float32."""
+    """Draw a list of tensors a device, with equal shapes. Shrinks to two lists of one float32."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
     column = st.tuples(shapes(max_size=3), st.sampled_from(draw(_few(DTYPES))))
     columns = draw(st.lists(column, max_size=4))
@@ -86,9 +88,9 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
-    """Rows whose positions are dense, sparse, or sparse on some devices only."""
+    """Draw a list of tensors for each device. A position may be sparse on some devices only."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
-    # Which rows are sparse at each position.
+    # For each position, the rows with a sparse tensor.
     sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])
     positions = draw(st.lists(sparse, min_size=1, max_size=4))
     return [

@@ -1,7 +1,6 @@
 """Calls of scatter, broadcast and gather.
 
-Complex tensors are left out by default: the reference returns real views of them (divergences
-CO-1 and CO-2).
+By default no complex tensors are drawn: the reference returns real views of them (CO-1, CO-2).
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
 
 REAL = (*FLOATS, *INTEGERS, torch.bool)
-#: An expanded tensor cannot be written to.
+#: The layouts of outputs: an expanded tensor cannot be written to.
 WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
 
 
 @st.composite
-def splits(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Extents before the split dimension, of the chunks, after it. Shrinks to one chunk."""
-    # Zero comes last: empty chunks are reachable, but not what a failure shrinks to.
+def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Draw the extents before ``dim``, of the chunks, and after ``dim``. Shrinks to one chunk."""
+    # Zero comes last, so that failures do not shrink to empty chunks.
     chunks = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
@@ -38,8 +37,8 @@ def scatter_calls(
     grads: Sequence[bool] = (False, True),
     slots: Sequence[int | None] = (0, 1, None),
 ) -> PublicCall:
-    """Calls with devices that the documentation allows. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(splits())
+    """Draw scatter calls. Shrinks to one chunk of one element."""
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     arguments = {
         "tensor": draw(
@@ -61,8 +60,8 @@ def scatter_out_calls(
     dtypes: Sequence[torch.dtype] = REAL,
     grads: Sequence[bool] = (False,),
 ) -> PublicCall:
-    """Calls with outputs of any dtype and layout. Shrinks to one output of one element."""
-    before, chunks, after = draw(splits())
+    """Draw scatter calls with ``out``. Shrinks to one output of one element."""
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     outs = [
         draw(
@@ -93,7 +92,7 @@ def broadcast_calls(
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> PublicCall:
-    """Dense tensors to any devices. Shrinks to one device; none is drawn last."""
+    """Draw broadcasts of dense tensors. Shrinks to one device."""
     count = draw(st.sampled_from(counts))
     source = tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads)
     return PublicCall(
@@ -104,7 +103,7 @@ def broadcast_calls(
 
 @st.composite
 def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
-    """Sparse tensors to any devices. Shrinks to one device."""
+    """Draw broadcasts of sparse tensors to three devices."""
     source = draw(sparse_specs(slots=(0, 1, None)))
     return PublicCall(
         "comm.broadcast", {"tensor": source, "devices": draw(device_lists(min_size=3, max_size=3))}
@@ -119,7 +118,7 @@ def broadcast_out_calls(
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 0),
 ) -> PublicCall:
-    """Outputs of any dtype and layout, or none. Shrinks to one output."""
+    """Draw broadcasts with ``out``, an empty list included. Shrinks to one output."""
     source = draw(tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads))
     count = draw(st.sampled_from(counts))
     out = tensor_specs(
@@ -140,8 +139,8 @@ def chunk_lists(
     layouts: Sequence[str] = LAYOUTS,
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
-    """Chunks that fit together, their dimension, the joined shape. Shrinks to one chunk of one."""
-    before, chunks, after = draw(splits())
+    """Draw chunks, ``dim`` and the shape of the joined chunks. Shrinks to one chunk."""
+    before, chunks, after = draw(split_extents())
     specs = [
         draw(
             tensor_specs(
@@ -165,7 +164,7 @@ def gather_calls(
     layouts: Sequence[str] = LAYOUTS,
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> PublicCall:
-    """Chunks on any devices to any destination. Shrinks to one chunk of one element."""
+    """Draw gather calls. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(layouts=layouts, dtypes=dtypes))
     arguments: dict[str, object] = {"tensors": specs, "dim": dim}
     destination = draw(
@@ -176,7 +175,7 @@ def gather_calls(
 
 @st.composite
 def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
-    """Outputs on any device, of any dtype and layout. Shrinks to one chunk of one element."""
+    """Draw gather calls with ``out``. Shrinks to one chunk of one element."""
     specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
     out = tensor_specs(
         shape=st.just(shape),
@@ -188,9 +187,9 @@ def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -
     return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
 
 
-def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **rest: object) -> TensorSpec:
-    """A float32 matrix, or what ``rest`` changes of it."""
-    return TensorSpec(shape, slot=slot, **rest)  # type: ignore[arg-type]  # checked by the class
+def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **fields: object) -> TensorSpec:
+    """Return a float32 matrix; ``fields`` sets other fields of the `TensorSpec`."""
+    return TensorSpec(shape, slot=slot, **fields)  # type: ignore[arg-type]  # checked by the class
 
 
 SPARSE = SparseSpec()

@@ -1,4 +1,4 @@
-"""Containers that hold what callers pass and modules return, by kind."""
+"""Containers of arguments and outputs, by kind."""
 
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import torch
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import build
 
-#: Keys of drawn mappings, in this order: neither sorted nor of one type.
+#: Keys of drawn mappings, in this order. They are not sorted and have several types.
 KEYS = ("y", "x", 3, ("k", 1), None)
 
 Pair = namedtuple("Pair", "second first")  # fields out of alphabetical order, on purpose
@@ -23,49 +23,49 @@ class Typed(NamedTuple):
     right: Any = 0
 
     def swapped(self) -> "Typed":
-        """The two fields exchanged."""
+        """Return a tuple with the two fields exchanged."""
         return Typed(self.right, self.left)
 
 
-class Nothing(NamedTuple):
+class NoFields(NamedTuple):
     """A named tuple without fields."""
 
 
-class Rows(list):  # type: ignore[type-arg]  # members of any type
+class ListSubclass(list):  # type: ignore[type-arg]  # members of any type
     """A subclass of list."""
 
 
-class Columns(tuple):  # type: ignore[type-arg]  # members of any type
+class TupleSubclass(tuple):  # type: ignore[type-arg]  # members of any type
     """A subclass of tuple."""
 
     __slots__ = ()
 
 
-class Table(dict):  # type: ignore[type-arg]  # members of any type
-    """A subclass of dict that is made like one."""
+class DictSubclass(dict):  # type: ignore[type-arg]  # members of any type
+    """A subclass of dict with the constructor of dict."""
 
 
-class Cache(Sequence[Any]):
-    """An iterable that is no list, made from one iterable: as model caches of transformers are."""
+class CacheSequence(Sequence[Any]):
+    """A sequence that is no list, constructed from an iterable, like caches in transformers."""
 
     def __init__(self, members: Iterable[Any]) -> None:
         self._members = tuple(members)
 
     def __getitem__(self, index: Any) -> Any:
-        """The member at ``index``."""
+        """Return the member at ``index``."""
         return self._members[index]
 
     def __len__(self) -> int:
-        """How many members there are."""
+        """Return the number of members."""
         return len(self._members)
 
     def __iter__(self) -> Iterator[Any]:
-        """Every member in turn."""
+        """Return an iterator over the members."""
         return iter(self._members)
 
 
 class Opaque:
-    """Something that nobody can look into."""
+    """An object that is no container."""
 
     def __repr__(self) -> str:
         return "Opaque()"
@@ -76,12 +76,12 @@ def _keyed(members: Sequence[Any]) -> dict[object, Any]:
 
 
 def _largest(members: Sequence[Any]) -> Any:
-    # What torch.max returns: a tuple with names that is no namedtuple.
+    # torch.max returns a tuple with named members that is no namedtuple.
     values, indices = members
     return torch.return_types.max((values, indices))
 
 
-#: How a container of a kind is made of its members.
+#: The function that makes a container of each kind from its members.
 MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "list": list,
     "tuple": tuple,
@@ -89,28 +89,28 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "OrderedDict": lambda members: OrderedDict(_keyed(members)),
     "Pair": lambda members: Pair(*members),
     "Typed": lambda members: Typed(*members),
-    "Rows": Rows,
-    "Columns": Columns,
-    "Table": lambda members: Table(_keyed(members)),
-    "Cache": Cache,
+    "ListSubclass": ListSubclass,
+    "TupleSubclass": TupleSubclass,
+    "DictSubclass": lambda members: DictSubclass(_keyed(members)),
+    "CacheSequence": CacheSequence,
     "max": _largest,
     "UserDict": lambda members: UserDict(_keyed(members)),
 }
 #: Kinds with a fixed number of members.
 ARITY = {"Pair": 2, "Typed": 2, "max": 2}
-#: Kinds of mappings, whose members are printed with their keys.
-MAPPINGS = ("dict", "OrderedDict", "Table", "UserDict")
+#: The kinds of mappings; the ``repr`` of a mapping shows its keys.
+MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container of some kind; equal descriptions make equal containers, new each time."""
+    """A description of a container. Each `build` makes a new, equal container."""
 
     kind: str
     members: tuple[object, ...]
 
     def build(self, topology: Topology) -> Any:
-        """The container, its members built too."""
+        """Return the container with built members."""
         return MAKERS[self.kind]([build(member, topology) for member in self.members])
 
     def __repr__(self) -> str:
@@ -124,13 +124,13 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """Something that is no container of tensors, made anew for every run."""
+class NewObject:
+    """A description of an object that scatter does not split. Each `build` makes a new one."""
 
     kind: str
 
     def build(self, topology: Topology) -> Any:
-        """The object; tensors in it are on the first device."""
+        """Return the object; tensors in it are on the first device."""
         tensor = torch.arange(4, device=topology.device(0))
         makers: dict[str, Callable[[], Any]] = {
             "Opaque()": Opaque,
@@ -138,11 +138,11 @@ class Fresh:
             "()": tuple,
             "{}": dict,
             "OrderedDict()": OrderedDict,
-            "Rows()": Rows,
+            "ListSubclass()": ListSubclass,
             "{1, 2}": lambda: {1, 2},
             "{arange(4)}": lambda: {tensor},
             "UserDict(a=arange(4))": lambda: UserDict(a=tensor),
-            "Cache([arange(4)])": lambda: Cache([tensor]),
+            "CacheSequence([arange(4)])": lambda: CacheSequence([tensor]),
         }
         return makers[self.kind]()
 
@@ -150,9 +150,15 @@ class Fresh:
         return self.kind
 
 
-#: Empty containers: carried along as they are.
-EMPTY = ("[]", "()", "{}", "OrderedDict()", "Rows()")
-#: Objects that are looked into by nobody, tensors inside or not.
-SEALED = ("Opaque()", "{1, 2}", "{arange(4)}", "UserDict(a=arange(4))", "Cache([arange(4)])")
-#: Values that are equal and no more; None among them.
+#: Empty containers: scatter and gather return them unchanged.
+EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
+#: Objects that scatter does not look into, even if they hold tensors.
+OPAQUE = (
+    "Opaque()",
+    "{1, 2}",
+    "{arange(4)}",
+    "UserDict(a=arange(4))",
+    "CacheSequence([arange(4)])",
+)
+#: Immutable values, which are compared by equality.
 CONSTANTS = (None, 7, "text", True, 2.5, b"bytes", "", range(3), torch.float16, ...)

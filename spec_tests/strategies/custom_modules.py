@@ -1,4 +1,4 @@
-"""Modules that override what replication relies on, or keep state where it does not look."""
+"""Modules with overridden methods that replicate calls, or with unusual state."""
 
 from typing import Any, cast
 
@@ -9,23 +9,23 @@ from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import FLOATS, INTEGERS
 
 
-class Tagged(nn.Linear):
-    """Its replicas are made by an override and carry a tag."""
+class OverridingLinear(nn.Linear):
+    """A linear layer that overrides ``_replicate_for_data_parallel``. Its replicas have a tag."""
 
     tag = ""
 
-    def _replicate_for_data_parallel(self) -> "Tagged":
-        replica: Tagged = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+    def _replicate_for_data_parallel(self) -> "OverridingLinear":
+        replica: OverridingLinear = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
         replica.tag = "made by the override"
         return replica
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
-        """Another result for a replica than for the module."""
+        """Return the linear map plus the length of the tag, which differs in replicas."""
         return super().forward(input) + len(self.tag)
 
 
-class Logged(nn.Module):
-    """It notes every assignment of a public attribute in a list that its replicas share."""
+class AssignmentLogger(nn.Module):
+    """A module that logs assignments of public attributes. Its replicas share the log."""
 
     buffer: Tensor
 
@@ -46,36 +46,36 @@ class Logged(nn.Module):
         super().__setattr__(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Something of every member."""
+        """Return a result that depends on every parameter, buffer and child."""
         result: Tensor = self.child(x * self.weight + self.buffer)
         return result
 
 
-class Unhashable(nn.Linear):
-    """It can be compared and not hashed."""
+class UnhashableLinear(nn.Linear):
+    """A linear layer with ``__eq__`` and without a hash."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__ = None  # type: ignore[assignment]  # that is its point
+    __hash__ = None  # type: ignore[assignment]  # on purpose
 
 
-class Demanding(nn.Linear):
-    """It cannot be made without arguments, not even empty."""
+class RequiresArguments(nn.Linear):
+    """A linear layer whose ``__new__`` requires an argument."""
 
-    def __new__(cls, width: int) -> "Demanding":
-        """An empty one."""
+    def __new__(cls, width: int) -> "RequiresArguments":
+        """Return an instance that is not initialized."""
         return super().__new__(cls)
 
     def __init__(self, width: int) -> None:
         super().__init__(width, width)
 
 
-class Labelled(nn.Linear):
-    """It is given an attribute while it is still empty, and gives it up."""
+class LabelDeleted(nn.Linear):
+    """A linear layer with an attribute that ``__new__`` sets and ``__init__`` deletes."""
 
-    def __new__(cls) -> "Labelled":
-        """An empty one with a label."""
+    def __new__(cls) -> "LabelDeleted":
+        """Return an instance that has only a label."""
         made = super().__new__(cls)
         made.__dict__["label"] = "new"
         return made
@@ -85,31 +85,31 @@ class Labelled(nn.Linear):
         del self.label
 
 
-class Slotted(nn.Linear):
-    """It keeps one attribute outside its dictionary."""
+class SlotsLinear(nn.Linear):
+    """A linear layer with one attribute in ``__slots__``."""
 
-    __slots__ = ("kept_apart",)
+    __slots__ = ("slot_attribute",)
 
     def __init__(self) -> None:
         super().__init__(WIDTH, WIDTH)
-        self.kept_apart = 7
+        self.slot_attribute = 7
 
 
-class Embedded(nn.Module):
-    """An embedding whose gradient may be sparse; the row's numbers are its indices."""
+class RowEmbedding(nn.Module):
+    """An embedding whose gradient may be sparse. The numbers of a row are its indices."""
 
     def __init__(self, *, sparse: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(8, 2, sparse=sparse)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One entry a number."""
+        """Return the sum of one embedding vector for each number."""
         found: Tensor = self.embedding(x.detach().abs().long() % 8)
         return found.sum(-1)
 
 
-class Assorted(nn.Module):
-    """A buffer of every dtype that is not complex, and ordinary attributes of several kinds."""
+class BuffersOfAllDtypes(nn.Module):
+    """A buffer of every real dtype, and attributes that are no parameters or buffers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,12 +120,12 @@ class Assorted(nn.Module):
         self.constant = torch.ones(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row itself."""
+        """Return the input."""
         return x
 
 
-class Large(nn.Module):
-    """Parameters of more bytes than travel together, small ones between large ones."""
+class LargeParameters(nn.Module):
+    """Parameters that need several buckets, small ones between large ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,17 +134,17 @@ class Large(nn.Module):
         self.weights = nn.ParameterList([*map(torch.rand, shapes), filters])
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row moved by something of every weight."""
+        """Return the input plus two elements of every weight."""
         for weight in self.weights:
             x = x + weight.flatten()[-1] * weight.flatten()[0]
         return x
 
 
-def bias_is_added(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """A forward hook that uses the module that it is given."""
+def add_bias(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    """Add the bias of ``module`` to the output: a forward hook."""
     return output + 3 * cast(Tensor, module.bias)
 
 
-def weight_is_removed(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A forward pre-hook that uses the module that it is given."""
+def subtract_weight(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Subtract a row of the weight of ``module`` from the input: a forward pre-hook."""
     return (args[0] - cast(Tensor, module.weight)[0],)

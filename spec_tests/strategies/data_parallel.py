@@ -1,9 +1,9 @@
 """Calls of data_parallel and DataParallel.
 
-What the register of differences is about is left out: one device with an output elsewhere (DP-2),
-a CPU that is named (DP-1, FN-3), arguments that give different numbers of chunks (SG-1 to SG-3),
-outputs that are no tensors (SG-6, SG-7), buffers that replicas change on a device that is given
-twice (CO-4).
+Calls in which the reference is wrong are not drawn: one device with an output on another (DP-2),
+the CPU as a device (DP-1, FN-3), arguments with different numbers of chunks (SG-1 to SG-3),
+outputs that are no tensors (SG-6, SG-7), and buffers that replicas change on a repeated device
+(CO-4).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,47 +16,47 @@ from torch import Tensor, nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import At, Buildable, Unlike, build
-from spec_tests.strategies.devices import device_lists, unlike_devices
-from spec_tests.strategies.jit_modules import HOW, SCRIPTABLE, Script
+from spec_tests.strategies.calls import Buildable, DeviceAt, DistinctDevices, build
+from spec_tests.strategies.devices import device_lists, distinct_devices
+from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
 
-#: Layers whose gradients, summed in another order, differ by rounding of float32 at most.
+#: Layers whose gradients differ by rounding of float32 at most if summed in another order.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 
 
 @dataclass(frozen=True)
 class DataParallelCall:
-    """One call of ``data_parallel``, or one of a new ``DataParallel``.
+    """A call of ``data_parallel`` or of a new ``DataParallel``.
 
     Args:
         module: A description of the module.
         args: Positional arguments.
         kwargs: Keyword arguments.
         devices: The devices; None for all.
-        output: Where the outputs go; None for the first device.
+        output: The device of the outputs; None for the first device.
         dim: The dimension that is split.
-        functional: Whether it is ``data_parallel``.
+        functional: Whether to call ``data_parallel``.
         grad: Grad mode.
-        home: Where the module is; None for the first device, where it has to be.
+        source: The device of the module; None for the first device, which the reference requires.
     """
 
     module: Buildable
     args: Any
     kwargs: Mapping[str, object] = field(default_factory=dict)
-    devices: Sequence[At] | Unlike | None = None
+    devices: Sequence[DeviceAt] | DistinctDevices | None = None
     output: object = None
     dim: int = 0
     functional: bool = False
     grad: bool = True
-    home: At | None = None
+    source: DeviceAt | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The module with its state, and all arguments."""
+        """Return the module, its buffers and all arguments."""
         module: Any = self.module.build(topology)
-        module.to(topology.device(self._first if self.home is None else self.home.slot))
+        module.to(topology.device(self._first if self.source is None else self.source.slot))
         return {
             "module": module,
             "state": dict(module.named_buffers()),
@@ -69,14 +69,14 @@ class DataParallelCall:
     @property
     def _first(self) -> int | None:
         match self.devices:
-            case Unlike(slots):
+            case DistinctDevices(slots):
                 return slots[0]
             case [first, *_]:
                 return first.slot
         return 0
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The outputs for the whole batch."""
+        """Return the outputs for the whole batch."""
         settings = inputs["devices"], inputs["output"], self.dim
         with torch.set_grad_enabled(self.grad):
             if self.functional:
@@ -102,20 +102,20 @@ def network_calls(
     min_devices: int = 1,
     grads: Sequence[bool] = (True, False),
 ) -> DataParallelCall:
-    """A network on rows. Shrinks to one linear layer, one row and the fewest devices.
+    """Draw a network and its input. Shrinks to one linear layer, one row and the fewest devices.
 
     Args:
-        draw: Hypothesis's.
-        kinds: The kinds of layers. With others than `ROW_WISE`, which change buffers, no device
-            is given twice.
-        min_devices: Fewest devices.
+        draw: The draw function of Hypothesis.
+        kinds: The kinds of layers. If one is not in `ROW_WISE`, it changes buffers, and no device
+            is repeated.
+        min_devices: The least number of devices.
         grads: Grad modes.
     """
     module = draw(module_specs(kinds=kinds, max_parts=3))
     rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 0]))
     devices: st.SearchStrategy[Any] = device_lists(min_size=min_devices)
     if not set(kinds) <= set(ROW_WISE):
-        devices = unlike_devices()
+        devices = distinct_devices()
     return DataParallelCall(
         module=module,
         args=(module.rows(rows, requires_grad=draw(st.booleans())),),
@@ -125,15 +125,15 @@ def network_calls(
     )
 
 
-class Weighted(nn.Module):
-    """Every tensor that it is given, nested or not, times a parameter and a factor."""
+class WeightedLeaves(nn.Module):
+    """Multiplies every tensor of its nested arguments by a parameter and a factor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> Any:
-        """The products, in the containers of the arguments."""
+        """Return the products, in the containers of the arguments."""
         return self._times(args, factor), self._times(kwargs, factor)
 
     def _times(self, value: Any, factor: float) -> Any:
@@ -145,14 +145,14 @@ class Weighted(nn.Module):
 
 
 @dataclass(frozen=True)
-class New:
-    """A module made by calling its class."""
+class NewModule:
+    """A description of a module: its class and the arguments of the constructor."""
 
     kind: type[nn.Module]
     args: tuple[Any, ...] = ()
 
     def build(self, topology: Topology) -> nn.Module:
-        """The module, with the same parameters every time."""
+        """Return a new module with the same parameters each time."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             return self.kind(*self.args)
@@ -163,12 +163,12 @@ class New:
 
 @st.composite
 def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParallelCall:
-    """Nested arguments of equal extent along any ``dim``. Shrinks to one vector.
+    """Draw nested arguments of equal extent along ``dim``. Shrinks to one vector.
 
     Args:
-        draw: Hypothesis's.
-        factors: Numbers one of which is a keyword argument, too; then there is a chunk for each
-            device.
+        draw: The draw function of Hypothesis.
+        factors: One of these numbers is the keyword argument ``factor``; then each device gets a
+            chunk.
     """
     dim = draw(st.sampled_from([0, 1, -1]))
     devices = draw(device_lists(min_size=2))
@@ -186,7 +186,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     )
     named = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
     return DataParallelCall(
-        module=New(Weighted),
+        module=NewModule(WeightedLeaves),
         args=tuple(draw(st.lists(values, min_size=1, max_size=2))),
         kwargs={**named, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
         devices=devices,
@@ -197,8 +197,8 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
 
 @st.composite
 def script_calls(draw: st.DrawFn) -> DataParallelCall:
-    """Script modules on rows. Shrinks to a scripted linear layer and one row."""
+    """Draw calls of script modules. Shrinks to a scripted linear layer and one row."""
     networks = module_specs(kinds=SCRIPTABLE, max_parts=2)
-    script = Script(draw(networks), draw(st.sampled_from(tuple(HOW))))
+    script = ScriptSpec(draw(networks), draw(st.sampled_from(tuple(SCRIPT_MAKERS))))
     x = script.rows(draw(st.integers(1, 5)), requires_grad=True)
-    return DataParallelCall(script, (x,), devices=draw(unlike_devices()))
+    return DataParallelCall(script, (x,), devices=draw(distinct_devices()))

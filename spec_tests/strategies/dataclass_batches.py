@@ -1,4 +1,4 @@
-"""Dataclasses, and mappings with more than their members: the reference rebuilds neither."""
+"""Dataclasses, and mappings with extra state. The reference does not rebuild them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A dataclass that refuses to be changed."""
+    """A frozen dataclass."""
 
     first: Any
     second: Any
@@ -39,7 +39,7 @@ class Config(dict):  # type: ignore[type-arg]  # members of any type
 
 
 class NamedTable(dict):  # type: ignore[type-arg]  # members of any type
-    """A dictionary whose constructor takes something else first."""
+    """A dictionary whose constructor takes a name before the pairs."""
 
     def __init__(self, name: str, pairs: Iterable[tuple[object, object]] = ()) -> None:
         super().__init__(pairs)
@@ -47,33 +47,33 @@ class NamedTable(dict):  # type: ignore[type-arg]  # members of any type
 
 
 def config(**members: Any) -> Config:
-    """A `Config` whose attribute has been changed."""
+    """Return a `Config` whose attribute has been changed."""
     made = Config(members)
     made.note = "as changed"
     return made
 
 
 def named_table(**members: Any) -> NamedTable:
-    """A `NamedTable` that has a name."""
+    """Return a `NamedTable` that has a name."""
     return NamedTable("name", members.items())
 
 
 def default_dict(**members: Any) -> defaultdict[str, Any]:
-    """A dictionary that makes lists for the keys that it lacks."""
+    """Return a defaultdict of lists."""
     return defaultdict(list, members)
 
 
 def counter(**members: Any) -> Counter[str]:
-    """A dictionary that counts, its keys not in the order of their counts."""
+    """Return a Counter."""
     return Counter(members)
 
 
-#: Mappings by how they are made.
+#: Functions that make a mapping from keyword arguments.
 MAPPINGS: tuple[Callable[..., Any], ...] = (default_dict, counter, config, named_table)
 
 
 def batches(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Nested dataclasses, the outermost too. Shrinks to one with a single leaf."""
+    """Draw dataclasses whose fields may be dataclasses. Shrinks to one with a single leaf."""
     inner = st.recursive(leaf, _dataclasses_and_lists, max_leaves=3)
     return st.builds(Batch, inner) | _dataclasses(inner)
 

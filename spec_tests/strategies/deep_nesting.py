@@ -1,4 +1,4 @@
-"""Values nested many levels deep, made and taken apart without recursion."""
+"""Deeply nested values, built and unpacked without recursion."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from spec_tests.strategies.containers import Typed
 
 _Result = TypeVar("_Result")
 
-#: One level round a value, by kind of container.
+#: The function that puts a value into a container of each kind.
 LEVELS: Mapping[str, Callable[[Any], Any]] = {
     "tuple": lambda part: (part,),
     "list": lambda part: [part],
@@ -17,34 +17,34 @@ LEVELS: Mapping[str, Callable[[Any], Any]] = {
     "OrderedDict": lambda part: OrderedDict(x=part),
     "named tuple": lambda part: Typed(part, None),
 }
-#: Levels that the reference manages from the bottom of the stack at Python's own recursion limit
-#: of 1000, with room to spare: it calls itself once for each, or twice, or three times.
-ONCE, TWICE, THRICE = 850, 425, 260
+#: Levels of nesting that the reference supports on an empty stack with Python's default recursion
+#: limit of 1000, if it needs one, two or three frames for each level.
+ONE_FRAME, TWO_FRAMES, THREE_FRAMES = 850, 425, 260
 SCATTERED = {
-    "tuple": ONCE,
-    "list": ONCE,
-    "dict": TWICE,
-    "OrderedDict": TWICE,
-    "named tuple": ONCE,
+    "tuple": ONE_FRAME,
+    "list": ONE_FRAME,
+    "dict": TWO_FRAMES,
+    "OrderedDict": TWO_FRAMES,
+    "named tuple": ONE_FRAME,
 }
 GATHERED = {
-    "tuple": ONCE,
-    "list": ONCE,
-    "dict": TWICE,
-    "OrderedDict": THRICE,
-    "named tuple": THRICE,
+    "tuple": ONE_FRAME,
+    "list": ONE_FRAME,
+    "dict": TWO_FRAMES,
+    "OrderedDict": THREE_FRAMES,
+    "named tuple": THREE_FRAMES,
 }
 
 
-def nested(kinds: list[str], depth: int, value: Any) -> Any:
-    """``value`` inside ``depth`` containers of ``kinds`` by turns."""
+def nest(kinds: list[str], depth: int, value: Any) -> Any:
+    """Return ``value`` inside ``depth`` containers, whose kinds alternate."""
     for level in range(depth):
         value = LEVELS[kinds[level % len(kinds)]](value)
     return value
 
 
-def unnested(value: Any) -> tuple[list[type], Any]:
-    """The classes of the containers round a value, outermost first, and the value."""
+def unnest(value: Any) -> tuple[list[type], Any]:
+    """Return the classes of the nested containers, outermost first, and the innermost value."""
     kinds: list[type] = []
     while isinstance(value, tuple | list | dict):
         kinds.append(type(value))
@@ -52,7 +52,7 @@ def unnested(value: Any) -> tuple[list[type], Any]:
     return kinds, value
 
 
-def from_the_bottom(function: Callable[[], _Result]) -> _Result:
-    """What ``function`` gives on a stack of its own, of which next to nothing is used."""
+def call_on_empty_stack(function: Callable[[], _Result]) -> _Result:
+    """Return the result of ``function``, called in a new thread with an almost empty stack."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()

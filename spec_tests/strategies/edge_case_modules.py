@@ -1,4 +1,4 @@
-"""One module of every kind that replication has been known to trip over."""
+"""Modules on which implementations of replicate have failed."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -10,51 +10,51 @@ from torch.nn.utils import parametrizations, prune
 
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.custom_modules import (
-    Assorted,
-    Embedded,
-    Large,
-    Logged,
-    Slotted,
-    Tagged,
-    bias_is_added,
-    weight_is_removed,
+    AssignmentLogger,
+    BuffersOfAllDtypes,
+    LargeParameters,
+    OverridingLinear,
+    RowEmbedding,
+    SlotsLinear,
+    add_bias,
+    subtract_weight,
 )
 from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled, square_layer
 from spec_tests.strategies.tensors import TensorSpec
 
 
 class Attention(nn.Module):
-    """A layer that attends within sequences of one step, a row each."""
+    """Applies an attention layer to sequences of one step, one for each row."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row seen as a sequence of one step."""
+        """Return the output of the layer for each row as a sequence of one step."""
         result: Tensor = self.layer(x[:, None, :])[:, 0]
         return result
 
 
-def _hooked() -> nn.Module:
+def _linear_with_hooks() -> nn.Module:
     layer = square_layer()
-    layer.register_forward_hook(bias_is_added)
-    layer.register_forward_pre_hook(weight_is_removed)
+    layer.register_forward_hook(add_bias)
+    layer.register_forward_pre_hook(subtract_weight)
     return layer
 
 
-def _pruned() -> nn.Module:
+def _pruned_linear() -> nn.Module:
     layer: nn.Module = prune.l1_unstructured(square_layer(), "weight", amount=3)  # type: ignore[no-untyped-call]
     return layer
 
 
-def _materialised() -> nn.Module:
+def _lazy_linear() -> nn.Module:
     layer = nn.LazyLinear(WIDTH)
     layer(torch.zeros(1, WIDTH))
     return layer
 
 
-def _observed() -> nn.Module:
+def _observers() -> nn.Module:
     quantization = torch.ao.quantization
     observer = quantization.MovingAverageMinMaxObserver()
     return nn.Sequential(square_layer(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
@@ -74,8 +74,8 @@ def _weight_norm_hook() -> nn.Module:
     return layer
 
 
-#: The zoo: all layers, and what is only of interest here.
-ZOO: Mapping[str, Callable[[], nn.Module]] = {
+#: The function that makes each module: all layers, and modules that only these tests use.
+EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "weight_norm_hook": _weight_norm_hook,
     "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
@@ -84,38 +84,38 @@ ZOO: Mapping[str, Callable[[], nn.Module]] = {
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
     "transformer": _transformer,
     "graph": _traced_graph,
-    "observers": _observed,
-    "hooks": _hooked,
-    "pruned": _pruned,
-    "materialised": _materialised,
-    "embedding": lambda: Embedded(sparse=False),
-    "sparse_embedding": lambda: Embedded(sparse=True),
-    "assorted": Assorted,
-    "large": Large,
-    "tagged": lambda: Tagged(WIDTH, WIDTH),
-    "logged": Logged,
-    "slotted": Slotted,
+    "observers": _observers,
+    "hooks": _linear_with_hooks,
+    "pruned": _pruned_linear,
+    "materialised": _lazy_linear,
+    "embedding": lambda: RowEmbedding(sparse=False),
+    "sparse_embedding": lambda: RowEmbedding(sparse=True),
+    "assorted": BuffersOfAllDtypes,
+    "large": LargeParameters,
+    "tagged": lambda: OverridingLinear(WIDTH, WIDTH),
+    "logged": AssignmentLogger,
+    "slotted": SlotsLinear,
     "complex": lambda: Scaled(torch.rand(WIDTH, dtype=torch.complex64)),
     "empty": nn.Identity,
 }
 
 
 @dataclass(frozen=True)
-class Specimen:
-    """One module of the zoo."""
+class EdgeCaseModule:
+    """A description of one of the `EDGE_CASES`."""
 
     kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The module, on the device of ``slot``; None is the CPU."""
+        """Return a new module on the device of ``slot``; None is the CPU."""
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # Some kinds are deprecated; callers still have them.
+            # Some kinds are deprecated, but callers still use them.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
-            return ZOO[self.kind]().to(topology.device(slot))
+            return EDGE_CASES[self.kind]().to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return an input of ``count`` rows."""
         return TensorSpec((count, WIDTH), requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Exception classes of every build, and calls of parallel_apply in which some are raised."""
+"""Exceptions with all kinds of constructors, ``message`` attributes and ``str``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-#: Builtin and torch exceptions that are made from one text.
+#: Exceptions of Python and torch whose constructor takes one text.
 TEXTUAL = (
     ValueError,
     KeyError,
@@ -21,21 +21,21 @@ TEXTUAL = (
     torch.OutOfMemoryError,
     Exception,
 )
-#: How a generated class takes its arguments.
+#: The kinds of constructors of generated classes.
 CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
-#: What a generated class has under the name ``message``.
+#: The kinds of the attribute ``message`` of generated classes.
 MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
-#: What ``str`` returns or raises; ``message`` is what it does with any exception.
+#: The kinds of ``__str__``; ``message`` is the inherited method.
 PRINTS = ("message", "constant", "picky", "raises", "ends")
 
 
 @dataclass(frozen=True)
 class ExceptionSpec:
-    """How to make one exception.
+    """A description of an exception.
 
     Args:
-        base: Its class, or the base of a generated one.
-        constructor: One of `CONSTRUCTORS`; ``builtin`` stands for ``base`` itself.
+        base: The class, or the base of a generated class.
+        constructor: One of `CONSTRUCTORS`; ``builtin`` stands for the class ``base``.
         message: One of `MESSAGES`.
         slots: Whether the class has ``__slots__``.
         prints: One of `PRINTS`.
@@ -48,7 +48,7 @@ class ExceptionSpec:
     prints: str = "message"
 
     def make(self, text: str) -> BaseException:
-        """A new exception that says ``text``; its class is new, too, unless it is builtin."""
+        """Return a new exception with ``text``. Its class is new unless it is builtin."""
         if self.constructor == "builtin":
             return _make_builtin(self.base, text)
         error = _MAKE[self.constructor](self._kind(text), text)
@@ -167,19 +167,21 @@ _PRINT: dict[str, Callable[[BaseException], str]] = {
 }
 
 
-def builtins(kinds: Sequence[type[BaseException]] = TEXTUAL) -> st.SearchStrategy[ExceptionSpec]:
-    """Exceptions of existing classes. Shrinks to the first of ``kinds``."""
+def builtin_exceptions(
+    kinds: Sequence[type[BaseException]] = TEXTUAL,
+) -> st.SearchStrategy[ExceptionSpec]:
+    """Draw exceptions of existing classes. Shrinks to the first of ``kinds``."""
     return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
 
 
-def generated(
+def generated_exceptions(
     *,
     bases: Sequence[type[BaseException]] = (Exception, ValueError, OSError, StopIteration),
     constructors: Sequence[str] = CONSTRUCTORS,
     messages: Sequence[str] = MESSAGES,
     prints: Sequence[str] = ("message",),
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Exceptions of generated classes. Shrinks to the first of each choice."""
+    """Draw exceptions of generated classes. Shrinks to the first of each choice."""
     return st.builds(
         ExceptionSpec,
         base=st.sampled_from(bases),
@@ -190,9 +192,9 @@ def generated(
     )
 
 
-#: Exceptions of all builds.
-ANY_EXCEPTIONS = builtins([*TEXTUAL, ExceptionGroup, UnicodeDecodeError]) | generated(
-    prints=PRINTS
-)
-#: What no ``except Exception`` catches.
-BASE_EXCEPTIONS = builtins([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+#: Exceptions of existing and of generated classes.
+ANY_EXCEPTIONS = builtin_exceptions(
+    [*TEXTUAL, ExceptionGroup, UnicodeDecodeError]
+) | generated_exceptions(prints=PRINTS)
+#: Exceptions that ``except Exception`` does not catch.
+BASE_EXCEPTIONS = builtin_exceptions([KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])

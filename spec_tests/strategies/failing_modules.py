@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare.outcome import Failure, failure, normalised
+from spec_tests.harness.compare.outcome import Failure, failure_of, normalise
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
@@ -16,8 +16,8 @@ from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.tensors import device_slots
 
 
-class Failing(nn.Module):
-    """Returns its number when its turn has come, or raises what it is told to."""
+class FailingModule(nn.Module):
+    """Returns its number, or raises ``error``, when `ThreadOrder` lets it run."""
 
     def __init__(self, number: int, turns: ThreadOrder, error: ExceptionSpec | None) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Failing(nn.Module):
         self.raised: BaseException | None = None
 
     def forward(self) -> int:
-        """The number."""
+        """Return the number of the module."""
         with self.turns.turn(self.number):
             if self.error is not None:
                 self.raised = self.error.make(f"failure of module {self.number}")
@@ -35,11 +35,11 @@ class Failing(nn.Module):
         return self.number
 
 
-class Chaining(nn.Module):
+class ChainingModule(nn.Module):
     """Raises an exception that is linked to another one.
 
     Args:
-        link: How: ``from`` an error, ``while`` an error is handled, or ``from None``.
+        link: ``from``: it has a cause; ``while``: it has a context; ``from None``: it has neither.
     """
 
     def __init__(self, link: str) -> None:
@@ -47,18 +47,18 @@ class Chaining(nn.Module):
         self.link = link
 
     def forward(self) -> None:
-        """No result."""
+        """Raise the second of two linked exceptions."""
         try:
             raise LookupError("the first error")
         except LookupError as error:
             if self.link == "while":
-                raise ValueError("the second error")  # noqa: B904  # the link that is meant
+                raise ValueError("the second error")  # noqa: B904  # on purpose
             raise ValueError("the second error") from {"from": error, "from None": None}[self.link]
 
 
 @dataclass(frozen=True)
-class Raised:
-    """What a caller can see of an exception, but for its cause."""
+class ErrorData:
+    """The data of an exception that a caller can see, without its cause."""
 
     failure: Failure
     args: tuple[str, ...]
@@ -67,12 +67,12 @@ class Raised:
 
 @dataclass(frozen=True)
 class FailingCall:
-    """One ``parallel_apply`` of modules some of which raise.
+    """A call of ``parallel_apply`` in which some modules raise.
 
     Args:
-        errors: What each module raises that does.
+        errors: The exception of each failing module, by number.
         slots: The device of each module.
-        order: The numbers of the modules, in the order in which they end.
+        order: The numbers of the modules, in the order in which they finish.
     """
 
     errors: Mapping[int, ExceptionSpec]
@@ -80,24 +80,24 @@ class FailingCall:
     order: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The devices."""
+        """Return the devices."""
         return {"devices": ordinals(topology, self.slots)}
 
     def modules(self) -> list[nn.Module]:
-        """Fresh modules."""
+        """Return fresh modules."""
         turns = ThreadOrder(self.order)
         count = len(self.slots)
-        return [Failing(number, turns, self.errors.get(number)) for number in range(count)]
+        return [FailingModule(number, turns, self.errors.get(number)) for number in range(count)]
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What the call raises, as data."""
+        """Return the data of the exception that the call raises."""
         try:
             return self.apply(target, inputs["devices"])
         except Exception as error:
-            return raised(error)
+            return error_data(error)
 
     def apply(self, target: Target, devices: list[int]) -> Any:
-        """What the call returns; what it raises is let through."""
+        """Return the result of the call; do not catch its exceptions."""
         return _apply(target, self.modules(), devices)
 
     def __repr__(self) -> str:
@@ -106,32 +106,32 @@ class FailingCall:
         count = len(self.slots)
         return (
             f"parallel_apply(modules, [()] * {count}, None, [{devices}])"
-            f"  # {errors}; they end in the order {self.order}"
+            f"  # {errors}; they finish in the order {self.order}"
         )
 
 
 @dataclass(frozen=True)
 class ChainingCall(FailingCall):
-    """One ``parallel_apply`` whose modules raise linked exceptions; ``links`` says how each."""
+    """A call of ``parallel_apply`` in which module ``i`` raises an exception with ``links[i]``."""
 
     links: tuple[str, ...] = ()
 
     def modules(self) -> list[nn.Module]:
-        """Fresh modules."""
-        return [Chaining(link) for link in self.links]
+        """Return fresh modules."""
+        return [ChainingModule(link) for link in self.links]
 
 
-def caught(
+def error_and_modules(
     call: FailingCall, target: Target, topology: Topology
 ) -> tuple[BaseException, list[nn.Module]]:
-    """The exception of a call, of whatever kind, and the modules of the call."""
+    """Return the exception that a call raises, of any class, and the modules of the call."""
     modules = call.modules()
-    _ = target.parallel_apply.parallel_apply  # what the target lacks is none of its errors
+    _ = target.parallel_apply.parallel_apply  # a missing name is not an error of the call
     try:
         _apply(target, modules, ordinals(topology, call.slots))
     except BaseException as error:
         return error, modules
-    raise AssertionError(f"no exception came of the call\n  {call!r}")
+    raise AssertionError(f"no exception was raised by the call\n  {call!r}")
 
 
 def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> Any:
@@ -139,10 +139,10 @@ def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> 
     return target.parallel_apply.parallel_apply(modules, inputs, devices=devices)
 
 
-def raised(error: BaseException) -> Raised:
-    """The exception as data."""
-    args = tuple(normalised(str(each)) for each in error.args)
-    return Raised(failure(error), args, getattr(error, "errno", None))
+def error_data(error: BaseException) -> ErrorData:
+    """Return the data of an exception."""
+    args = tuple(normalise(str(each)) for each in error.args)
+    return ErrorData(failure_of(error), args, getattr(error, "errno", None))
 
 
 @st.composite
@@ -153,7 +153,7 @@ def failing_calls(
     min_failing: int = 1,
     max_modules: int = 4,
 ) -> FailingCall:
-    """Calls in which at least ``min_failing`` modules fail. Shrinks to the fewest modules."""
+    """Draw calls in which ``min_failing`` or more modules fail. Shrinks to the fewest modules."""
     slots = draw(device_slots(min_size=min_failing, max_size=max_modules))
     count = len(slots)
     numbers = st.lists(
@@ -168,7 +168,7 @@ def failing_calls(
 
 @st.composite
 def chaining_calls(draw: st.DrawFn) -> ChainingCall:
-    """Calls whose modules all raise linked exceptions. Shrinks to one module."""
+    """Draw calls whose modules all raise linked exceptions. Shrinks to one module."""
     links = draw(st.lists(st.sampled_from(["from", "while", "from None"]), min_size=1, max_size=2))
     slots = draw(device_slots(min_size=len(links), max_size=len(links)))
     return ChainingCall({}, slots, tuple(range(len(links))), tuple(links))

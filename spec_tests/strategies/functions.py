@@ -1,9 +1,9 @@
 """Calls of the autograd Functions.
 
-Left out, for the reference is wrong there: complex tensors with a negative dim, beside real ones,
-or channels-last in Gather (divergence CO-2); inputs on the CPU that require a gradient (FN-3);
-chunks on the CPU (FN-4); repeated devices in Broadcast (CO-4); sums whose first addend is not on
-their destination (FN-5).
+Calls in which the reference is wrong are not drawn: complex tensors with a negative ``dim``,
+beside real ones, or channels-last in Gather (CO-2), inputs on the CPU that require a gradient
+(FN-3), chunks on the CPU (FN-4), repeated devices in Broadcast (CO-4), and sums whose first addend
+is not on their destination (FN-5).
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies.calls import ApplyCall, Unlike
-from spec_tests.strategies.comm import REAL, splits
+from spec_tests.strategies.calls import ApplyCall, DistinctDevices
+from spec_tests.strategies.comm import REAL, split_extents
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.tensors import (
     COMPLEX,
@@ -31,8 +31,8 @@ def scatter_applies(
     dtypes: Sequence[torch.dtype] = DTYPES,
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
-    """Scatter of any tensor to any devices. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(splits())
+    """Draw calls of Scatter. Shrinks to one chunk of one element."""
+    before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     spec = draw(tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1), grads=grads))
     sizes = draw(st.sampled_from([list(chunks), None]))
@@ -49,7 +49,7 @@ def scatter_applies(
 
 @st.composite
 def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
-    """Scatter of a tensor on the CPU that requires no gradient. Shrinks to one chunk."""
+    """Draw Scatter of tensors on the CPU that require no gradient. Shrinks to one chunk."""
     call = draw(scatter_applies(grads=(False,)))
     (spec,) = call.tensors
     assert isinstance(spec, TensorSpec)
@@ -64,8 +64,8 @@ def gather_applies(
     kinds: Sequence[Sequence[torch.dtype]] = (REAL, COMPLEX),
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
-    """Gather of chunks of any devices, all real or all complex. Shrinks to one chunk of one."""
-    before, chunks, after = draw(splits())
+    """Draw Gather of chunks, all real or all complex. Shrinks to one chunk of one element."""
+    before, chunks, after = draw(split_extents())
     dtypes = draw(st.sampled_from(kinds))
     layouts = [each for each in LAYOUTS if each != "channels_last" or dtypes is not COMPLEX]
     specs = [
@@ -86,7 +86,7 @@ def gather_applies(
 
 @st.composite
 def scalar_gathers(draw: st.DrawFn, *, grads: Sequence[bool] = (False, True)) -> ApplyCall:
-    """Gather of 0-dim tensors of any devices along dim 0. Shrinks to one float32."""
+    """Draw Gather of 0-dim tensors along dim 0. Shrinks to one float32."""
     kinds = draw(st.sampled_from([REAL, COMPLEX]))
     spec = tensor_specs(shape=st.just(()), dtypes=kinds, slots=range(4), grads=grads)
     specs = draw(st.lists(spec, min_size=1, max_size=4))
@@ -101,18 +101,18 @@ def broadcast_applies(
     grads: Sequence[bool] = (False, True),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> ApplyCall:
-    """Broadcast of dense tensors to different devices. Shrinks to one float32; none is last."""
+    """Draw Broadcast of dense tensors to distinct devices. Shrinks to one float32."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     count = draw(st.sampled_from(counts))
     shape, dtypes = shapes(min_dims=0, max_size=3), draw(st.sampled_from(kinds))
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
-    return ApplyCall("Broadcast", (Unlike(slots),), tuple(specs))
+    return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(specs))
 
 
 @st.composite
 def reduce_applies(draw: st.DrawFn) -> ApplyCall:
-    """Rows of dense tensors, one a device, at least two. Shrinks to two rows of one float32."""
+    """Draw sums of dense tensors of two or more devices. Shrinks to two rows of one float32."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
     dtypes = draw(st.sampled_from([REAL, COMPLEX]))
     column = st.tuples(shapes(max_size=3), st.sampled_from(dtypes))

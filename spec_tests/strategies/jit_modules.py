@@ -1,4 +1,4 @@
-"""Script modules: scripted, traced, and below or above plain Python modules."""
+"""Script modules: scripted, traced, and as children of Python modules."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -33,7 +33,8 @@ def _below_python(network: nn.Module, rows: Tensor) -> nn.Module:
     return nn.Sequential(nn.Linear(rows.size(1), rows.size(1)).to(rows), inside, nn.Tanh(), inside)
 
 
-HOW: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
+#: The function that makes each kind of script module.
+SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "scripted": _scripted,
     "traced": _traced,
     "below_python": _below_python,
@@ -41,23 +42,23 @@ HOW: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Script:
-    """A network made a script module in one of several ways."""
+class ScriptSpec:
+    """A description of a script module: its network, and one of the `SCRIPT_MAKERS`."""
 
     network: ModuleSpec
     how: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The script module, on the device of ``slot``; None is the CPU."""
+        """Return a new script module on the device of ``slot``; None is the CPU."""
         rows = self.rows(3, slot=slot).build(topology)
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # TorchScript is deprecated; callers still have it.
+            # TorchScript is deprecated, but callers still use it.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
-            return HOW[self.how](self.network.build(topology, slot), rows)
+            return SCRIPT_MAKERS[self.how](self.network.build(topology, slot), rows)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return an input of ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:
@@ -66,10 +67,10 @@ class Script:
 
 @dataclass(frozen=True, repr=False)
 class ScriptCall(ReplicateCall):
-    """``replicate`` of a script module: the replicas' tensors and what they compute."""
+    """A call of ``replicate`` with a script module, and of its replicas."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The tensors by name and the outputs; a script module has no dictionaries to look at."""
+        """Return modes, tensors and outputs of the replicas."""
         module, rows = inputs["module"], inputs["rows"]
         replicas = target.replicate.replicate(module, inputs["devices"], self.detach)
         outputs = [replica(each) for replica, each in zip(replicas, rows, strict=True)]
@@ -93,16 +94,16 @@ def _tensors(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
 
 @st.composite
 def script_calls(draw: st.DrawFn, *how: str) -> ScriptCall:
-    """``replicate`` of a script module made in one of the ways ``how``. Shrinks to the first."""
+    """Draw ``replicate`` of script modules of the kinds ``how``. Shrinks to the first kind."""
     network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_parts=2))
-    script = Script(network, draw(st.sampled_from(how)))
+    script = ScriptSpec(network, draw(st.sampled_from(how)))
     return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))
 
 
-class Unfinished(torch.jit.ScriptModule):
-    """A script module that calls ``use`` on itself while its child is still a Python module."""
+class PartlyBuiltScript(torch.jit.ScriptModule):
+    """A script module that calls ``use(self)`` while its child is still a Python module."""
 
-    def __init__(self, use: Callable[["Unfinished"], object]) -> None:
+    def __init__(self, use: Callable[["PartlyBuiltScript"], object]) -> None:
         super().__init__()
         self.child = nn.Linear(2, 2)
         self.used = None

@@ -1,7 +1,7 @@
 """Layers that map rows of `WIDTH` numbers to rows of `WIDTH` numbers.
 
-Each kind carries one thing that replication must keep: a None entry, a buffer that requires a
-gradient, a container of parameters, a weight with strides of its own, ...
+Each kind has one property that replicas must keep: a None entry, a buffer that requires a
+gradient, a container of parameters, a channels-last weight, ...
 """
 
 from collections.abc import Callable, Mapping
@@ -12,26 +12,28 @@ from torch.nn.utils import parametrizations
 
 #: Features of a row, in and out of every layer.
 WIDTH = 4
-#: A filter for what cuDNN says of recurrent layers in replicas, whose weights lie apart:
-#: https://github.com/allenai/allennlp/issues/2793. Remove when it says so no more.
-APART = "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
+#: A filter for the warning of cuDNN that the weights of a replica's recurrent layer are not
+#: contiguous: https://github.com/allenai/allennlp/issues/2793. Remove when cuDNN does not warn.
+RNN_WEIGHTS_WARNING = (
+    "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
+)
 
 
 class Scaled(nn.Module):
-    """The row times a parameter of any dtype and shape that the row can be multiplied by."""
+    """Multiplies rows by a parameter of any dtype and of a broadcastable shape."""
 
     def __init__(self, scale: Tensor) -> None:
         super().__init__()
         self.scale = nn.Parameter(scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The real part, in the dtype of the row."""
+        """Return the real part of the product in the dtype of the input."""
         product = x * self.scale
         return (product.real if product.is_complex() else product).to(x.dtype)
 
 
 class NoneEntries(nn.Module):
-    """A parameter, a buffer and a child that are None, and one of each that is not."""
+    """A parameter, a buffer and a child that are None, beside others that are not."""
 
     buffer: Tensor
 
@@ -45,7 +47,7 @@ class NoneEntries(nn.Module):
         self.child = nn.Tanh()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The child of an affine map."""
+        """Return the output of the child for an affine map of the input."""
         result: Tensor = self.child(x * self.weight + self.buffer)
         return result
 
@@ -53,17 +55,17 @@ class NoneEntries(nn.Module):
 class GradBuffer(nn.Module):
     """A buffer that requires a gradient beside one that does not."""
 
-    moving: Tensor
-    still: Tensor
+    with_grad: Tensor
+    without_grad: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("moving", torch.rand(WIDTH, requires_grad=True))
-        self.register_buffer("still", torch.rand(WIDTH), persistent=False)
+        self.register_buffer("with_grad", torch.rand(WIDTH, requires_grad=True))
+        self.register_buffer("without_grad", torch.rand(WIDTH), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """An affine map by the two buffers."""
-        return x * self.moving + self.still
+        """Return an affine map of the input by the two buffers."""
+        return x * self.with_grad + self.without_grad
 
 
 class SharedBuffer(nn.Module):
@@ -78,18 +80,18 @@ class SharedBuffer(nn.Module):
         self.register_buffer("second", self.first)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedBuffer":
-        # Moving a module moves each name's buffer by itself.
+        # ``_apply`` of nn.Module makes a separate copy of the buffer for each name.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.second = self.first
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row moved by twice the buffer."""
+        """Return the input plus the buffer under each name."""
         return x + self.first + self.second
 
 
 class Counter(nn.Module):
-    """A whole-number buffer and a float one that forward changes in place."""
+    """Updates an integer buffer and a float buffer in place in every forward."""
 
     calls: Tensor
     mean: Tensor
@@ -100,13 +102,13 @@ class Counter(nn.Module):
         self.register_buffer("mean", torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row itself."""
+        """Update the buffers and return the input."""
         self.calls += 1
         self.mean.add_(x.detach().sum(0))
         return x
 
 
-class Listed(nn.Module):
+class ListContainers(nn.Module):
     """A ParameterList and a ModuleList."""
 
     def __init__(self) -> None:
@@ -115,7 +117,7 @@ class Listed(nn.Module):
         self.modules_ = nn.ModuleList([nn.Tanh(), nn.Linear(WIDTH, WIDTH)])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every member in turn; an empty list would change the result."""
+        """Apply every member in order; missing members would change the result."""
         for scale in self.scales:
             x = x + scale
         for module in self.modules_:
@@ -123,7 +125,7 @@ class Listed(nn.Module):
         return x * len(self.scales)
 
 
-class Named(nn.Module):
+class DictContainers(nn.Module):
     """A ParameterDict and a ModuleDict."""
 
     def __init__(self) -> None:
@@ -132,7 +134,7 @@ class Named(nn.Module):
         self.modules_ = nn.ModuleDict({"z": nn.Linear(WIDTH, WIDTH), "y": nn.Tanh()})
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every member in turn; an empty dictionary would change the result."""
+        """Apply every member in order; missing members would change the result."""
         for name in self.scales:
             x = x * self.scales[name]
         for module in self.modules_.values():
@@ -149,44 +151,44 @@ class ChannelsLast(nn.Module):
         self.convolution = convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks the keyword
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row seen as two channels of a two by one image."""
+        """Return the convolution of each row as a 2 by 1 image of two channels."""
         image: Tensor = self.convolution(x.reshape(-1, 2, 2, 1))
         return image.reshape(x.shape)
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer: its flattened weights are a second list of its parameters."""
+    """Applies a recurrent layer, which keeps its parameters in a second list, too."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """The row seen as a sequence of one step."""
+        """Return the output of the layer for each row as a sequence of one step."""
         result: Tensor = self.layer(x[:, None, :])[0][:, 0]
         return result
 
 
-class Branch(nn.Module):
-    """The sum of a row and what ``inner`` makes of it."""
+class Residual(nn.Module):
+    """Adds the output of ``inner`` to its input."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum."""
-        around: Tensor = self.inner(x)
-        return x + around
+        """Return the sum of the input and the output of ``inner``."""
+        output: Tensor = self.inner(x)
+        return x + output
 
 
 def square_layer() -> nn.Linear:
-    """As many outputs as inputs, so that it fits anywhere."""
+    """Return a linear layer with `WIDTH` inputs and outputs."""
     return nn.Linear(WIDTH, WIDTH)
 
 
-#: Kinds whose result for a row does not depend on the other rows, and that keep no statistics.
-#: None is complex: beside others such a parameter fails in the reference (RE-5, RE-6).
+#: Kinds whose output for a row does not depend on the other rows, and which keep no statistics.
+#: None has complex parameters: the reference fails if there are real ones, too (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "linear": square_layer,
     "tanh": nn.Tanh,
@@ -195,8 +197,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "none_entries": NoneEntries,
     "grad_buffer": GradBuffer,
     "shared_buffer": SharedBuffer,
-    "lists": Listed,
-    "dicts": Named,
+    "lists": ListContainers,
+    "dicts": DictContainers,
     "scalar": lambda: Scaled(torch.tensor(0.5)),
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),
@@ -207,7 +209,7 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }
 
-#: All kinds: also those that look at the whole batch, or whose buffers forward changes.
+#: All kinds, also those whose output depends on the whole batch, or whose forward changes buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),

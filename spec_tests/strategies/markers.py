@@ -1,6 +1,6 @@
-"""Arguments with markers on some of their parts.
+"""Arguments of which some parts are marked with Whole or SplitAlong.
 
-Letters used in this file: ``N`` is the extent at which every tensor of a case is split.
+Letters used in this file: ``N`` is the extent of every tensor along the split dimension.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from spec_tests.strategies.tensors import TensorSpec, tensor_specs
 
 @dataclass(frozen=True)
 class Mark:
-    """A marked part: to be split along ``dim``, or whole where that is None."""
+    """A marked part: split along ``dim``, or passed whole if ``dim`` is None."""
 
     value: object
     dim: int | None = None
 
     def build(self, topology: Topology) -> Any:
-        """The part without its mark."""
+        """Return the part without the mark."""
         return build(self.value, topology)
 
     def __repr__(self) -> str:
@@ -35,13 +35,13 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
-    """Arguments whose tensors have extent ``N`` where they are split.
+class MarkedArguments:
+    """Arguments whose tensors have extent ``N`` along the split dimension.
 
     Args:
         arguments: Lists, marks, tensors and constants.
         extent: ``N``.
-        slots: Where to.
+        slots: The devices of the replicas.
     """
 
     arguments: list[object]
@@ -54,30 +54,30 @@ class Marked:
         return range(len(even_chunks(self.extent, len(self.slots))))
 
     def marked(self, inputs: Any, package: Part) -> Any:
-        """The arguments that were built as ``inputs``, marked by the classes of ``package``."""
+        """Return ``inputs`` with the marks of ``package``, the target."""
         leaves = iter(tensors(inputs, ""))
-        return mapped(self.arguments, 0, lambda _: next(leaves)[1], package)
+        return map_tensors(self.arguments, 0, lambda _: next(leaves)[1], package)
 
 
-def mapped(
+def map_tensors(
     value: Any, dim: int | None, leaf: Callable[[int | None], object], package: Part | None
 ) -> Any:
-    """``value`` with ``leaf(dim)`` for each tensor, and its marks of ``package``; none without."""
+    """Replace each tensor by ``leaf(dim)`` and each `Mark` by a mark of ``package``, if any."""
     if isinstance(value, TensorSpec):
         return leaf(dim)
     if isinstance(value, list):
-        return [mapped(member, dim, leaf, package) for member in value]
+        return [map_tensors(member, dim, leaf, package) for member in value]
     if not isinstance(value, Mark):
         return value
-    inside = mapped(value.value, value.dim, leaf, package)
+    inside = map_tensors(value.value, value.dim, leaf, package)
     if package is None:
         return inside
     return package.Whole(inside) if value.dim is None else package.SplitAlong(inside, value.dim)
 
 
 @st.composite
-def marked_arguments(draw: st.DrawFn) -> Marked:
-    """Marks anywhere, one inside the other too. Shrinks to one tensor without a mark."""
+def marked_arguments(draw: st.DrawFn) -> MarkedArguments:
+    """Draw arguments with marks, possibly nested. Shrinks to one tensor without a mark."""
     extent = draw(st.sampled_from([4, 3, 2, 1, 5]))
     anything = st.sampled_from([7, None, "text"]) | tensor_specs()
     along = {dim: scatter_gather.tensors(extent, dim) for dim in (0, 1, -1, 2)}
@@ -89,4 +89,4 @@ def marked_arguments(draw: st.DrawFn) -> Marked:
     part = along[0] | split | whole | both
     parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
-    return Marked([*parts, draw(along[0])], extent, slots)
+    return MarkedArguments([*parts, draw(along[0])], extent, slots)

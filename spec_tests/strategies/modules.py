@@ -1,4 +1,4 @@
-"""Modules that callers may wrap: networks of layers, with tied weights and shared layers."""
+"""Networks of layers, with tied weights and shared layers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Branch
+from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
 
-#: Kinds that have a ``weight`` of their own which another linear layer can use.
+#: Kinds with a ``weight`` that another linear layer can share.
 _TIEABLE = ("linear", "linear_without_bias")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer; ``frozen``: its parameters require no gradient."""
+    """One layer of a kind. If it is frozen, its parameters require no gradient."""
 
     kind: str
     frozen: bool = False
@@ -28,8 +28,8 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Same:
-    """The layer finished as number ``index``, the same object once more."""
+class SharedLayer:
+    """Layer number ``index`` once more: the same object."""
 
     index: int
 
@@ -38,8 +38,8 @@ class Same:
 
 
 @dataclass(frozen=True)
-class Tied:
-    """A linear layer whose weight is that of the layer finished as number ``index``."""
+class TiedLinear:
+    """A linear layer with the weight of layer number ``index``."""
 
     index: int
 
@@ -48,8 +48,8 @@ class Tied:
 
 
 @dataclass(frozen=True)
-class Skip:
-    """A network inside the network, with a connection around it."""
+class ResidualBlock:
+    """A network inside the network; its input is added to its output."""
 
     inner: tuple["Part", ...]
 
@@ -57,17 +57,17 @@ class Skip:
         return f"skip({', '.join(map(repr, self.inner))})"
 
 
-Part = Layer | Same | Tied | Skip
+Part = Layer | SharedLayer | TiedLinear | ResidualBlock
 
 
 @dataclass(frozen=True)
 class ModuleSpec:
-    """How to make one network from rows of `WIDTH` to rows of `WIDTH`; equal specs, equal nets.
+    """A description of a network that maps rows of `WIDTH` to rows of `WIDTH`.
 
     Args:
-        parts: Its layers in order. They count as finished in the order in which they are written,
-            a skip after its inside.
-        dtype: The dtype of its input, and of all parameters whose kind says no other.
+        parts: The layers in order. They are numbered from 0 in this order; a residual block comes
+            after its inner layers.
+        dtype: The dtype of the input, and of parameters unless their kind has a fixed dtype.
         training: Whether it is in training mode.
     """
 
@@ -76,24 +76,24 @@ class ModuleSpec:
     training: bool = True
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The network on the device of ``slot``; None is the CPU."""
-        # Forking the generator keeps the caller's random numbers; no device's is used.
+        """Return a new network on the device of ``slot``; None is the CPU."""
+        # fork_rng keeps the caller's random state; no generator of a device is used.
         with torch.random.fork_rng(devices=[]), _default_dtype(self.dtype):
             torch.default_generator.manual_seed(0)
             net = _sequence(self.parts, [])
         return net.to(topology.device(slot)).train(self.training)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return an input of ``count`` rows."""
         return TensorSpec((count, WIDTH), self.dtype, requires_grad=requires_grad, slot=slot)
 
     @property
-    def finished(self) -> int:
-        """How many layers it has; the next one to be added gets this number."""
+    def layer_count(self) -> int:
+        """The number of layers; the next layer gets this number."""
         return sum(1 for _ in _flat(self.parts))
 
-    def then(self, *parts: "Part") -> "ModuleSpec":
-        """The network with more layers at its end."""
+    def append(self, *parts: "Part") -> "ModuleSpec":
+        """Return a description of the network with more layers at its end."""
         return replace(self, parts=(*self.parts, *parts))
 
     def __repr__(self) -> str:
@@ -115,32 +115,32 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def _flat(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
-        if isinstance(part, Skip):
+        if isinstance(part, ResidualBlock):
             yield from _flat(part.inner)
 
 
-def _sequence(parts: Sequence[Part], finished: list[nn.Module]) -> nn.Module:
-    return nn.Sequential(*(_finish(part, finished) for part in parts))
+def _sequence(parts: Sequence[Part], built: list[nn.Module]) -> nn.Module:
+    return nn.Sequential(*(_build_part(part, built) for part in parts))
 
 
-def _finish(part: Part, finished: list[nn.Module]) -> nn.Module:
-    module = _make(part, finished)
-    finished.append(module)
+def _build_part(part: Part, built: list[nn.Module]) -> nn.Module:
+    module = _make(part, built)
+    built.append(module)
     return module
 
 
-def _make(part: Part, finished: list[nn.Module]) -> nn.Module:
+def _make(part: Part, built: list[nn.Module]) -> nn.Module:
     match part:
         case Layer(kind, frozen):
             return KINDS[kind]().requires_grad_(not frozen)
-        case Same(index):
-            return finished[index]
-        case Tied(index):
+        case SharedLayer(index):
+            return built[index]
+        case TiedLinear(index):
             tied = nn.Linear(WIDTH, WIDTH)
-            tied.weight = finished[index].weight  # type: ignore[assignment]
+            tied.weight = built[index].weight  # type: ignore[assignment]
             return tied
-        case Skip(inner):
-            return Branch(_sequence(inner, finished))
+        case ResidualBlock(inner):
+            return Residual(_sequence(inner, built))
 
 
 @st.composite
@@ -151,13 +151,13 @@ def module_specs(
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
     max_parts: int = 4,
 ) -> ModuleSpec:
-    """Networks of up to ``max_parts`` layers a level. Shrinks to one linear layer.
+    """Draw networks of up to ``max_parts`` layers a level. Shrinks to one linear layer.
 
     Args:
-        draw: Hypothesis's.
-        kinds: The kinds of layers; `row_wise_specs` leaves out those that look at the batch.
-        dtypes: Of the input and of most parameters.
-        max_parts: Most layers a level.
+        draw: The draw function of Hypothesis.
+        kinds: The kinds of layers.
+        dtypes: The dtypes of the input and of most parameters.
+        max_parts: The greatest number of layers a level.
     """
     parts = _parts(draw, kinds, [], max_parts, depth=1)
     training = draw(st.sampled_from([True, False]))
@@ -167,42 +167,38 @@ def module_specs(
 def row_wise_specs(
     *, dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64), max_parts: int = 4
 ) -> st.SearchStrategy[ModuleSpec]:
-    """Networks whose result for a row depends on that row alone. Shrinks to one linear layer."""
+    """Draw networks of `ROW_WISE` layers. Shrinks to one linear layer."""
     return module_specs(kinds=tuple(ROW_WISE), dtypes=dtypes, max_parts=max_parts)
 
 
 def _parts(
-    draw: st.DrawFn, kinds: Sequence[str], finished: list[Part], most: int, depth: int
+    draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int
 ) -> tuple[Part, ...]:
-    return tuple(
-        _part(draw, kinds, finished, most, depth) for _ in range(draw(st.integers(1, most)))
-    )
+    return tuple(_part(draw, kinds, built, most, depth) for _ in range(draw(st.integers(1, most))))
 
 
-def _part(
-    draw: st.DrawFn, kinds: Sequence[str], finished: list[Part], most: int, depth: int
-) -> Part:
-    part = draw(_choices(draw, kinds, finished, most, depth))
-    finished.append(part)
+def _part(draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int) -> Part:
+    part = draw(_choices(draw, kinds, built, most, depth))
+    built.append(part)
     return part
 
 
 def _choices(
-    draw: st.DrawFn, kinds: Sequence[str], finished: list[Part], most: int, depth: int
+    draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int
 ) -> st.SearchStrategy[Part]:
-    # Plain layers come first: what a failure shrinks to.
+    # Plain layers come first, so that failures shrink to them.
     layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
     options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
-    if finished:
-        options["same"] = st.builds(Same, st.integers(0, len(finished) - 1))
-    tieable = [index for index, part in enumerate(finished) if _is_tieable(part)]
+    if built:
+        options["same"] = st.builds(SharedLayer, st.integers(0, len(built) - 1))
+    tieable = [index for index, part in enumerate(built) if _is_tieable(part)]
     if tieable:
-        options["tied"] = st.builds(Tied, st.sampled_from(tieable))
+        options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
     name = draw(st.sampled_from([*options, "skip"] if depth else list(options)))
     if name == "skip":
-        return st.just(Skip(_parts(draw, kinds, finished, most, depth - 1)))
+        return st.just(ResidualBlock(_parts(draw, kinds, built, most, depth - 1)))
     return options[name]
 
 
 def _is_tieable(part: Part) -> bool:
-    return isinstance(part, Tied) or (isinstance(part, Layer) and part.kind in _TIEABLE)
+    return isinstance(part, TiedLinear) or (isinstance(part, Layer) and part.kind in _TIEABLE)

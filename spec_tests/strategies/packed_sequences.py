@@ -1,4 +1,4 @@
-"""Packed sequences of any lengths."""
+"""Packed sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from spec_tests.strategies.tensors import FLOATS, counting
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed sequence on the first device; its rows count up from sequence to sequence.
+    """A packed sequence on the first device, whose elements are 0, 1/8, 2/8, ...
 
     Args:
-        lengths: Of each sequence, in the order given; falling if ``is_sorted``.
-        width: Features of a row.
-        is_sorted: Whether it is packed without sorting indices.
-        dtype: Of the rows.
-        requires_grad: Whether its rows are a leaf that requires a gradient.
+        lengths: The length of each sequence in the original order; descending if ``is_sorted``.
+        width: The features of a row.
+        is_sorted: Whether the sequence is packed without indices for sorting.
+        dtype: The dtype of the rows.
+        requires_grad: Whether the data is a leaf that requires a gradient.
     """
 
     lengths: tuple[int, ...]
@@ -31,8 +31,8 @@ class Packed:
     requires_grad: bool = False
 
     def build(self, topology: Topology) -> PackedSequence:
-        """The packed sequence."""
-        # Eighths are exact in every dtype, and small enough for a recurrent layer to tell apart.
+        """Return the packed sequence."""
+        # Eighths are exact in every dtype. A recurrent layer saturates for larger numbers.
         rows = counting((sum(self.lengths), self.width), self.dtype) / 8
         parts = list(torch.split(rows, list(self.lengths)))
         packed = pack_sequence(parts, enforce_sorted=self.is_sorted)
@@ -41,8 +41,8 @@ class Packed:
         return PackedSequence(data, packed.batch_sizes, *_moved(packed, device))
 
 
-def sequences(packed: PackedSequence) -> list[Tensor]:
-    """The sequences in the order given, on the CPU."""
+def unpack(packed: PackedSequence) -> list[Tensor]:
+    """Return the sequences in the original order, on the CPU."""
     cpu = torch.device("cpu")
     data = packed.data.detach().cpu()
     return list(unpack_sequence(PackedSequence(data, packed.batch_sizes, *_moved(packed, cpu))))
@@ -54,13 +54,13 @@ def _moved(packed: PackedSequence, device: torch.device) -> list[Tensor | None]:
 
 
 def is_valid(packed: PackedSequence) -> bool:
-    """Whether rows, batch sizes and indices fit together."""
+    """Return whether rows, batch sizes and indices are consistent."""
     sizes, count = packed.batch_sizes, int(packed.batch_sizes[0])
-    falling = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
+    descending = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
     orders = [indices for indices in packed[2:] if indices is not None]
     permutations = all(sorted(order.tolist()) == list(range(count)) for order in orders)
-    at_home = all(order.device == packed.data.device for order in orders)
-    return falling and permutations and at_home and int(sizes.sum()) == len(packed.data)
+    on_same_device = all(order.device == packed.data.device for order in orders)
+    return descending and permutations and on_same_device and int(sizes.sum()) == len(packed.data)
 
 
 @st.composite
@@ -70,7 +70,7 @@ def packed_specs(
     dtypes: Sequence[torch.dtype] = FLOATS,
     grads: Sequence[bool] = (False, True),
 ) -> Packed:
-    """Packed sequences, sorted or not. Shrinks to one sequence of one row."""
+    """Draw packed sequences, sorted or not. Shrinks to one sequence of one row."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=7))
     is_sorted = draw(st.booleans())
     lengths = sorted(lengths, reverse=True) if is_sorted else lengths

@@ -1,4 +1,4 @@
-"""Calls of parallel_apply whose modules end well."""
+"""Calls of parallel_apply in which no module raises."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from spec_tests.strategies.calls import build
 from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
 from spec_tests.strategies.tensors import device_slots
 
-ANYTHING = arguments.values()
-NAMED = arguments.keywords()
+ANY_VALUES = arguments.values()
+ANY_KEYWORDS = arguments.keywords()
 
 
-class Echo(nn.Module):
-    """Returns its number and all that it was given, when its turn has come."""
+class Passthrough(nn.Module):
+    """Returns its number and its arguments, when `ThreadOrder` lets it run."""
 
     def __init__(self, number: int, turns: ThreadOrder) -> None:
         super().__init__()
@@ -28,25 +28,25 @@ class Echo(nn.Module):
         self.turns = turns
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Number, positional and keyword arguments."""
+        """Return the number of the module, positional and keyword arguments."""
         with self.turns.turn(self.number):
             return self.number, args, kwargs
 
 
 def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
-    """The devices of ``slots`` in the one spelling that every accelerator's users may use."""
+    """Return the ordinals of the devices of ``slots``: every accelerator accepts ordinals."""
     return [device.index for device in topology.take(slots)]
 
 
 @dataclass(frozen=True)
-class EchoCall:
-    """One ``parallel_apply`` of modules that return what they are given.
+class PassthroughCall:
+    """A call of ``parallel_apply`` with modules that return their arguments.
 
     Args:
         arguments: The input of each module.
-        keywords: The keyword arguments of each, or None for none at all.
-        slots: The device of each.
-        order: The numbers of the modules, in the order in which they end.
+        keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
+        slots: The device of each module.
+        order: The numbers of the modules, in the order in which they finish.
     """
 
     arguments: tuple[Any, ...]
@@ -55,7 +55,7 @@ class EchoCall:
     order: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Arguments and devices."""
+        """Return the arguments of the call."""
         keywords = None if self.keywords is None else list(self.keywords)
         return {
             "inputs": build(list(self.arguments), topology),
@@ -64,36 +64,36 @@ class EchoCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """What each module returned."""
+        """Return the output of each module."""
         turns = ThreadOrder(self.order)
-        modules = [Echo(number, turns) for number in range(len(self.order))]
+        modules = [Passthrough(number, turns) for number in range(len(self.order))]
         return target.parallel_apply.parallel_apply(modules, **inputs)
 
     def __repr__(self) -> str:
         devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
         keywords = None if self.keywords is None else list(self.keywords)
         return (
-            f"parallel_apply([echo] * {len(self.order)}, {list(self.arguments)}, {keywords}, "
-            f"[{devices}])  # the modules end in the order {self.order}"
+            f"parallel_apply([passthrough] * {len(self.order)}, {list(self.arguments)}, "
+            f"{keywords}, [{devices}])  # the modules finish in the order {self.order}"
         )
 
 
 @st.composite
-def echo_calls(
+def passthrough_calls(
     draw: st.DrawFn,
     *,
-    inputs: st.SearchStrategy[Any] = ANYTHING,
-    keywords: st.SearchStrategy[dict[str, Any]] | None = NAMED,
-) -> EchoCall:
-    """Calls that the documentation allows. Shrinks to one module and one tensor.
+    inputs: st.SearchStrategy[Any] = ANY_VALUES,
+    keywords: st.SearchStrategy[dict[str, Any]] | None = ANY_KEYWORDS,
+) -> PassthroughCall:
+    """Draw calls of `Passthrough` modules. Shrinks to one module and one tensor.
 
     Args:
-        draw: Hypothesis's.
+        draw: The draw function of Hypothesis.
         inputs: The input of one module.
         keywords: The keyword arguments of one module; None for a call without ``kwargs_tup``.
     """
     slots = draw(device_slots())
-    return EchoCall(
+    return PassthroughCall(
         arguments=tuple(draw(inputs) for _ in slots),
         keywords=None if keywords is None else tuple(draw(keywords) for _ in slots),
         slots=slots,
@@ -102,13 +102,13 @@ def echo_calls(
 
 
 @dataclass(frozen=True)
-class ApplyCall:
-    """One ``parallel_apply`` of networks.
+class ParallelApplyCall:
+    """A call of ``parallel_apply`` with networks.
 
     Args:
-        modules: The networks, each on its own device.
-        rows: Rows of the input of each.
-        slots: The device of each.
+        modules: The networks.
+        rows: The number of rows of the input of each network.
+        slots: The device of each network.
     """
 
     modules: tuple[ModuleSpec, ...]
@@ -116,7 +116,7 @@ class ApplyCall:
     slots: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Networks, inputs and devices."""
+        """Return networks, inputs and devices."""
         triples = list(zip(self.modules, self.rows, self.slots, strict=True))
         return {
             "modules": [module.build(topology, slot) for module, _, slot in triples],
@@ -128,7 +128,7 @@ class ApplyCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The results of the networks."""
+        """Return the outputs of the networks."""
         return target.parallel_apply.parallel_apply(**inputs)
 
     def __repr__(self) -> str:
@@ -138,10 +138,10 @@ class ApplyCall:
 
 
 @st.composite
-def apply_calls(draw: st.DrawFn) -> ApplyCall:
-    """Row-wise networks, each on its device. Shrinks to one linear layer and one row."""
+def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
+    """Draw calls of row-wise networks. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
-    return ApplyCall(
+    return ParallelApplyCall(
         modules=tuple(draw(row_wise_specs(max_parts=2)) for _ in slots),
         rows=tuple(draw(st.integers(1, 3)) for _ in slots),
         slots=slots,

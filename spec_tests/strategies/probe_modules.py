@@ -1,4 +1,4 @@
-"""Modules that tell where and how they were called."""
+"""Modules whose output or state shows how and on which device they were called."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 
-class Placed(nn.Module):
-    """Adds a column with the ordinal of its device to rows, whose own device it must be."""
+class OrdinalColumn(nn.Module):
+    """Adds a column with the device ordinal to the rows."""
 
     offset: Tensor
 
@@ -17,47 +17,47 @@ class Placed(nn.Module):
         self.register_buffer("offset", torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows with one column more."""
+        """Return the rows with a column of the ordinal of their device."""
         column = (x[:, :1] * 0 + x.device.index) * self.weight + self.offset
         return torch.cat([x, column], dim=1)
 
 
-class Called(nn.Module):
-    """Tells, in a row, how many positional and keyword arguments it got, and on which device."""
+class ArgumentCounts(nn.Module):
+    """Returns the numbers of its arguments and the ordinals of its device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One row."""
+        """Return one row: args, kwargs, current device, device of the weight."""
         ordinal = torch.accelerator.current_device_index()
         counts = [len(args), len(kwargs), ordinal, self.weight.device.index]
         return torch.tensor([counts], device=self.weight.device)
 
 
-class Total(nn.Module):
-    """The sum of its input: a tensor without dimensions."""
+class WeightedSum(nn.Module):
+    """Returns a tensor without dimensions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The weighted sum."""
+        """Return the sum of the input times the weight."""
         return (x * self.weight).sum()
 
 
-class Doubling(nn.Module):
-    """Makes a new tensor."""
+class Double(nn.Module):
+    """Returns a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Twice the input."""
+        """Return twice the input."""
         return x * 2
 
 
-class Remembering(nn.Module):
-    """Changes a buffer in place, rebinds another, and sets an attribute."""
+class StateUpdater(nn.Module):
+    """Changes a buffer in place, assigns another one, and sets an attribute."""
 
     seen: Tensor
     last: Tensor
@@ -69,15 +69,15 @@ class Remembering(nn.Module):
         self.rows = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows."""
+        """Update the state and return the input."""
         self.seen += x.sum()
         self.last = x.sum().reshape(1)
         self.rows = len(x)
         return x
 
 
-class Complex(nn.Module):
-    """Complex parameters and buffers, real or complex rows."""
+class ComplexAffine(nn.Module):
+    """An affine map with complex parameter and buffer."""
 
     shift: Tensor
 
@@ -87,20 +87,20 @@ class Complex(nn.Module):
         self.register_buffer("shift", torch.tensor([1j, 2.0 + 0j]))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Complex rows, and their real parts."""
+        """Return the complex rows, and their real parts."""
         rows = x * self.weight + self.shift
         return rows, rows.real
 
 
-class Refusing(nn.Module):
-    """Fails on rows that begin with a number of at least ``limit``."""
+class FailsFromLimit(nn.Module):
+    """Raises a KeyError if the first number of its input is ``limit`` or more."""
 
     def __init__(self, limit: float) -> None:
         super().__init__()
         self.limit = limit
 
     def forward(self, x: Tensor) -> Tensor:
-        """The rows."""
+        """Return the input or raise a KeyError."""
         if x.detach().reshape(-1)[0].item() >= self.limit:
             raise KeyError(f"refused on a device of type {x.device.type}")
         return x

@@ -1,8 +1,7 @@
-"""Calls of replicate: what the replicas are made of, and what they compute.
+"""Calls of replicate, and of the replicas.
 
-The module is on the first device. What the register of differences is about is left out: devices
-that repeat, on which the reference shares some memory with the source and not other (CO-4), and
-complex parameters, which the reference views anew where it hands over others (RE-5, RE-6).
+The module is on the first device. Calls in which the reference is wrong are not drawn: repeated
+devices (CO-4) and complex parameters (RE-5, RE-6).
 """
 
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ from torch import nn
 from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import Unlike
-from spec_tests.strategies.edge_case_modules import Specimen
+from spec_tests.strategies.calls import DistinctDevices
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
@@ -26,21 +25,21 @@ class Network(Protocol):
     """A description of a module and of its input."""
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """The module, on the device of ``slot``."""
+        """Return a new module on the device of ``slot``."""
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """An input of ``count`` rows."""
+        """Return an input of ``count`` rows."""
 
 
 @dataclass(frozen=True)
 class ReplicateCall:
-    """``replicate`` of a network to the devices at ``slots``, then each replica on some rows.
+    """A call of ``replicate``, and calls of some replicas.
 
     Args:
         network: The module.
-        slots: Where to; the module is at the first of them.
-        detach: Whether the replicas' parameters are cut off from the module's.
-        runs: Which replicas are called afterwards, in order.
+        slots: The devices; the module is on the first one.
+        detach: Whether the replicas' parameters are detached.
+        runs: The numbers of the replicas to call afterwards, in order.
     """
 
     network: Network
@@ -49,8 +48,8 @@ class ReplicateCall:
     runs: tuple[int, ...] = ()
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """The module, the devices and one input a device."""
-        devices = Unlike(self.slots).build(topology)
+        """Return the module, the devices and an input for each device."""
+        devices = DistinctDevices(self.slots).build(topology)
         rows = self.network.rows(3, slot=None).build(topology)
         return {
             "module": self.network.build(topology, self.slots[0]),
@@ -59,7 +58,7 @@ class ReplicateCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """The replica_structure of every replica and what they compute."""
+        """Return the structure of every replica, and the outputs of the called ones."""
         module, devices = inputs["module"], inputs["devices"]
         replicas = target.replicate.replicate(module, devices, self.detach)
         runs = [index % len(devices) for index in self.runs]
@@ -77,7 +76,7 @@ class ReplicateCall:
 
 
 def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
-    """Different slots in any order. Shrinks to the first."""
+    """Draw distinct slots in any order. Shrinks to the first slot."""
     slots = st.lists(st.integers(0, 3), min_size=1, max_size=max_size, unique=True)
     return slots.map(tuple)
 
@@ -90,14 +89,14 @@ def replicate_calls(
     detach: Sequence[bool] = (False, True),
     called: bool = False,
 ) -> ReplicateCall:
-    """``replicate`` of any network of layers of ``kinds``. Shrinks to one linear layer.
+    """Draw ``replicate`` of networks of layers of ``kinds``. Shrinks to one linear layer.
 
     Args:
-        draw: Hypothesis's.
-        kinds: Of the layers.
-        detach: What may be asked for.
-        called: Whether some replicas are called, too. The gradients of a parameter are then sums
-            of numbers that are not whole, in an order that the devices' threads decide.
+        draw: The draw function of Hypothesis.
+        kinds: The kinds of layers.
+        detach: The values of ``detach``.
+        called: Whether to call some replicas, too. The gradient of a parameter is then a sum whose
+            order, and so its rounding, depends on the devices' threads.
     """
     runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple)) if called else ()
     network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
@@ -105,21 +104,21 @@ def replicate_calls(
 
 
 @st.composite
-def zoo_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
-    """``replicate`` of a module of the zoo, some replicas called. Shrinks to the first kind."""
-    specimen = Specimen(draw(st.sampled_from(kinds)))
+def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
+    """Draw ``replicate`` of edge-case modules and calls of replicas. Shrinks to the first kind."""
+    network = EdgeCaseModule(draw(st.sampled_from(kinds)))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
-    return ReplicateCall(specimen, draw(slot_lists()), draw(st.booleans()), runs)
+    return ReplicateCall(network, draw(slot_lists()), draw(st.booleans()), runs)
 
 
 @dataclass(frozen=True)
-class OnTheCpu:
-    """A network that is not on the accelerator."""
+class CpuModule:
+    """A description of a network on the CPU."""
 
     network: Network
 
     def build(self, topology: Topology) -> nn.Module:
-        """The network, on the CPU."""
+        """Return a new network on the CPU."""
         return self.network.build(topology, None)
 
     def __repr__(self) -> str:

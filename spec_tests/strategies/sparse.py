@@ -1,4 +1,4 @@
-"""Sparse COO tensors that callers may pass."""
+"""Sparse COO tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from spec_tests.harness.environment.topology import Topology
 
 @dataclass(frozen=True)
 class SparseSpec:
-    """How to make one sparse COO tensor: one stored element a row, its column counting up.
+    """A description of a sparse COO tensor.
 
     Args:
-        shape: Two extents: rows and columns.
-        rows: Row of each stored element; a repeated row makes an uncoalesced tensor.
-        dtype: Element type.
-        coalesced: Whether equal positions are summed up beforehand.
+        shape: Rows and columns.
+        rows: The row of each stored element; element ``i`` is in column ``i`` modulo the columns.
+        dtype: The dtype.
+        coalesced: Whether the tensor is coalesced.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
         slot: The device, as a position in the topology; None for the CPU.
     """
@@ -31,7 +31,7 @@ class SparseSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """The tensor; its values count up from one."""
+        """Return a new tensor, whose values count up from one."""
         columns = [index % self.shape[1] for index in range(len(self.rows))]
         indices = torch.tensor([self.rows, columns], dtype=torch.int64).reshape(2, -1)
         values = torch.arange(1, len(self.rows) + 1).to(self.dtype)
@@ -59,7 +59,7 @@ def sparse_specs(
     shape: tuple[int, int] | None = None,
     slots: Sequence[int | None] = (0,),
 ) -> SparseSpec:
-    """Sparse matrices, repeated positions allowed. Shrinks to one stored element; none is last."""
+    """Draw sparse matrices, possibly with repeated positions. Shrinks to one stored element."""
     size = st.sampled_from([1, 2, 3])
     shape = draw(st.tuples(size, size)) if shape is None else shape
     count = draw(st.sampled_from([1, 2, 3, 0]))

@@ -1,4 +1,4 @@
-"""Tensors that callers may pass: every dtype, shape, memory layout and device."""
+"""Dense tensors of every dtype, shape, memory layout and device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channel
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """How to make one tensor; equal specs make equal tensors.
+    """A description of a tensor.
 
     Args:
-        shape: Extents, zeros included.
-        dtype: Element type.
-        layout: One of `LAYOUTS`; a layout that the shape does not admit is row-major.
+        shape: The extents; zeros are allowed.
+        dtype: The dtype.
+        layout: One of `LAYOUTS`; row-major if the shape does not allow the layout.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
         slot: The device, as a position in the topology; None for the CPU.
     """
@@ -36,7 +36,7 @@ class TensorSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """The tensor, its elements counting up from zero: a misplaced one names its origin."""
+        """Return a new tensor whose elements count up from zero, so that each shows its origin."""
         device = topology.device(self.slot)
         tensor = _LAYOUT[self.layout](self.shape, self.dtype, device).detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
@@ -54,7 +54,7 @@ def counting(
     dtype: torch.dtype = torch.float32,
     device: torch.device = CPU,
 ) -> Tensor:
-    """Row-major ``0, 1, 2, ...``; complex numbers have an imaginary part of another size."""
+    """Return ``0, 1, 2, ...`` in row-major order, times ``1 - 2j`` for a complex dtype."""
     count = torch.arange(torch.Size(shape).numel(), device="cpu").reshape(tuple(shape))
     if dtype.is_complex:
         count = count * (1 - 2j)
@@ -110,8 +110,8 @@ _LAYOUT = {
 def shapes(
     draw: st.DrawFn, *, min_dims: int = 1, max_dims: int = 5, max_size: int = 4
 ) -> tuple[int, ...]:
-    """Shapes with few elements. Shrinks to one dimension of one element; zeros come last."""
-    # Zero comes last: empty tensors are reachable, but not what a failure shrinks to.
+    """Draw shapes with few elements. Shrinks to one dimension of one element."""
+    # Zero comes last, so that failures do not shrink to empty tensors.
     size = st.sampled_from([*range(1, max_size + 1), 0])
     most = draw(st.integers(min_dims, max_dims))
     return tuple(draw(st.lists(size, min_size=most, max_size=most)))
@@ -127,7 +127,7 @@ def tensor_specs(
     slots: Sequence[int | None] = (0,),
     grads: Sequence[bool] = (False, True),
 ) -> TensorSpec:
-    """Tensors of any dtype and layout. Shrinks to one float32 without gradient."""
+    """Draw dense tensors. Shrinks to one float32 without gradient."""
     dtype = draw(st.sampled_from(dtypes))
     differentiable = dtype.is_floating_point or dtype.is_complex
     return TensorSpec(
@@ -140,5 +140,5 @@ def tensor_specs(
 
 
 def device_slots(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
-    """Positions in the topology, repeats allowed. Shrinks to the first."""
+    """Draw positions in the topology, possibly repeated. Shrinks to the first."""
     return st.lists(st.integers(0, 3), min_size=min_size, max_size=max_size).map(tuple)

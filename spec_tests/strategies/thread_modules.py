@@ -1,4 +1,4 @@
-"""Modules that look at, or change, the state of the thread that runs them."""
+"""Modules that read or change the state of the thread that runs them."""
 
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -8,23 +8,23 @@ import torch
 from torch import nn
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.thread_state import WORD, sight
+from spec_tests.strategies.thread_state import CONTEXT_VARIABLE, visible_state
 
 
-class Looking(nn.Module):
-    """Tells what its thread sees, working on ``device``."""
+class StateProbe(nn.Module):
+    """Returns the state of its thread for work on ``device``."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self.device = device
 
     def forward(self) -> dict[str, object]:
-        """The sight."""
-        return sight(self.device)
+        """Return the `visible_state`."""
+        return visible_state(self.device)
 
 
-class Meddling(nn.Module):
-    """Changes the state of its thread for good, then raises ``error`` if there is one."""
+class StateChanger(nn.Module):
+    """Changes the state of its thread and does not restore it; then raises ``error``, if any."""
 
     def __init__(
         self, changes: Collection[str], device: torch.device, error: Exception | None = None
@@ -35,7 +35,7 @@ class Meddling(nn.Module):
         self.error = error
 
     def forward(self) -> None:
-        """No result."""
+        """Make the changes."""
         for change in self.changes:
             CHANGES[change](self.device)
         if self.error is not None:
@@ -52,7 +52,7 @@ def _cpu_autocast(_: torch.device) -> None:
     torch.set_autocast_dtype("cpu", torch.float16)
 
 
-#: How a module may change the state of its thread: by name, given a device.
+#: The function that makes each change of the thread state, for a device.
 CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
     {
         "grad mode": lambda _: torch.set_grad_enabled(not torch.is_grad_enabled()),
@@ -60,13 +60,13 @@ CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
         "CPU autocast": _cpu_autocast,
         "autocast cache": lambda _: torch.set_autocast_cache_enabled(False),
         "default device": torch.set_default_device,
-        "context variable": lambda _: WORD.set("meddled with"),
+        "context variable": lambda _: CONTEXT_VARIABLE.set("changed"),
         "current device": lambda device: torch.accelerator.set_device_index(device.index),
         "current stream": lambda device: torch.accelerator.set_stream(torch.Stream(device)),
     }
 )
 
 
-def lookers(topology: Topology, count: int) -> list[nn.Module]:
-    """One looking module a slot."""
-    return [Looking(device) for device in topology.take(count)]
+def state_probes(topology: Topology, count: int) -> list[nn.Module]:
+    """Return a `StateProbe` for each of the first ``count`` slots."""
+    return [StateProbe(device) for device in topology.take(count)]

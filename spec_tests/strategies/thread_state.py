@@ -1,4 +1,4 @@
-"""What a thread carries with it besides its data: modes, autocast, devices, streams, context."""
+"""The state of a thread: modes, autocast, devices, streams and context variables."""
 
 import contextvars
 from collections.abc import Iterator, Sequence
@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.environment.topology import Topology
 
-#: A context variable of the caller.
-WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
-#: A default device without index: the current one.
-CURRENT = -1
+#: A context variable that callers set.
+CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
+#: The slot of a default device without index, which is the current device.
+CURRENT_DEVICE = -1
 
 
 @dataclass(frozen=True)
 class Autocast:
-    """One ``torch.autocast``."""
+    """The arguments of ``torch.autocast``."""
 
     dtype: torch.dtype = torch.bfloat16
     enabled: bool = True
     cache: bool = True
 
     def entered(self, kind: str) -> torch.autocast:
-        """The context, for devices of type ``kind``."""
+        """Return the context for devices of type ``kind``."""
         return torch.autocast(
             kind, dtype=self.dtype, enabled=self.enabled, cache_enabled=self.cache
         )
@@ -34,17 +34,17 @@ class Autocast:
 
 @dataclass(frozen=True)
 class ThreadState:
-    """The state of a calling thread; the defaults change nothing.
+    """The state of a calling thread. The defaults are those of a new thread.
 
     Args:
         grad: Grad mode.
         inference: Inference mode.
         autocast: Autocast of the accelerator.
         cpu_autocast: Autocast of the CPU.
-        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT`.
-        word: A value of the context variable `WORD`.
+        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT_DEVICE`.
+        context_value: The value of `CONTEXT_VARIABLE`.
         current_slot: The current device.
-        stream_slots: The devices whose current stream is a new one.
+        stream_slots: The devices on which a new stream is current.
     """
 
     grad: bool = True
@@ -52,25 +52,27 @@ class ThreadState:
     autocast: Autocast | None = None
     cpu_autocast: Autocast | None = None
     default_slot: int | None = None
-    word: str | None = None
+    context_value: str | None = None
     current_slot: int = 0
     stream_slots: tuple[int, ...] = ()
 
     @contextmanager
     def entered(self, topology: Topology) -> Iterator[None]:
-        """A block in which the thread has this state."""
+        """Set this state inside the block."""
         with ExitStack() as stack:
             for context in self._contexts(topology):
                 stack.enter_context(context)
-            token = None if self.word is None else WORD.set(self.word)
+            token = (
+                None if self.context_value is None else CONTEXT_VARIABLE.set(self.context_value)
+            )
             try:
                 yield
             finally:
                 if token is not None:
-                    WORD.reset(token)
+                    CONTEXT_VARIABLE.reset(token)
 
     def _contexts(self, topology: Topology) -> Iterator[Any]:
-        # Streams first: a stream makes its device current, too.
+        # Streams first: entering a stream makes its device current, too.
         yield from (torch.Stream(topology.device(slot)) for slot in self.stream_slots)
         yield torch.accelerator.device_index(topology.device(self.current_slot).index)
         yield torch.set_grad_enabled(self.grad)
@@ -93,11 +95,11 @@ class ThreadState:
 
 
 def _default_device(topology: Topology, slot: int) -> torch.device:
-    return torch.device(topology.accelerator) if slot == CURRENT else topology.device(slot)
+    return torch.device(topology.accelerator) if slot == CURRENT_DEVICE else topology.device(slot)
 
 
-def sight(device: torch.device) -> dict[str, object]:
-    """What the calling thread sees of its state when it works on ``device``."""
+def visible_state(device: torch.device) -> dict[str, object]:
+    """Return the state that the calling thread sees for work on ``device``."""
     kind = device.type
     return {
         "grad mode": torch.is_grad_enabled(),
@@ -106,24 +108,24 @@ def sight(device: torch.device) -> dict[str, object]:
         "CPU autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         "autocast cache": torch.is_autocast_cache_enabled(),
         "default device": torch.empty(0).device,
-        "context variable": WORD.get(),
+        "context variable": CONTEXT_VARIABLE.get(),
         "current device": torch.accelerator.current_device_index(),
         "current stream": torch.accelerator.current_stream(device).stream_id,
     }
 
 
-def sights(devices: Sequence[torch.device]) -> list[dict[str, object]]:
-    """What the calling thread sees with each of ``devices`` made current."""
+def visible_states(devices: Sequence[torch.device]) -> list[dict[str, object]]:
+    """Return the visible state with each of ``devices`` current."""
     found = []
     for device in devices:
         with torch.accelerator.device_index(device.index):
-            found.append(sight(device))
+            found.append(visible_state(device))
     return found
 
 
-def whole_sight(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
-    """The current device of the calling thread, and its sight of each of ``devices``."""
-    return torch.accelerator.current_device_index(), sights(devices)
+def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
+    """Return the ordinal of the current device, and the visible state for each device."""
+    return torch.accelerator.current_device_index(), visible_states(devices)
 
 
 AUTOCASTS = st.none() | st.builds(
@@ -135,31 +137,31 @@ AUTOCASTS = st.none() | st.builds(
 
 
 def grad_modes() -> st.SearchStrategy[ThreadState]:
-    """States that differ in grad mode. Shrinks to no difference."""
+    """Draw a grad mode. Shrinks to the default."""
     return st.builds(ThreadState, grad=st.sampled_from([True, False]))
 
 
 def placements() -> st.SearchStrategy[ThreadState]:
-    """States that differ in current device and streams. Shrinks to no difference."""
+    """Draw a current device and current streams. Shrinks to the defaults."""
     slots = st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple)
     return st.builds(ThreadState, current_slot=st.integers(0, 3), stream_slots=slots)
 
 
 def autocasts() -> st.SearchStrategy[ThreadState]:
-    """States that differ in autocast. Shrinks to no difference."""
+    """Draw autocast settings. Shrinks to the defaults."""
     return st.builds(ThreadState, autocast=AUTOCASTS, cpu_autocast=AUTOCASTS)
 
 
 def thread_states() -> st.SearchStrategy[ThreadState]:
-    """Any combination. Shrinks to no difference."""
+    """Draw any combination of settings. Shrinks to the defaults."""
     return st.builds(
         ThreadState,
         grad=st.sampled_from([True, False]),
         inference=st.booleans(),
         autocast=AUTOCASTS,
         cpu_autocast=AUTOCASTS,
-        default_slot=st.none() | st.integers(CURRENT, 3),
-        word=st.none() | st.just("set"),
+        default_slot=st.none() | st.integers(CURRENT_DEVICE, 3),
+        context_value=st.none() | st.just("set"),
         current_slot=st.integers(0, 3),
         stream_slots=st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple),
     )

@@ -1,6 +1,6 @@
-"""Arguments of which some give fewer chunks than there are devices, or than others give.
+"""Arguments with fewer chunks than devices, or with different numbers of chunks.
 
-Letters used in this file: ``k`` the number of devices, ``N`` the rows of an argument.
+Letters used in this file: ``k`` is the number of devices.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 
 
 @dataclass(frozen=True)
-class Few:
+class FewRows:
     """``rows`` rows for ``devices`` devices: fewer chunks than devices."""
 
     rows: int
@@ -21,44 +21,44 @@ class Few:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return len(even_chunks(self.rows, self.devices))
 
     def tensor(self, topology: Topology) -> torch.Tensor:
-        """The rows, on the first device."""
+        """Return a tensor of the rows on the first device."""
         return torch.arange(self.rows, device=topology.device(0))
 
 
 @dataclass(frozen=True)
-class Uneven:
-    """Two arguments whose rows give different numbers of chunks for ``devices`` devices."""
+class UnevenRows:
+    """Two arguments with different numbers of chunks for ``devices`` devices."""
 
     rows: tuple[int, int]
     devices: int
 
     def tensors(self, topology: Topology) -> list[torch.Tensor]:
-        """The two arguments, on the first device."""
+        """Return the two arguments on the first device."""
         return [torch.arange(rows, device=topology.device(0)) for rows in self.rows]
 
     def facts(self) -> list[str]:
-        """What an error must say of the two: extents and numbers of chunks."""
+        """Return texts that the error must contain: extents and numbers of chunks."""
         counts = [len(even_chunks(rows, self.devices)) for rows in self.rows]
         return [*(f"size {rows} " for rows in self.rows), *(f"({n} chunks)" for n in counts)]
 
 
-def few() -> st.SearchStrategy[Few]:
-    """Rows for too many devices. Shrinks to one row for two."""
-    cases = [Few(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
+def few_rows() -> st.SearchStrategy[FewRows]:
+    """Draw rows with fewer chunks than devices. Shrinks to one row for two devices."""
+    cases = [FewRows(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
     return st.sampled_from([case for case in cases if case.chunks < case.devices])
 
 
-def uneven() -> st.SearchStrategy[Uneven]:
-    """Arguments of which the reference drops rows. Shrinks to two devices.
+def uneven_rows() -> st.SearchStrategy[UnevenRows]:
+    """Draw arguments of which the reference drops rows. Shrinks to two devices.
 
-    One row a device is no batch, and left out.
+    An argument with one row a device is excluded: it may be no batch.
     """
     cases = [
-        Uneven((first, second), k)
+        UnevenRows((first, second), k)
         for k in (2, 3, 4)
         for first in (1, 2, 4, 8)
         for second in (1, 2, 3, 8)

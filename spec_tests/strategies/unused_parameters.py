@@ -1,4 +1,4 @@
-"""Modules that leave some of their parameters unused: always, or in some replicas."""
+"""Modules with parameters that no replica uses, or only some replicas."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ USES = ("all", "none", "second")
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What becomes of one layer: which replicas use it, and whether it is frozen.
+class LayerUse:
+    """The use of one layer.
 
     Args:
-        use: ``all`` replicas, ``none``, or the ``second`` one only.
+        use: The replicas that use the layer: ``all``, ``none`` or only the ``second``.
         frozen: Whether its weight requires no gradient.
     """
 
@@ -25,41 +25,41 @@ class Choice:
     frozen: bool = False
 
 
-class Choosy(nn.Module):
-    """The squared sum of its input and of those layers that it chooses to use.
+class PartlyUsedLayers(nn.Module):
+    """Returns the squared sum of its input and of the outputs of the layers that it uses.
 
     Weights and inputs are small whole numbers, so that all sums are exact.
     """
 
-    def __init__(self, choices: tuple[Choice, ...], *, tied: bool) -> None:
+    def __init__(self, uses: tuple[LayerUse, ...], *, tied: bool) -> None:
         super().__init__()
-        self.choices = choices
+        self.uses = uses
         weights = [
-            nn.Parameter(torch.full((2, 2), index + 1.0), requires_grad=not choice.frozen)
-            for index, choice in enumerate(choices)
+            nn.Parameter(torch.full((2, 2), index + 1.0), requires_grad=not layer.frozen)
+            for index, layer in enumerate(uses)
         ]
-        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in choices)
+        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in uses)
         for layer, weight in zip(self.layers, weights, strict=True):
             layer.register_parameter("weight", weight)
         if tied:
             self.layers.append(self.layers[0])
-            self.register_parameter("twin", weights[0])
+            self.register_parameter("tied", weights[0])
 
     def forward(self, rows: Tensor) -> Tensor:
-        """The squared sum."""
+        """Return the squared sum."""
         total = rows
-        for choice, layer in zip(self.choices, self.layers, strict=False):
-            if choice.use == "all" or (choice.use == "second" and bool(rows.flatten()[0] > 0)):
+        for use, layer in zip(self.uses, self.layers, strict=False):
+            if use.use == "all" or (use.use == "second" and bool(rows.flatten()[0] > 0)):
                 total = total + layer(rows)
         return total.square()
 
 
 def rows(topology: Topology) -> Tensor:
-    """Four rows; those of the second of two chunks begin with a positive number."""
+    """Return four rows. The second of two chunks begins with a positive number."""
     return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
 
 
-def choices() -> st.SearchStrategy[tuple[Choice, ...]]:
-    """Two or three layers. Shrinks to layers that all replicas use."""
-    choice = st.builds(Choice, st.sampled_from(USES), st.booleans())
-    return st.lists(choice, min_size=2, max_size=3).map(tuple)
+def layer_uses() -> st.SearchStrategy[tuple[LayerUse, ...]]:
+    """Draw the uses of two or three layers. Shrinks to layers that all replicas use."""
+    use = st.builds(LayerUse, st.sampled_from(USES), st.booleans())
+    return st.lists(use, min_size=2, max_size=3).map(tuple)

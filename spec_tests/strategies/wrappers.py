@@ -1,4 +1,4 @@
-"""Tensors whose class implements the operations itself, and lacks some: nested and masked ones."""
+"""Tensor subclasses that lack some operations: nested tensors and MaskedTensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch.masked import masked_tensor
 
 from spec_tests.harness.environment.topology import Topology
 
-#: Filters for warnings of PyTorch, which are no target's.
+#: Filters for warnings of PyTorch that no target causes.
 WARNINGS = (
     "ignore:The PyTorch API of (nested tensors|MaskedTensors) is in prototype stage",
     "ignore:It is not recommended to create a MaskedTensor with a tensor that requires_grad",
@@ -21,10 +21,10 @@ WARNINGS = (
 
 @dataclass(frozen=True)
 class Jagged:
-    """A jagged nested tensor of sequences of vectors, which count up from one.
+    """A jagged nested tensor of sequences of vectors; the elements count up from one.
 
     Args:
-        lengths: Of each sequence; one or more.
+        lengths: The length of each sequence; there is at least one sequence.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
         slot: The device, as a position in the topology; None for the CPU.
     """
@@ -34,7 +34,7 @@ class Jagged:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Any:
-        """The tensor, of two columns."""
+        """Return a new tensor of two columns."""
         values = torch.arange(1.0, 2 * sum(self.lengths) + 1).reshape(-1, 2)
         return torch.nested.nested_tensor(
             list(torch.split_with_sizes(values, list(self.lengths))),
@@ -49,10 +49,10 @@ class Jagged:
 
 @dataclass(frozen=True)
 class Masked:
-    """A MaskedTensor of two columns, whose elements count up from one; every third is hidden.
+    """A MaskedTensor of two columns. The elements count up from one; multiples of 3 are masked.
 
     Args:
-        rows: Their number; one or more.
+        rows: The number of rows, at least one.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
         slot: The device, as a position in the topology; None for the CPU.
     """
@@ -62,7 +62,7 @@ class Masked:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Any:
-        """The tensor."""
+        """Return a new tensor."""
         data = torch.arange(1.0, 2 * self.rows + 1).reshape(-1, 2)
         device = topology.device(self.slot)
         return masked_tensor(
@@ -74,33 +74,33 @@ class Masked:
 
 
 def entries(tensor: Any) -> list[object]:
-    """What stands at each index of dimension 0, as lists; None for an element that is hidden."""
+    """Return the elements at each index of dimension 0 as lists; None for a masked element."""
     if tensor.is_nested:
         return [entry.tolist() for entry in tensor.detach().cpu().unbind()]
     data, mask = (part.detach().tolist() for part in (tensor.get_data(), tensor.get_mask()))
     return [
-        [element if is_seen else None for element, is_seen in zip(*row, strict=True)]
+        [element if is_valid else None for element, is_valid in zip(*row, strict=True)]
         for row in zip(data, mask, strict=True)
     ]
 
 
-def total(chunk: Any) -> Tensor:
-    """The sum of the squares of all elements that are not hidden, differentiably."""
+def sum_of_squares(chunk: Any) -> Tensor:
+    """Return the sum of the squares of all elements that are not masked, with a gradient."""
     squares = chunk * chunk
     if chunk.is_nested:
         return torch.as_tensor(squares.values().sum())
     return torch.as_tensor(squares.sum().get_data())
 
 
-class Reading(nn.Module):
-    """A linear layer of each vector, then the sum of each sequence; hidden elements are zero."""
+class SequenceSum(nn.Module):
+    """Applies a linear layer to each vector and sums each sequence. Masked elements are zero."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(2, 3)
 
     def forward(self, x: Any) -> Tensor:
-        """One row an entry."""
+        """Return one row for each index of dimension 0."""
         rows = (
             self.layer(x).to_padded_tensor(0.0).sum(1)
             if x.is_nested
@@ -112,7 +112,7 @@ class Reading(nn.Module):
 def jagged_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0, None)
 ) -> st.SearchStrategy[Jagged]:
-    """Nested tensors, empty sequences included. Shrinks to one sequence of one vector."""
+    """Draw nested tensors, some sequences empty. Shrinks to one sequence of one vector."""
     lengths = st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=7).map(tuple)
     return st.builds(Jagged, lengths, st.sampled_from(grads), st.sampled_from(slots))
 
@@ -120,6 +120,6 @@ def jagged_specs(
 def masked_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0,)
 ) -> st.SearchStrategy[Masked]:
-    """Masked tensors, by default on the accelerator. Shrinks to one row."""
+    """Draw MaskedTensors. Shrinks to one row."""
     rows = st.integers(1, 7)
     return st.builds(Masked, rows, st.sampled_from(grads), st.sampled_from(slots))

@@ -1,5 +1,5 @@
-"""One small training run for each package, written as its users write it.
+"""Small training programs, one for each package, written as the package's users would.
 
-Each has ``train``, which makes everything from fixed seeds and returns the losses of its steps and
-the weights that they have led to.
+Each has a function ``train``, which uses fixed seeds and returns the losses of its steps and the
+final weights.
 """

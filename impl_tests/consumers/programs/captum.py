@@ -8,7 +8,7 @@ from impl_tests.consumers.record import Record, record
 
 
 class Net(nn.Module):
-    """A convolution and a linear layer; each module is used once, as DeepLift demands."""
+    """A convolution and a linear layer. DeepLift requires that each module is used only once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -17,13 +17,13 @@ class Net(nn.Module):
         self.out = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Classify images of 4 x 4 pixels."""
+        """Return the scores of images of 4 x 4 pixels."""
         scores: Tensor = self.out(self.relu(self.conv(x)).flatten(1))
         return scores
 
 
 def train() -> Record:
-    """Train five steps, then ask which pixels and which channels decide."""
+    """Train five steps, then compute attributions to pixels and channels."""
     torch.manual_seed(0)
     net = nn.DataParallel(Net().to("sim:0"), device_ids=[0, 1])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -35,13 +35,15 @@ def train() -> Record:
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
-    for attribution in _attributions(net, net.module.conv, x, truth):
+    for attribution in _compute_attributions(net, net.module.conv, x, truth):
         losses += attribution.detach().flatten(1).norm(dim=1).tolist()
     return record(losses, net.module, type(net))
 
 
-def _attributions(net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor) -> list[Tensor]:
-    """Give attributions by methods that hook modules, take gradients or split inputs."""
+def _compute_attributions(
+    net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor
+) -> list[Tensor]:
+    """Return attributions by methods that hook modules, compute gradients or split inputs."""
     baseline = torch.zeros_like(x)
     return [
         attr.Saliency(net).attribute(x, target=truth),

@@ -1,4 +1,4 @@
-"""deepctr-torch: a factorization machine, which ``fit`` wraps where ``gpus`` are given."""
+"""deepctr-torch: a factorization machine, which ``fit`` wraps if ``gpus`` are given."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from impl_tests.consumers.record import Record, record
 
 
 def train() -> Record:
-    """Fit three epochs of four batches."""
+    """Train three epochs of four batches, each with four rows per device."""
     columns = [SparseFeat("user", 10, 4), SparseFeat("item", 10, 4), DenseFeat("price", 1)]
     draw = np.random.default_rng(0)
     values = {"user": draw.integers(0, 10, 32), "item": draw.integers(0, 10, 32)}

@@ -1,4 +1,4 @@
-"""Lightning Fabric: the strategy ``dp``, on an accelerator that is registered from outside."""
+"""Lightning Fabric: the strategy ``dp``, on a custom accelerator."""
 
 import torch
 from lightning_fabric import Fabric
@@ -10,7 +10,7 @@ from impl_tests.consumers.record import Record, record
 
 
 class SimAccelerator(Accelerator):  # type: ignore[misc] # the package is not installed for mypy
-    """What Fabric asks of an accelerator."""
+    """The simulated devices as an accelerator of Fabric."""
 
     def setup_device(self, device: torch.device) -> None:
         """Make ``device`` current."""
@@ -21,32 +21,32 @@ class SimAccelerator(Accelerator):  # type: ignore[misc] # the package is not in
 
     @staticmethod
     def parse_devices(devices: int) -> int:
-        """Take a number of devices."""
+        """Return ``devices``, a number, unchanged."""
         return devices
 
     @staticmethod
     def get_parallel_devices(devices: int) -> list[torch.device]:
-        """List the first devices."""
+        """Return the first devices."""
         return [torch.device("sim", ordinal) for ordinal in range(devices)]
 
     @staticmethod
     def auto_device_count() -> int:
-        """Count the devices."""
+        """Return the number of devices."""
         return torch.accelerator.device_count()
 
     @staticmethod
     def is_available() -> bool:
-        """Tell whether there is a device."""
+        """Return whether there is a device."""
         return torch.accelerator.is_available()
 
     @staticmethod
     def name() -> str:
-        """Name the accelerator."""
+        """Return the name of the accelerator."""
         return "sim"
 
 
 def train() -> Record:
-    """Train five steps, one with a short batch."""
+    """Train five steps, one of them with a batch of one row."""
     torch.manual_seed(0)
     fabric = Fabric(accelerator=SimAccelerator(), devices=2, strategy="dp")
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
@@ -54,7 +54,7 @@ def train() -> Record:
     losses = []
     for rows in (6, 5, 1, 4, 7):
         x = torch.randn(rows, 4).to(fabric.device)
-        loss = (model(x) - x[:, :2]).square().mean()  # which row is which matters
+        loss = (model(x) - x[:, :2]).square().mean()  # depends on the order of rows
         optimizer.zero_grad()
         fabric.backward(loss)
         optimizer.step()

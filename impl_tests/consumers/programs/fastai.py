@@ -1,4 +1,4 @@
-"""fastai: the callback ``ParallelTrainer``, which wraps the model for the time of ``fit``."""
+"""fastai: the callback ``ParallelTrainer``, which wraps the model during ``fit``."""
 
 import torch
 from fastai.basics import DataLoader, DataLoaders, Learner
@@ -10,7 +10,7 @@ from impl_tests.consumers.record import Record, record
 
 
 def train() -> Record:
-    """Fit two epochs of four batches, the last of them short."""
+    """Train two epochs of four batches, the last of them shorter."""
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(22, 4), torch.arange(22) % 2)
     loaders = DataLoaders(

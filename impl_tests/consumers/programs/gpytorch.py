@@ -20,7 +20,7 @@ class Model(gpytorch.models.ExactGP):  # type: ignore[misc] # the package has no
         )
 
     def forward(self, x: torch.Tensor) -> MultivariateNormal:
-        """Give the prior at ``x``."""
+        """Return the prior at ``x``."""
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
@@ -34,7 +34,7 @@ def train() -> Record:
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     losses = []
-    # A matrix that is never in one place is solved by conjugate gradients, as large ones are.
+    # Solve by conjugate gradients, as for large matrices; the matrix is never on one device.
     with gpytorch.settings.max_cholesky_size(0), gpytorch.settings.cg_tolerance(1e-3):
         for _ in range(5):
             optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""ignite: engines train and evaluate a model that ``idist.auto_model`` wraps, handlers save it."""
+"""ignite: engines that train, evaluate and save a model wrapped by ``idist.auto_model``."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ from impl_tests.consumers.record import Record, record
 
 
 class _Device:
-    """The first simulated device, with the type of the devices on which ``auto_model`` wraps."""
+    """The first simulated device, with the type cuda: ``auto_model`` wraps for no other type."""
 
     type = "cuda"
 
@@ -23,8 +23,8 @@ class _Device:
         return other == torch.device("sim:0")
 
 
-class _Names:
-    """A module with other values of some of its names."""
+class _Overrides:
+    """A Python module with some attributes replaced."""
 
     def __init__(self, module: Any, **others: Any) -> None:
         self._module = module
@@ -39,16 +39,16 @@ def _network() -> nn.Module:
 
 
 def _wrap(net: nn.Module) -> nn.Module:
-    """Wrap ``net`` as ``auto_model`` does where it counts several CUDA devices."""
+    """Wrap ``net`` as ``auto_model`` does if it counts several CUDA devices."""
     auto = ignite.distributed.auto
-    auto.torch = _Names(torch, cuda=torch.accelerator)
-    auto.idist = _Names(ignite.distributed, device=_Device)
+    auto.torch = _Overrides(torch, cuda=torch.accelerator)
+    auto.idist = _Overrides(ignite.distributed, device=_Device)
     wrapped: nn.Module = auto.auto_model(net)
     return wrapped
 
 
 def train() -> Record:
-    """Train two epochs of four batches, the last of them short; record what was saved."""
+    """Train two epochs of four batches, the last of them shorter; record the saved models."""
     torch.manual_seed(0)
     x, y = torch.randn(22, 4), torch.arange(22) % 2
     batches = list(zip(torch.split(x, 6), torch.split(y, 6), strict=True))

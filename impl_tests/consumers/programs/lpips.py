@@ -7,7 +7,7 @@ from impl_tests.consumers.record import Record, record
 
 
 def train() -> Record:
-    """Train three steps, the last with a short batch."""
+    """Train three steps, the last with a shorter batch."""
     torch.manual_seed(0)
     trainer = lpips.Trainer()
     trainer.initialize(

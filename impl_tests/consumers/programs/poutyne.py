@@ -1,4 +1,4 @@
-"""poutyne: its ``Model``, which calls ``data_parallel`` where it is given several devices."""
+"""poutyne: its ``Model``, which calls ``data_parallel`` if it has several devices."""
 
 import torch
 from poutyne import Model
@@ -8,7 +8,7 @@ from impl_tests.consumers.record import Record, record
 
 
 def train() -> Record:
-    """Fit two epochs of four batches, the last of them short, then evaluate and predict."""
+    """Train two epochs of four batches, the last of them shorter; then evaluate and predict."""
     torch.manual_seed(0)
     x, y = torch.randn(22, 4), torch.arange(22) % 2
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))

@@ -8,7 +8,7 @@ from impl_tests.consumers.record import Record, record
 
 
 def train() -> Record:
-    """Train five steps; the running statistics are among the weights."""
+    """Train five steps; the record includes the running statistics."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)

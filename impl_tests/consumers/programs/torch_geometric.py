@@ -21,20 +21,20 @@ class Net(nn.Module):
         self.second = GCNConv(16, 2)
 
     def forward(self, data: Batch) -> torch.Tensor:
-        """Classify the graphs."""
+        """Return the scores of the graphs."""
         hidden = self.first(data.x, data.edge_index).relu()
         pooled: torch.Tensor = global_mean_pool(self.second(hidden, data.edge_index), data.batch)
         return pooled
 
 
 class _Torch:
-    """The name ``torch`` for a module that knows CUDA's devices only."""
+    """A replacement of ``torch`` in torch_geometric's DataParallel, which only knows CUDA."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
     def device(self, name: str) -> torch.device:
-        """Read the name of a CUDA device as that of a simulated one."""
+        """Return the simulated device for the name of a CUDA device."""
         return torch.device(name.replace("cuda", "sim"))
 
 
@@ -44,7 +44,7 @@ def _graph(nodes: int) -> Data:
 
 
 def train() -> Record:
-    """Train on batches of five graphs, of which the last has one."""
+    """Train on batches of five graphs; the last batch has one."""
     vars(sys.modules[DataParallel.__module__])["torch"] = _Torch()
     torch.manual_seed(0)
     graphs = [_graph(nodes) for nodes in range(3, 19)]

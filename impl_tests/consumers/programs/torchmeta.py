@@ -1,4 +1,4 @@
-"""torchmeta: MAML, by a subclass that hands every replica its copies of updated parameters."""
+"""torchmeta: MAML, with a subclass that passes copies of updated parameters to each replica."""
 
 from typing import Any
 
@@ -8,33 +8,33 @@ from torchvision.datasets import utils
 
 from impl_tests.consumers.record import Record, record
 
-# torchmeta imports two functions that torchvision has no longer. Its downloads alone call them.
+# torchmeta imports two functions that torchvision has removed; only its downloads call them.
 vars(utils).update(_get_confirm_token=None, _save_response_content=None)
 
-from torchmeta.modules import (  # noqa: E402 # after the above
+from torchmeta.modules import (  # noqa: E402 # needs the names above
     DataParallel,
     MetaLinear,
     MetaModule,
     MetaSequential,
 )
-from torchmeta.utils.gradient_based import gradient_update_parameters  # noqa: E402 # likewise
+from torchmeta.utils.gradient_based import gradient_update_parameters  # noqa: E402 # needs the names above
 
 
 class Net(MetaModule):  # type: ignore[misc] # the package is not installed for mypy
-    """Two layers whose parameters may come from outside."""
+    """Two layers whose parameters can be passed to ``forward``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = MetaSequential(MetaLinear(1, 16), nn.Tanh(), MetaLinear(16, 1))
 
     def forward(self, x: Tensor, params: Any = None) -> Tensor:
-        """Compute with ``params``, or with the module's own."""
+        """Return the output with ``params``, by default the module's parameters."""
         values: Tensor = self.layers(x, params=self.get_subdict(params, "layers"))
         return values
 
 
 def train() -> Record:
-    """Learn five sinusoids, each by one inner step and gradients through it."""
+    """Learn five sinusoids, each with one inner step and gradients through this step."""
     torch.manual_seed(0)
     net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)

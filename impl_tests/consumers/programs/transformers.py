@@ -1,4 +1,4 @@
-"""transformers: its Trainer, which wraps the model where it counts several devices."""
+"""transformers: its ``Trainer``, which wraps the model if it counts several devices."""
 
 import tempfile
 
@@ -10,7 +10,7 @@ from impl_tests.consumers.record import Record, record
 
 
 class Sentences(Dataset[dict[str, torch.Tensor]]):
-    """Random tokens, each its own label."""
+    """Random tokens; the labels are the same tokens."""
 
     def __init__(self) -> None:
         self.tokens = torch.randint(0, 50, (24, 6))
@@ -23,7 +23,7 @@ class Sentences(Dataset[dict[str, torch.Tensor]]):
 
 
 def train() -> Record:
-    """Train six steps, clip gradients, evaluate."""
+    """Train six steps with clipped gradients, then evaluate."""
     transformers.set_seed(0)
     config = transformers.GPT2Config(
         vocab_size=50,
@@ -47,7 +47,7 @@ def train() -> Record:
             disable_tqdm=True,
         )
         assert args.device == torch.device("sim:0")
-        args._n_gpu = 2  # what Trainer counts on CUDA
+        args._n_gpu = 2  # Trainer counts devices on CUDA only
         data = Sentences()
         model = transformers.GPT2LMHeadModel(config)
         trainer = transformers.Trainer(model, args, train_dataset=data, eval_dataset=data)

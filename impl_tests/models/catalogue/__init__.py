@@ -5,35 +5,33 @@ from collections.abc import Mapping
 from impl_tests.models.model import Model
 
 from . import (
-    asking,
-    bare,
-    encoding,
-    generating,
-    hearing,
+    audio,
+    diffusers_models,
+    encoder,
+    encoder_decoder,
     language,
-    recurring,
-    seeing,
+    multimodal,
+    recurrent,
     timm_models,
+    torch_modules,
     torchvision_models,
-    translating,
+    vision,
 )
 
 __all__ = ["MODELS"]
 
-_CHAPTERS = (
+_MODULES = (
     language,
-    recurring,
-    translating,
-    encoding,
-    seeing,
-    asking,
-    hearing,
+    recurrent,
+    encoder_decoder,
+    encoder,
+    vision,
+    multimodal,
+    audio,
     torchvision_models,
     timm_models,
-    generating,
-    bare,
+    diffusers_models,
+    torch_modules,
 )
-#: In the order in which they are published.
-MODELS: Mapping[str, Model] = {
-    model.name: model for chapter in _CHAPTERS for model in chapter.MODELS
-}
+#: The models in the order of the published table.
+MODELS: Mapping[str, Model] = {model.name: model for module in _MODULES for model in module.MODELS}

@@ -1,100 +1,100 @@
-"""Language models of transformers that attend to all that was before."""
+"""Language models of transformers with attention."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.configuring import SMALL, WORDS, made, sentences
+from impl_tests.models.configurations import LANGUAGE, SMALL, build_model, draw_tokens
 from impl_tests.models.model import HOOKS, Model
 
 __all__ = ["MODELS"]
 
-#: What is wrong with a cache that is iterable.
-_WINDOWS = "its cache is not built again from joined parts"
-_LLAMA = {**WORDS, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
+#: The reference's error on the iterable cache of sliding-window layers.
+_ITERABLE_CACHE = "the model's cache cannot be rebuilt from gathered members"
+_LLAMA = {**LANGUAGE, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
 
 
-class Remembering(nn.Module):
-    """A model that is given a Cache in parts: a Cache itself goes to every replica, whole."""
+class CacheInput(nn.Module):
+    """A model whose cache is passed as tensors; DataParallel would copy a whole Cache."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
-    def forward(self, memory: list[tuple[Tensor, Tensor]], **words: Tensor) -> Any:
-        """Go on after what is remembered."""
+    def forward(self, memory: list[tuple[Tensor, Tensor]], **inputs: Tensor) -> Any:
+        """Run the model with ``memory`` as the cache of earlier tokens."""
         from transformers import DynamicCache
 
-        return self.net(past_key_values=DynamicCache(memory), **words)
+        return self.net(past_key_values=DynamicCache(memory), **inputs)
 
 
-def _with_memory(rows: int) -> dict[str, Any]:
+def _draw_tokens_and_cache(rows: int) -> dict[str, Any]:
     layers = [tuple(torch.randn(2, rows, 1, 3, 8)) for _ in range(SMALL["num_hidden_layers"])]
-    return {**sentences(rows), "memory": layers}
+    return {**draw_tokens(rows), "memory": layers}
 
 
-def _with_states(rows: int) -> dict[str, Any]:
-    return {**sentences(rows), "output_hidden_states": True}
+def _draw_tokens_for_hidden_states(rows: int) -> dict[str, Any]:
+    return {**draw_tokens(rows), "output_hidden_states": True}
 
 
 MODELS = [
     Model(
         "GPT-2",
         "transformers",
-        "tied weights; a Cache among the outputs",
-        lambda: made(
+        "tied weights; a Cache in the outputs",
+        lambda: build_model(
             "GPT2LMHeadModel",
             "GPT2Config",
-            **WORDS,
+            **LANGUAGE,
             n_embd=16,
             n_layer=2,
             n_head=2,
             n_positions=8,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "Llama",
         "transformers",
-        "rotary positions, shared keys; asked for hidden states",
-        lambda: made("LlamaForCausalLM", "LlamaConfig", **_LLAMA),
-        _with_states,
+        "rotary positions, shared keys; returns hidden states",
+        lambda: build_model("LlamaForCausalLM", "LlamaConfig", **_LLAMA),
+        _draw_tokens_for_hidden_states,
         reference=HOOKS,
     ),
     Model(
         "Llama with memory",
         "transformers",
-        "a Cache in, as pairs of tensors, and out",
-        lambda: Remembering(made("LlamaForCausalLM", "LlamaConfig", **_LLAMA)),
-        _with_memory,
+        "a Cache as input, given as pairs of tensors, and as output",
+        lambda: CacheInput(build_model("LlamaForCausalLM", "LlamaConfig", **_LLAMA)),
+        _draw_tokens_and_cache,
     ),
     Model(
         "Gemma 2",
         "transformers",
-        "layers that look back a little and layers that look back far",
-        lambda: made("Gemma2ForCausalLM", "Gemma2Config", **_LLAMA),
-        sentences,
-        reference=_WINDOWS,
-        apart=(".past_key_values",),  # one for each replica
+        "sliding-window and global attention layers",
+        lambda: build_model("Gemma2ForCausalLM", "Gemma2Config", **_LLAMA),
+        draw_tokens,
+        reference=_ITERABLE_CACHE,
+        not_compared=(".past_key_values",),  # impl lists one cache per replica
     ),
     Model(
         "BLOOM",
         "transformers",
-        "positions as biases of the attention",
-        lambda: made(
-            "BloomForCausalLM", "BloomConfig", **WORDS, hidden_size=16, n_layer=2, n_head=2
+        "positions as attention biases",
+        lambda: build_model(
+            "BloomForCausalLM", "BloomConfig", **LANGUAGE, hidden_size=16, n_layer=2, n_head=2
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "OPT",
         "transformers",
-        "learned positions; asked for hidden states",
-        lambda: made(
+        "learned positions; returns hidden states",
+        lambda: build_model(
             "OPTForCausalLM",
             "OPTConfig",
-            **WORDS,
+            **LANGUAGE,
             hidden_size=16,
             num_hidden_layers=2,
             num_attention_heads=2,
@@ -102,28 +102,28 @@ MODELS = [
             word_embed_proj_dim=16,
             max_position_embeddings=8,
         ),
-        _with_states,
+        _draw_tokens_for_hidden_states,
         reference=HOOKS,
     ),
     Model(
         "Falcon",
         "transformers",
         "one key head for all queries; attention and MLP in parallel",
-        lambda: made("FalconForCausalLM", "FalconConfig", **{**WORDS, **SMALL}),
-        sentences,
+        lambda: build_model("FalconForCausalLM", "FalconConfig", **{**LANGUAGE, **SMALL}),
+        draw_tokens,
     ),
     Model(
         "Mixtral",
         "transformers",
         "mixture of experts",
-        lambda: made("MixtralForCausalLM", "MixtralConfig", **_LLAMA, num_local_experts=4),
-        sentences,
+        lambda: build_model("MixtralForCausalLM", "MixtralConfig", **_LLAMA, num_local_experts=4),
+        draw_tokens,
     ),
     Model(
         "DeepSeek-V3",
         "transformers",
         "latent attention; experts in groups",
-        lambda: made(
+        lambda: build_model(
             "DeepseekV3ForCausalLM",
             "DeepseekV3Config",
             **{**_LLAMA, "num_key_value_heads": 2},
@@ -140,6 +140,6 @@ MODELS = [
             first_k_dense_replace=1,
             n_shared_experts=1,
         ),
-        sentences,
+        draw_tokens,
     ),
 ]

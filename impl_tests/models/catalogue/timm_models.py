@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model
+from impl_tests.models.model import Model, squared_error
 
 __all__ = ["MODELS"]
 
 
-def _made(name: str, **settings: Any) -> nn.Module:
+def _build(name: str, **settings: Any) -> nn.Module:
     import timm
 
     module: nn.Module = timm.create_model(name, pretrained=False, **settings)
@@ -40,16 +40,12 @@ def _levit() -> nn.Module:
     return module
 
 
-def _images(rows: int) -> tuple[Tensor, ...]:
+def _draw_images(rows: int) -> tuple[Tensor, ...]:
     return (torch.randn(rows, 3, 32, 32),)
 
 
-def _errors(output: Tensor) -> Tensor:
-    return (output - 1).square().mean()
-
-
-def _of_each(output: list[Tensor]) -> Tensor:
-    return torch.stack([_errors(each) for each in output]).sum()
+def _sum_of_squared_errors(output: list[Tensor]) -> Tensor:
+    return torch.stack([squared_error(each) for each in output]).sum()
 
 
 _PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_classes": 3}
@@ -59,55 +55,55 @@ MODELS = [
         "EfficientNet",
         "timm",
         "depthwise convolutions, squeeze and excite",
-        lambda: _made("test_efficientnet", num_classes=3),
-        _images,
-        _errors,
+        lambda: _build("test_efficientnet", num_classes=3),
+        _draw_images,
+        squared_error,
     ),
     Model(
         "DeiT",
         "timm",
-        "two heads while it is trained",
-        lambda: _made("deit_tiny_distilled_patch16_224", num_heads=2, **_PATCHES),
-        _images,
-        lambda output: _errors(output if isinstance(output, Tensor) else sum(output)),
+        "two heads during training",
+        lambda: _build("deit_tiny_distilled_patch16_224", num_heads=2, **_PATCHES),
+        _draw_images,
+        lambda output: squared_error(output if isinstance(output, Tensor) else sum(output)),
     ),
     Model(
         "MLP-Mixer",
         "timm",
         "neither convolution nor attention",
         _mixer,
-        _images,
-        _errors,
+        _draw_images,
+        squared_error,
     ),
     Model(
         "NFNet",
         "timm",
-        "weights that are standardised when used",
-        lambda: _made("test_nfnet", num_classes=3),
-        _images,
-        _errors,
+        "weights standardized in each forward",
+        lambda: _build("test_nfnet", num_classes=3),
+        _draw_images,
+        squared_error,
     ),
     Model(
         "ByobNet",
         "timm",
-        "features of every stage, as a list",
-        lambda: _made("test_byobnet", features_only=True),
-        _images,
-        _of_each,
+        "a list of the features of every stage",
+        lambda: _build("test_byobnet", features_only=True),
+        _draw_images,
+        _sum_of_squared_errors,
     ),
     Model(
         "LeViT",
         "timm",
         "batch norm in attention; attention biases by offset",
         _levit,
-        _images,
-        _errors,
+        _draw_images,
+        squared_error,
     ),
     Model(
         "XCiT",
         "timm",
         "attention between channels",
-        lambda: _made(
+        lambda: _build(
             "xcit_nano_12_p8_224",
             img_size=32,
             patch_size=8,
@@ -116,7 +112,7 @@ MODELS = [
             num_heads=2,
             num_classes=3,
         ),
-        _images,
-        _errors,
+        _draw_images,
+        squared_error,
     ),
 ]

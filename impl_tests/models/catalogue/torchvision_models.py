@@ -5,20 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model
+from impl_tests.models.model import Model, draw_images, squared_error
 
 __all__ = ["MODELS"]
 
 
-def _images(rows: int, size: int) -> Tensor:
-    return torch.randn(rows, 3, size, size)
-
-
-def _errors(output: Tensor) -> Tensor:
-    return (output - 1).square().mean()
-
-
-def _made(name: str, **settings: Any) -> nn.Module:
+def _build(name: str, **settings: Any) -> nn.Module:
     import torchvision
 
     module: nn.Module = torchvision.models.get_model(name, weights=None, **settings)
@@ -26,14 +18,14 @@ def _made(name: str, **settings: Any) -> nn.Module:
 
 
 class Detector(nn.Module):
-    """A detector that takes its batch as tensors; a list would be handed to every replica."""
+    """A detector with tensors as inputs; DataParallel would copy whole lists to each replica."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, images: Tensor, boxes: Tensor, labels: Tensor) -> Any:
-        """Give the losses."""
+        """Return the losses."""
         truths = [
             {"boxes": box, "labels": label} for box, label in zip(boxes, labels, strict=True)
         ]
@@ -100,7 +92,7 @@ def _retinanet() -> nn.Module:
     from torchvision.models.detection.anchor_utils import AnchorGenerator
 
     backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
-    backbone.out_channels = 8  # type: ignore[assignment] # what RetinaNet asks for
+    backbone.out_channels = 8  # type: ignore[assignment] # RetinaNet reads this attribute
     anchors = AnchorGenerator(((16,),), ((1.0,),))
     return Detector(
         torchvision.models.detection.RetinaNet(
@@ -114,7 +106,7 @@ def _faster_rcnn() -> nn.Module:
     from torchvision.models.detection.anchor_utils import AnchorGenerator
 
     backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
-    backbone.out_channels = 8  # type: ignore[assignment] # what FasterRCNN asks for
+    backbone.out_channels = 8  # type: ignore[assignment] # FasterRCNN reads this attribute
     return Detector(
         torchvision.models.detection.FasterRCNN(
             backbone,
@@ -125,45 +117,50 @@ def _faster_rcnn() -> nn.Module:
             box_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 3, 2),
             rpn_pre_nms_top_n_train=8,
             rpn_post_nms_top_n_train=4,
-            # All are taken: which ones would be drawn at random.
+            # Use all boxes; a smaller number would be sampled at random.
             rpn_batch_size_per_image=1000,
             box_batch_size_per_image=1000,
         )
     )
 
 
-def _summed(output: Any) -> Tensor:
-    """Average each loss over the replicas, and add them."""
+def _sum_losses(output: Any) -> Tensor:
+    """Return the sum of the losses, each averaged over the replicas."""
     return torch.stack([loss.mean() for loss in output.values()]).sum()
 
 
-def _found(rows: int) -> tuple[Tensor, ...]:
+def _draw_detection_batch(rows: int) -> tuple[Tensor, ...]:
     corner = torch.arange(rows).view(rows, 1, 1)
     boxes = torch.tensor([4.0, 4.0, 24.0, 28.0]) + corner
-    return _images(rows, 32), boxes, torch.ones(rows, 1, dtype=torch.long)
+    return draw_images(rows, 32), boxes, torch.ones(rows, 1, dtype=torch.long)
 
 
 MODELS = [
     Model(
-        "ResNet", "torchvision", "batch norm", _resnet, lambda rows: (_images(rows, 32),), _errors
+        "ResNet",
+        "torchvision",
+        "batch norm",
+        _resnet,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "DenseNet",
         "torchvision",
-        "all layers joined",
+        "concatenated layers",
         _densenet,
-        lambda rows: (_images(rows, 32),),
-        _errors,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "GoogLeNet",
         "torchvision",
         "a named tuple of three outputs",
-        lambda: _made(
+        lambda: _build(
             "googlenet", num_classes=3, init_weights=False, dropout=0.0, dropout_aux=0.0
         ),
-        lambda rows: (_images(rows, 32),),
-        lambda output: sum(map(_errors, output), torch.zeros(())).mean(),
+        lambda rows: (draw_images(rows, 32),),
+        lambda output: sum(map(squared_error, output), torch.zeros(())).mean(),
     ),
     Model(
         "MaxViT",
@@ -178,8 +175,8 @@ MODELS = [
             head_dim=8,
             num_classes=3,
         ),
-        lambda rows: (_images(rows, 32),),
-        _errors,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
     ),
     Model(
         "MaxViT, one pixel",
@@ -194,8 +191,8 @@ MODELS = [
             head_dim=10,
             num_classes=2,
         ),
-        lambda rows: (_images(rows, 8),),
-        _errors,
+        lambda rows: (draw_images(rows, 8),),
+        squared_error,
     ),
     Model(
         "R3D",
@@ -203,31 +200,38 @@ MODELS = [
         "video; convolutions in 3-D",
         _r3d,
         lambda rows: (torch.randn(rows, 3, 4, 16, 16),),
-        _errors,
+        squared_error,
     ),
     Model(
         "RAFT",
         "torchvision",
         "optical flow; a list of outputs; state that a module keeps between two calls",
         _raft,
-        lambda rows: (_images(rows, 32), _images(rows, 32), 2),
+        lambda rows: (draw_images(rows, 32), draw_images(rows, 32), 2),
         lambda output: torch.stack([each.abs().mean() for each in output]).mean(),
     ),
     Model(
         "LR-ASPP",
         "torchvision",
-        "a dictionary of outputs; squeezed by its own batch",
-        lambda: _made("lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3),
-        lambda rows: (_images(rows, 32),),
-        lambda output: _errors(output["out"]),
+        "a dictionary of outputs; global average pooling",
+        lambda: _build("lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3),
+        lambda rows: (draw_images(rows, 32),),
+        lambda output: squared_error(output["out"]),
     ),
     Model(
         "Faster R-CNN",
         "torchvision",
         "detection in two stages; a dictionary of losses",
         _faster_rcnn,
-        _found,
-        _summed,
+        _draw_detection_batch,
+        _sum_losses,
     ),
-    Model("RetinaNet", "torchvision", "detection in one stage", _retinanet, _found, _summed),
+    Model(
+        "RetinaNet",
+        "torchvision",
+        "detection in one stage",
+        _retinanet,
+        _draw_detection_batch,
+        _sum_losses,
+    ),
 ]

@@ -23,7 +23,7 @@ HOSTILE_CLAUSE = "comm.scatter.even-chunks"
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory):
+def site(tmp_path_factory):
     """A site of the published runs and of runs with every verdict, one with hostile text."""
     folder = tmp_path_factory.mktemp("site")
     verdicts = {ONE: "fail", TWO: "not-run", "replicate.no-device": "not-offered"}
@@ -46,9 +46,9 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def addresses(home):
+def addresses(site):
     """The addresses of all pages."""
-    return sorted(str(path.relative_to(home)) for path in home.rglob("*.html"))
+    return sorted(str(path.relative_to(site)) for path in site.rglob("*.html"))
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +69,7 @@ def axe(tmp_path_factory):
 
 
 @pytest.fixture
-def visit(browser, home):
+def visit(browser, site):
     """Open pages in a tab; fail at the end on a message, an error, a dialog or a request."""
     tabs, problems = [], []
 
@@ -80,7 +80,7 @@ def visit(browser, home):
             tabs[-1].on("pageerror", lambda error: problems.append(str(error)))
             tabs[-1].on("dialog", lambda dialog: problems.append(dialog.message))
             tabs[-1].on("request", lambda request: problems.extend(_outside(request.url)))
-        tabs[-1].goto(f"file://{home}/{address}")
+        tabs[-1].goto(f"file://{site}/{address}")
         return tabs[-1]
 
     yield open_page
@@ -116,13 +116,13 @@ def test_matrix_needs_no_scrolling_on_a_phone(visit):
     assert page.evaluate("e => e.scrollWidth <= e.clientWidth", page.query_selector(".wide"))
 
 
-def test_every_link_has_a_page_and_an_anchor(visit, home, addresses):
+def test_every_link_has_a_page_and_an_anchor(visit, site, addresses):
     links, ids = {}, {}
     for address in addresses:
         page = visit(address)
         links[address] = page.evaluate("[...document.links].map(link => link.href)")
         found = page.evaluate("[...document.querySelectorAll('[id]')].map(each => each.id)")
-        ids[str(home / address)] = set(found)
+        ids[str(site / address)] = set(found)
     broken = [
         (address, link)
         for address, found in links.items()

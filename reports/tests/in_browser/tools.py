@@ -18,7 +18,7 @@ def chromium() -> str:
     named = os.environ.get("CHROMIUM")
     found = next(filter(None, map(shutil.which, [named] if named else _NAMES)), None)
     if found is None:
-        _end("Chromium is missing: apt-get install chromium, or name one in CHROMIUM")
+        _exit("Chromium is missing: apt-get install chromium, or name one in CHROMIUM")
     return str(found)
 
 
@@ -26,14 +26,14 @@ def axe(folder: Path) -> str:
     """Return the source of axe-core, from npm."""
     npm = shutil.which("npm")
     if npm is None:
-        _end("npm is missing (it installs axe-core): apt-get install npm")
+        _exit("npm is missing (it installs axe-core): apt-get install npm")
     command = [str(npm), "install", "--no-save", "--silent", "--prefix", str(folder), _AXE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     if not script.exists():
-        _end(f"npm did not install axe-core: {done.stderr.strip()[-500:]}")
+        _exit(f"npm did not install axe-core: {done.stderr.strip()[-500:]}")
     return script.read_text(encoding="utf-8")
 
 
-def _end(text: str) -> None:
+def _exit(text: str) -> None:
     pytest.exit(f"the site cannot be tested: {text}", returncode=1)

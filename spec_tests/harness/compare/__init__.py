@@ -1,4 +1,4 @@
-"""Calls observed and compared: snapshots of values, outcomes, errors, replicas.
+"""Comparison of calls: snapshots of values, outcomes, errors and replicas.
 
 May import ``traverse``, ``environment`` and ``concurrency``.
 """

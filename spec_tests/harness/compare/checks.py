@@ -1,4 +1,4 @@
-"""Assertions whose messages need no knowledge of the suite."""
+"""Assertions whose messages show the call and the first difference."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,10 +12,10 @@ from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: Data movement changes no bit, and sums of small whole numbers are exact.
+#: The tolerance of data movement and of sums of small whole numbers, which are exact.
 EXACT = 0.0
-#: One float32 layer on equal inputs in chunks of other sizes: matrix products of a few dozen terms
-#: may be summed in another order, and each rounding is at most 2**-24 of the partial sum.
+#: The tolerance of one float32 layer on equal inputs in chunks of other sizes: a matrix product
+#: may sum a few dozen terms in another order, and each rounding is at most 2**-24 of the sum.
 LAYER = 1e-4
 
 
@@ -29,12 +29,12 @@ def agree(
     gradients: bool = True,
     strides: bool = True,
 ) -> None:
-    """Fail unless ``call`` has the same outcome everywhere: result, error, warnings, gradients.
+    """Fail unless ``call`` has the same outcome on the target and on all of ``answers``.
 
     Args:
-        call: The call, made once on each implementation with fresh inputs.
+        call: The call, made once on each implementation with new inputs.
         target: The implementation under test.
-        answers: The oracle, torch.nn.parallel, or both.
+        answers: The implementations to compare with: the oracle, torch.nn.parallel, or both.
         topology: The devices.
         tolerance: The largest difference of values, relative and absolute.
         gradients: Whether to differentiate the result.
@@ -44,7 +44,7 @@ def agree(
     actual = observe(call, target, topology, gradients=gradients, strides=strides)
     for answer in [answers] if isinstance(answers, Target) else answers:
         expected = observe(call, answer, topology, gradients=gradients, strides=strides)
-        found = _first_difference(actual, expected, tolerance)
+        found = _find_difference(actual, expected, tolerance)
         if found is not None:
             raise AssertionError(_message(call, topology, answer, found))
 
@@ -68,7 +68,7 @@ def _message(call: Call, topology: Topology, answer: Target, found: str) -> str:
     )
 
 
-def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
+def _find_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
     for field in fields(Outcome):
         pair = getattr(actual, field.name), getattr(expected, field.name)
         found = difference(*pair, path=field.name, tolerance=tolerance)
@@ -80,13 +80,13 @@ def _first_difference(actual: Outcome, expected: Outcome, tolerance: float) -> s
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
     """Describe the first difference of two snapshots; return None if they are equal."""
     if type(actual) is not type(expected):
-        return f"{path} is {_described(actual)}, expected {_described(expected)}"
+        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
     if isinstance(expected, TensorSnapshot):
         return _tensor_difference(actual, expected, path, tolerance)
     if isinstance(expected, Structure):
         return _structure_difference(actual, expected, path, tolerance)
     if actual != expected:
-        return f"{path} is {_described(actual)}, expected {_described(expected)}"
+        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
     return None
 
 
@@ -123,14 +123,14 @@ def _structure_difference(
     return None
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     match value:
         case Failure(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
             return f"a tensor {dict(facts)} {values.tolist()}"
         case Structure(kind, members):
-            inside = ", ".join(f"{key!r}: {_described(member)}" for key, member in members.items())
+            inside = ", ".join(f"{key!r}: {_describe(member)}" for key, member in members.items())
             return f"{kind} of {{{inside}}}"
         case Leaf(kind, text, identity):
             return f"{kind} {text or identity}"

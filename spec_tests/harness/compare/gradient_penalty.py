@@ -19,37 +19,37 @@ def network(dtype: torch.dtype) -> nn.Sequential:
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
 
 
-def spread(target: Target, module: nn.Module, devices: Sequence[torch.device], way: str) -> Model:
-    """Return ``module`` on several devices: by DataParallel if ``way`` is "class"."""
-    if way == "class":
+def wrap(target: Target, module: nn.Module, devices: Sequence[torch.device], api: str) -> Model:
+    """Return ``module`` on several devices: DataParallel for "class", else data_parallel."""
+    if api == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
         return wrapped
     return lambda x: target.data_parallel.data_parallel(module, x, devices)
 
 
-def in_line(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty; the output of the model is alive during the differentiation."""
+def inline_penalty(model: Model, x: Tensor) -> Tensor:
+    """Return the penalty. The output of the model is alive during the second differentiation."""
     output = model(x)
-    (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
-    return slope.square().sum() + 0 * output.sum()
+    (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+    return gradient.square().sum() + 0 * output.sum()
 
 
-def in_helper(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty; the output of the model is freed before the second differentiation."""
-    return _slope(model, x).square().sum()
+def helper_penalty(model: Model, x: Tensor) -> Tensor:
+    """Return the penalty. The output of the model is freed before the second differentiation."""
+    return _input_gradient(model, x).square().sum()
 
 
-def _slope(model: Model, x: Tensor) -> Tensor:
-    (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
-    return slope
+def _input_gradient(model: Model, x: Tensor) -> Tensor:
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return gradient
 
 
-def among_losses(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty plus the loss of another call, as adversarial training does."""
-    return model(x).sum() + in_helper(model, x)
+def penalty_and_loss(model: Model, x: Tensor) -> Tensor:
+    """Return the penalty plus the loss of another call, as in adversarial training."""
+    return model(x).sum() + helper_penalty(model, x)
 
 
-PENALTIES = (in_line, in_helper, among_losses)
+PENALTIES = (inline_penalty, helper_penalty, penalty_and_loss)
 
 
 def gradients(
@@ -57,8 +57,8 @@ def gradients(
 ) -> Any:
     """Return the penalty and its gradients for the input and the parameters of the module.
 
-    A parameter that the penalty does not depend on has the gradient zero here. Divergence FN-1 is
-    about the difference between zero and no gradient.
+    A parameter that the penalty does not depend on has a zero gradient here, because zero and no
+    gradient are the subject of divergence FN-1.
     """
     loss = penalty(model, x)
     leaves = (x, *module.parameters())

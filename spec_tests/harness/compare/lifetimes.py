@@ -1,4 +1,4 @@
-"""Objects that a call keeps alive. The garbage collector is off, so that cycles show."""
+"""Objects that a call keeps alive. The garbage collector is off, so that cycles are detected."""
 
 import weakref
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, nn
 
 from spec_tests.harness.compare.outcome import Call
-from spec_tests.harness.concurrency.leaks import no_garbage_collection
+from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import leaves, tensors
@@ -15,20 +15,20 @@ from spec_tests.harness.traverse import leaves, tensors
 _References = dict[str, weakref.ref[Any]]
 
 
-def left_over(call: Call, target: Target, topology: Topology) -> list[str]:
-    """Return the paths of arguments and results that outlive the call and all its values.
+def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments and results that are alive after the call.
 
     Raises:
-        Exception: the call raised it. A target that only fails keeps nothing alive either.
+        Exception: the call raised it.
     """
-    with no_garbage_collection():
+    with disable_gc():
         return _alive(_references_of_call(call, target, topology))
 
 
-def left_over_of_refusal(call: Call, target: Target, topology: Topology) -> list[str]:
-    """Return the paths of arguments that outlive a call that raises, and its error."""
-    with no_garbage_collection():
-        return _alive(_references_of_refusal(call, target, topology))
+def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments that are alive after a call that raises."""
+    with disable_gc():
+        return _alive(_references_of_error(call, target, topology))
 
 
 def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
@@ -36,14 +36,14 @@ def _references_of_call(call: Call, target: Target, topology: Topology) -> _Refe
     return references(inputs, "inputs") | references(call.run(target, inputs), "result")
 
 
-def _references_of_refusal(call: Call, target: Target, topology: Topology) -> _References:
+def _references_of_error(call: Call, target: Target, topology: Topology) -> _References:
     inputs = call.inputs(topology)
     watched = references(inputs, "inputs")
     try:
         call.run(target, inputs)
     except Exception:
         return watched
-    pytest.fail(f"{call!r} was not refused")
+    pytest.fail(f"{call!r} raised no exception")
 
 
 def _alive(watched: _References) -> list[str]:

@@ -16,7 +16,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Texts of warnings of the reference that concern the build and not the call.
+#: Texts of warnings that concern the build of PyTorch and not the call.
 _BUILD_WARNINGS = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
 
 
@@ -24,7 +24,7 @@ class Call(Protocol):
     """A call; its ``repr`` can be pasted into an interpreter."""
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return fresh arguments; their values are the same each time."""
+        """Return new arguments with the same values each time."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Make the call on ``target``."""
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The facts by which two runs of a call are compared."""
+    """The data by which two runs of a call are compared."""
 
     result: Any
     warnings: tuple[str, ...]
@@ -51,7 +51,7 @@ class Outcome:
 def observe(
     call: Call, target: Target, topology: Topology, *, gradients: bool = True, strides: bool = True
 ) -> Outcome:
-    """Make ``call`` on ``target`` with fresh inputs and return the outcome."""
+    """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
     _seed()
     with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
@@ -60,14 +60,14 @@ def observe(
             value = call.run(target, inputs)
             result = snapshot(value, inputs, strides=strides)
         except Exception as error:
-            value, result = None, failure(error)
+            value, result = None, failure_of(error)
         found = _gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
     return Outcome(result, _texts(caught), after, found)
 
 
 def _seed() -> None:
-    """Seed as ``torch.manual_seed(0)`` does; that formats a traceback each time without CUDA."""
+    """Seed all generators; ``torch.manual_seed`` is slow because it formats a traceback."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
@@ -75,13 +75,13 @@ def _seed() -> None:
         getattr(device_module, "manual_seed_all", device_module.manual_seed)(0)
 
 
-def failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Return the exception as data."""
     kind = type(error)
-    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalised(str(error)))
+    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalise(str(error)))
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return ``text`` without traceback frames, C++ backtraces and addresses."""
     text = text.split("\nException raised from", 1)[0]
     # Frames are indented; the text of the exception is not.
@@ -95,17 +95,17 @@ def _texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
 
 
 def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
-    wanted = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
+    leaves = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
     outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
-    if not wanted or not outputs:
+    if not leaves or not outputs:
         return None
-    # Each output gets a cotangent of its own, so that swapped outputs show.
+    # The cotangents of the outputs differ, so that swapped outputs are detected.
     cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
-        found = torch.autograd.grad(outputs, list(wanted.values()), cotangents, allow_unused=True)
+        found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)
     except RuntimeError as error:
-        return failure(error)
-    return snapshot(dict(zip(wanted, found, strict=True)), {}, strides=False)
+        return failure_of(error)
+    return snapshot(dict(zip(leaves, found, strict=True)), {}, strides=False)
 
 
 def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
@@ -113,6 +113,6 @@ def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
 
 
 def cotangent(output: Tensor) -> Tensor:
-    """Return small whole numbers in the shape of ``output``; sums are exact in every dtype."""
+    """Return small whole numbers in the shape of ``output``. Their sums are exact."""
     count = torch.arange(output.numel(), device="cpu").remainder(5).add(1)
     return count.reshape(output.shape).to(output.dtype).to(output.device)

@@ -1,4 +1,4 @@
-"""Checks of refused calls: one error with a given text, and no input changed."""
+"""Checks of refused calls: they raise an error with a given text and change no input."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,14 +13,15 @@ from spec_tests.harness.environment.topology import Topology
 def refused(
     call: Call, target: Target, topology: Topology, error: type[Exception], text: str
 ) -> None:
-    """Fail unless ``call`` raises ``error`` with ``text`` and leaves its inputs as they were.
+    """Fail unless ``call`` raises ``error`` with ``text`` and does not change its inputs.
 
     Args:
         call: The call.
         target: The implementation under test.
         topology: The devices.
         error: The class of the error.
-        text: Its text; ``{KIND}`` stands for the accelerator, ``{ordinals[0]}`` for an ordinal.
+        text: The text of the error. ``{KIND}`` stands for the accelerator, ``{ordinals[0]}`` for
+            an ordinal.
     """
     __tracebackhide__ = True
     result = _refusal(call, target, topology)
@@ -28,14 +29,14 @@ def refused(
     checks.same(result, Failure(f"builtins.{error.__name__}", expected), call)
 
 
-def refused_telling(
+def refused_with_facts(
     call: Call,
     target: Target,
     topology: Topology,
     error: type[Exception],
     facts: Iterable[str],
 ) -> None:
-    """Fail as :func:`refused` does, unless the text contains all of ``facts``."""
+    """Fail unless ``call`` raises ``error`` whose text contains ``facts``; see `refused`."""
     __tracebackhide__ = True
     result = _refusal(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)
@@ -47,8 +48,8 @@ def _refusal(call: Call, target: Target, topology: Topology) -> Any:
     """Return the result of ``call``; fail if it changed an input."""
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
-    fresh = call.inputs(topology)
-    checks.same(outcome.inputs, snapshot(fresh, fresh), call)
+    unchanged = call.inputs(topology)
+    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call)
     return outcome.result
 
 

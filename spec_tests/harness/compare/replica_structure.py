@@ -1,7 +1,6 @@
-"""The visible structure of a replica as plain data, each module beside its source.
+"""The structure of a replica as plain data.
 
-Hook dictionaries and bound methods kept as attributes are left out: divergences RE-3 and RE-2 are
-about them.
+Hook dictionaries and bound methods in attributes are left out: see divergences RE-3 and RE-2.
 """
 
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-#: Attributes that hold a module's own tensors and children, and those that only replicas have.
+#: Attributes that hold a module's tensors and children, and attributes that only replicas have.
 _STATE = ("_parameters", "_buffers", "_modules", "_is_replica", "_former_parameters")
 _MISSING = object()
 
@@ -65,6 +64,6 @@ def _attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
 
 
 def _is_plain(name: str, value: object) -> bool:
-    # A parameter of a replica is an attribute; in the source it is not.
+    # Tensors are left out: a parameter is an attribute of the replica and not of the source.
     hooks = name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
     return name not in _STATE and not hooks and not isinstance(value, (MethodType, Tensor))

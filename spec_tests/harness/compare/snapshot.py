@@ -1,4 +1,4 @@
-"""Values as plain data, by which two runs are compared.
+"""Snapshots: values as plain data, for the comparison of two runs.
 
 A snapshot of a tensor records everything that a caller can see: values, dtype, shape, strides,
 device, ``requires_grad``, class, and the input whose memory it shares.
@@ -32,7 +32,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Any other value: its class, its ``repr``, and the path of the input that it is, if any."""
+    """Any other value: its class, its ``repr``, and its path if it is an input."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class Leaf:
 
 
 def snapshot(value: object, inputs: Mapping[str, object], *, strides: bool = True) -> Any:
-    """Return the snapshot of ``value``; shared memory is named by the path of the input."""
+    """Return the snapshot of ``value``. It names inputs whose memory ``value`` shares by path."""
     return _snapshot(value, _Labels(inputs), strides)
 
 
@@ -110,7 +110,7 @@ def _of_tensor(tensor: Tensor, labels: _Labels, strides: bool) -> TensorSnapshot
 
 
 def _strides(tensor: Tensor) -> tuple[int | None, ...]:
-    # The stride of a dimension with fewer than two elements is never used.
+    # The stride of a dimension with fewer than two elements is not used.
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     used = tensor.numel() > 0
     return tuple(stride if used and size > 1 else None for size, stride in pairs)

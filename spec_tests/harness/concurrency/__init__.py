@@ -1,4 +1,4 @@
-"""Threads and streams: inputs that arrive late, side streams, threads in a chosen order, leaks.
+"""Threads and streams: delayed inputs, side streams, threads in a chosen order, leaks.
 
 May import ``traverse`` and ``environment``.
 """

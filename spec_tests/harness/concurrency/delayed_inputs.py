@@ -1,15 +1,15 @@
 """Inputs whose values arrive late, while streams other than the default ones are current.
 
-Accelerators queue work and return. A read on a stream that does not wait for the producer of a
-tensor mostly finds the right values nevertheless, because the producer is fast. A sleeping kernel
-makes the producer slow:
+Accelerators queue work and return. A stream that does not wait for the producer of a tensor mostly
+reads the right values nevertheless, because the producer is fast. A sleeping kernel makes the
+producer slow:
 
 1. The values of the inputs are saved, and their memory is cleared.
 2. A kernel that sleeps is queued on the current stream of each device.
 3. Copies of the saved values are queued behind it.
 4. The call is made before the copies have started.
 
-On the simulator operators have ended when they return, so that nothing is late.
+On the simulator nothing is late: operators have finished when they return.
 """
 
 import functools
@@ -23,7 +23,7 @@ from torch import Tensor
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: The number of cycles by which the length of a cycle is measured.
+#: The number of cycles of the kernel that measures the length of a cycle.
 _CYCLES = 10_000_000
 _milliseconds = 0.0
 

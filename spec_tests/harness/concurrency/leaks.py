@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds for which a condition may stay false, and seconds between two tests of it.
+#: Seconds for which a condition may stay false, and seconds between two checks.
 _TIMEOUT = 2.0
 _INTERVAL = 0.01
 
 
-def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether ``condition`` becomes true soon: a thread may take a moment to free its objects."""
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Return whether ``condition`` becomes true within two seconds: threads free objects late."""
     end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -23,7 +23,7 @@ def becomes(condition: Callable[[], bool]) -> bool:
 
 
 @contextmanager
-def no_thread_reports() -> Iterator[None]:
+def silence_thread_errors() -> Iterator[None]:
     """Silence ``threading.excepthook`` inside the block."""
     before = threading.excepthook
     threading.excepthook = lambda _: None
@@ -34,7 +34,7 @@ def no_thread_reports() -> Iterator[None]:
 
 
 @contextmanager
-def no_garbage_collection() -> Iterator[None]:
+def disable_gc() -> Iterator[None]:
     """Switch the garbage collector off inside the block, so that cycles keep their objects."""
     gc.disable()
     try:
@@ -43,11 +43,11 @@ def no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def all_freed(references: Sequence[weakref.ref[object]]) -> bool:
-    """Whether all objects of ``references`` are freed, now or soon."""
-    return becomes(lambda: all(reference() is None for reference in references))
+def wait_until_freed(references: Sequence[weakref.ref[object]]) -> bool:
+    """Return whether all objects of ``references`` are freed within two seconds."""
+    return wait_until(lambda: all(reference() is None for reference in references))
 
 
-def has_no_more_threads_than(count: int) -> bool:
-    """Whether at most ``count`` threads are alive, now or soon."""
-    return becomes(lambda: threading.active_count() <= count)
+def wait_for_thread_count(count: int) -> bool:
+    """Return whether at most ``count`` threads are alive within two seconds."""
+    return wait_until(lambda: threading.active_count() <= count)

@@ -9,38 +9,38 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["in_order", "late_copies", "on_side_streams", "queued", "used"]
+__all__ = ["late_copies", "no_races", "on_side_streams", "queued_arange", "queued_copies"]
 
 
 @contextmanager
 def on_side_streams(topology: Topology) -> Iterator[None]:
     """Make a new stream current on every device, ordered after the stream that was current.
 
-    The current device stays the same. The host does not wait, neither before nor afterwards.
+    The current device stays the same. The host does not wait.
     """
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
-    beside = [torch.Stream(device) for device in devices]
+    side_streams = [torch.Stream(device) for device in devices]
     current = torch.accelerator.current_device_index()
-    for side, stream in zip(beside, before, strict=True):
+    for side, stream in zip(side_streams, before, strict=True):
         side.wait_stream(stream)
     with ExitStack() as streams:
-        for side in beside:
+        for side in side_streams:
             streams.enter_context(side)
         torch.accelerator.set_device_index(current)
         yield
-    for side, stream in zip(beside, before, strict=True):
+    for side, stream in zip(side_streams, before, strict=True):
         stream.wait_stream(side)
 
 
 @contextmanager
-def in_order(topology: Topology) -> Iterator[None]:
+def no_races(topology: Topology) -> Iterator[None]:
     """Fail if accesses race inside the block, even with ``--no-races``."""
     if topology.accelerator != "sim":
-        not_run("only the simulated accelerator sees races")
+        not_run("only the simulated accelerator detects races")
     with simulator.races() as found:
         yield
-    # As text: in an installed suite pytest does not rewrite assertions.
+    # With a text, because pytest does not rewrite assertions of an installed suite.
     assert not found, str(found[0])
 
 
@@ -48,7 +48,7 @@ def in_order(topology: Topology) -> Iterator[None]:
 def late_copies(topology: Topology) -> Iterator[None]:
     """Delay copies inside the block for as long as the host does not wait for them.
 
-    The detector does not see reads of host tensors, so that an early read shows by its value. Real
+    The detector does not see reads of host tensors; an early read gets NaN instead. Real
     accelerators delay copies by themselves.
     """
     if topology.accelerator != "sim":
@@ -59,12 +59,12 @@ def late_copies(topology: Topology) -> Iterator[None]:
     assert not found, str(found[0])
 
 
-def queued(topology: Topology, slot: int, *shape: int) -> Tensor:
-    """Return the numbers from 1 on, computed by work that is queued on the device of ``slot``."""
+def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
+    """Return 1, 2, 3, ..., computed by work that is queued on the device of ``slot``."""
     extent = torch.Size(shape).numel()
     return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
 
 
-def used(*tensors: Tensor) -> list[Tensor]:
+def queued_copies(*tensors: Tensor) -> list[Tensor]:
     """Return copies of ``tensors`` made by work that is queued on the current streams."""
     return [tensor.detach() * 1 for tensor in tensors]

@@ -1,4 +1,4 @@
-"""The streams and devices that a call uses, and those that it leaves current."""
+"""The streams that a call uses for copies, and the current streams and device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-        #: One entry a copy, in order.
+        #: The stream of each copy, in order.
         self.streams: list[torch.Stream] = []
 
     def __torch_dispatch__(
@@ -46,7 +46,7 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
             self.streams.append(torch.accelerator.current_stream(found[0].device))
 
 
-class Pause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
+class CopyPause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
     """Calls ``pause`` after the first copy inside the block."""
 
     def __init__(self, pause: Callable[[], object]) -> None:
@@ -67,7 +67,7 @@ def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
     return log.streams
 
 
-def current_places(topology: Topology) -> tuple[int, list[int]]:
+def current_device_and_streams(topology: Topology) -> tuple[int, list[int]]:
     """Return the current device's ordinal, and the current stream's id of each device."""
     streams = [torch.accelerator.current_stream(device) for device in topology.devices]
     ids = [stream.stream_id for stream in streams]

@@ -1,15 +1,15 @@
-"""Threads that run one by one, in an order that the test chooses."""
+"""Threads that run one after the other, in an order that the test chooses."""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds for which a thread waits for the others. Only a wrong target takes that long.
-PATIENCE = 5.0
+#: Seconds for which a thread waits for the others. Only a wrong target takes as long.
+TIMEOUT = 5.0
 
 
 class ThreadOrder:
-    """Lets each of several threads enter its block once, in ``order``.
+    """Admits several threads to their blocks one after the other, in ``order``.
 
     All threads must run at the same time: a target that runs its modules one after the other gets
     a TimeoutError.
@@ -33,9 +33,9 @@ class ThreadOrder:
     def turn(self, number: int) -> Iterator[None]:
         """Wait until all threads before ``number`` have left their blocks."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._is_next(number), PATIENCE):
+            if not self._changed.wait_for(lambda: self._is_next(number), TIMEOUT):
                 raise TimeoutError(
-                    f"module {number} waited {PATIENCE} s for the other modules to run"
+                    f"module {number} waited {TIMEOUT} s for the other modules to run"
                 )
         try:
             yield

@@ -1,4 +1,4 @@
-"""Clauses and verdicts: the specification as data, registers, reports, generated pages.
+"""The specification as data, registers of divergences, verdicts, and generated pages.
 
 May import ``environment``.
 """

@@ -1,7 +1,7 @@
 """The clauses that ``--clause`` selects, and the files with their tests.
 
-A test file spells out the ids of its clauses. `spelled_out_in` looks for them in the text, so that
-a run of one clause need not import all files.
+The text of a test file contains the full ids of its clauses, so that a run of one clause imports
+only the files that contain its id. `ids_in` searches a file.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
 def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
-    """Keep the clauses that ``--clause`` selects.
+    """Store the clauses that ``--clause`` selects.
 
     Raises:
         pytest.UsageError: no clause has one of the names.
@@ -29,12 +29,12 @@ def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
 
 
 def selected(config: pytest.Config) -> frozenset[str]:
-    """Return the selected clauses; none without ``--clause``."""
+    """Return the selected clauses; empty without ``--clause``."""
     return config.stash[_SELECTED]
 
 
-def spelled_out_in(path: Path, names: frozenset[str]) -> frozenset[str]:
-    """Return those of ``names`` that the text of a file contains."""
+def ids_in(path: Path, names: frozenset[str]) -> frozenset[str]:
+    """Return the clause ids among ``names`` that the text of a file contains."""
     text = _text(path)
     return frozenset(name for name in names if name in text)
 

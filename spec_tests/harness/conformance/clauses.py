@@ -1,6 +1,6 @@
-"""The specification as data: every clause, by id.
+"""The specification as data: all clauses by id.
 
-``python -m spec_tests.harness.conformance.clauses`` prints it by chapter.
+``python -m spec_tests.harness.conformance.clauses`` prints the clauses by chapter.
 """
 
 import hashlib
@@ -15,9 +15,45 @@ from typing import Any, TypeVar
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
-#: The comparison of reference, C++ front end and impl, with which the page ends.
+#: The comparison of reference, C++ front end and impl at the end of SPECIFICATION.md.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
+_INTRODUCTION = """\
+# The specification of torch.nn.parallel
+
+{count} clauses. A *clause* is one statement about torch.nn.parallel that tests check.
+
+## Terms
+
+* The **reference** is torch.nn.parallel of the installed PyTorch.
+* The **target** is the implementation that the suite checks: `impl`, your package, or the
+  reference itself.
+* A **divergence** is a recorded difference between a target and the clauses. The chapter
+  `divergences` has the clauses that the reference violates; [DIVERGENCES.md](../DIVERGENCES.md)
+  describes the differences.
+* `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
+* A **chunk** is the part of a tensor for one device, a **replica** the copy of a module on one
+  device.
+* **Refused** means that the call raises an exception and leaves its arguments unchanged. If users
+  rely on the class or text of the exception, the clause or its test states them.
+
+## How to read a clause
+
+The first word of an id is the chapter. Cite a clause by its id: `comm.scatter.slices`.
+`parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`;
+`parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
+
+The **basis** is the evidence for the statement:
+
+* *documented*: the documentation of PyTorch states it; *source* links the page,
+* *observed*: the reference behaves like this; *source* links a public thread, if there is one,
+* *law*: a relation that every implementation must satisfy. Example: the outputs of a wrapped
+  module equal those of the module alone.
+
+A test compares the result of the target with the reference, with the *oracle* (a simple
+implementation in `oracle/`), with a law, or with an expected value or error text in the test.
+
+Generated from `clauses.toml` by `python -m spec_tests.harness.conformance.pages --write`."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
@@ -26,10 +62,10 @@ class Clause:
     """A statement of the specification.
 
     Args:
-        id: Its name; the chapter comes first: ``comm.scatter.slices``.
+        id: The name, which begins with the chapter: ``comm.scatter.slices``.
         says: The statement: one sentence in the present tense.
-        basis: Its evidence: documented, observed (on the reference) or a law (a relation).
-        source: The page or public thread, if any.
+        basis: The evidence: documented, observed (on the reference) or law (a relation).
+        source: The link to a page or public thread, if any.
     """
 
     id: str
@@ -43,7 +79,7 @@ class Clause:
         return self.id.split(".", 1)[0]
 
     def is_below(self, name: str) -> bool:
-        """Whether ``name`` is this clause, its chapter or a part of the chapter."""
+        """Return whether ``name`` is the id of this clause or its beginning, up to a dot."""
         return f"{self.id}.".startswith(f"{name}.")
 
     def __post_init__(self) -> None:
@@ -52,12 +88,12 @@ class Clause:
 
 
 def clause(name: str) -> Callable[[_Test], _Test]:
-    """Mark a test with the clause that it checks."""
+    """Return a decorator that marks a test with the clause that it checks."""
     return pytest.mark.clause(name)
 
 
-def of(item: pytest.Item) -> list[str]:
-    """Return the clauses that a test names."""
+def clauses_of_test(item: pytest.Item) -> list[str]:
+    """Return the ids of the clauses that a test checks."""
     return [name for marker in item.iter_markers("clause") for name in marker.args]
 
 
@@ -67,7 +103,7 @@ def load(source: Path = SOURCE) -> dict[str, Clause]:
 
 
 def suite_version(names: Iterable[str]) -> str:
-    """Return the number of clauses and a hash of their names: ``587 clauses, 1f3a9c2``."""
+    """Return the number of clauses and a hash of their ids: ``587 clauses, 1f3a9c2``."""
     ordered = sorted(names)
     digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
     return f"{len(ordered)} clauses, {digest[:7]}"
@@ -75,7 +111,7 @@ def suite_version(names: Iterable[str]) -> str:
 
 @cache
 def _parsed(text: str) -> tuple[Clause, ...]:
-    """Return the clauses of a text, cached: the file is large, and sessions collect many times."""
+    """Return the clauses of a text. Cached, because the file is large and read several times."""
     return tuple(_clauses(tomllib.loads(text), prefix=""))
 
 
@@ -102,19 +138,14 @@ def as_text(clauses: dict[str, Clause]) -> str:
 def as_markdown(clauses: dict[str, Clause]) -> str:
     """Return the specification as Markdown: a table for each chapter, then `SYSTEMS`."""
     lines = [
-        "# The specification of torch.nn.parallel",
-        "",
-        f"{len(clauses)} clauses, generated from `clauses.toml` by "
-        "`python -m spec_tests.harness.conformance.pages --write`. *Observed* is seen on the "
-        "reference, *documented* stands in its documentation, a *law* is a relation that must "
-        "hold.",
+        _INTRODUCTION.format(count=len(clauses)),
     ]
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines += [
             "",
             f"## {chapter}",
             "",
-            "| clause | says | basis | source |",
+            "| clause | statement | basis | source |",
             "|---|---|---|---|",
         ]
         lines += [

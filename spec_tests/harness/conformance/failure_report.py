@@ -1,16 +1,18 @@
-"""Descriptions of failed tests: the difference, and the smallest call that shows it."""
+"""Descriptions of failed tests: the difference and the smallest failing call."""
 
 import inspect
 
 import pytest
 
-from spec_tests.harness.environment.target import NotOffered, lacking
+from spec_tests.harness.environment.target import NotOffered, missing_name
 
-__all__ = ["describe", "of_skip"]
+__all__ = ["describe", "fail_not_offered"]
 
 
-def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Turn a skip by `NotOffered` into a failure, or into an expected one."""
+def fail_not_offered(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Turn a skip by `NotOffered` into a failure, expected if the test is marked as xfail."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)
@@ -24,8 +26,8 @@ def of_skip(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestR
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
     """Return a failure's properties: ``difference``, ``failure``, ``call``, or ``not-offered``.
 
-    Their values are text, so that pytest-xdist can send them with the report. ``failure`` is the
-    exception's class and the first line of its text, as a record of a divergence has it.
+    The values are texts, so that pytest-xdist can send them with the report. ``failure`` is the
+    exception's class and the first line of its text, as in ``failures`` of a register.
     """
     if call.excinfo is None:
         return [("difference", "the test passes, but the register records that it fails")]
@@ -33,7 +35,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
-    missing = lacking(error)
+    missing = missing_name(error)
     if missing is not None:
         return [("not-offered", missing)]
     drawn = _drawn(item, call.excinfo)

@@ -1,7 +1,7 @@
 """Clauses that a target's register declares as lacking: ``lacks = ["distributed"]``.
 
-A test of such a clause that uses a missing name is not offered, and no error. Where no test of the
-clause uses a missing name, the declaration is out of date, and an error: see `stale`.
+A test of a declared clause that uses a missing name is skipped. If no test of the clause uses a
+missing name, the declaration is stale and the run fails: see `stale`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.environment.target import lacking
+from spec_tests.harness.environment.target import missing_name
 
 __all__ = ["PROPERTY", "judge", "mark", "stale"]
 
@@ -19,14 +19,14 @@ _ENTRY = pytest.StashKey[str]()
 
 
 def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Note the entry of ``lacks`` on the tests of the clauses that it declares.
+    """Store the entry of ``lacks`` with the tests of the clauses that it declares.
 
     Args:
         items: The collected tests.
         lacks: The entry that declares each clause.
     """
     for item in items:
-        entries = [lacks[name] for name in clauses.of(item) if name in lacks]
+        entries = [lacks[name] for name in clauses.clauses_of_test(item) if name in lacks]
         if entries:
             item.stash[_ENTRY] = entries[0]
 
@@ -35,9 +35,9 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     """Skip a test that uses a missing name, if the register declares its clause as lacking.
 
     Returns:
-        Whether it does.
+        Whether the test was skipped.
     """
-    missing = None if call.excinfo is None else lacking(call.excinfo.value)
+    missing = None if call.excinfo is None else missing_name(call.excinfo.value)
     if missing is None or _ENTRY not in item.stash:
         return False
     report.outcome = "skipped"
@@ -49,7 +49,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 
 def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the declared clauses whose tests ran without a missing name, with their entries."""
+    """Return declared clauses whose tests ran without a missing name, and their entries."""
     ran: dict[str, set[str]] = {}
     for test in tests:
         if test.get("clause") in lacks:

@@ -19,22 +19,24 @@ _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page. An id keeps its meaning for good. Its letters name the part that differs: **CO** comm,
+page. The meaning of an id does not change. The letters name the part that differs: **CO** comm,
 **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
 parallel_apply, **DP** DataParallel and data_parallel.
 
-A divergence is a **fix** (torch.nn.parallel is wrong), an **extension** (torch.nn.parallel refuses
-a call that impl supports) or a **definition** (torch.nn.parallel's behaviour is undefined). The
-suite tests both sides. Threads are public issues and pull requests, of pytorch/pytorch unless they
-name another repository.
+Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
+divergence: torch.nn.parallel is wrong, torch.nn.parallel refuses a call that impl supports, or the
+behaviour of torch.nn.parallel is undefined. Tests of the suite check both behaviours. The clauses
+are statements of [the specification](spec_tests/SPECIFICATION.md). Threads are public issues and
+pull requests of pytorch/pytorch, unless a link names another repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
 """
+#: The reason for a divergence by kind of record.
 _REASONS = {
-    "fix": "fix",
-    "extends": "extension",
-    "defined": "definition",
+    "fix": "torch.nn.parallel is wrong",
+    "extends": "torch.nn.parallel refuses a call that impl supports",
+    "defined": "the behaviour of torch.nn.parallel is undefined",
 }
 
 
@@ -44,38 +46,40 @@ def divergences() -> str:
     found = _by_id(register.load(REGISTER))
     contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
     sections = [_section(name, titles[name], each) for name, each in found.items()]
-    return "\n".join([_INTRODUCTION, "| id | |", "|---|---|", *contents, *sections]) + "\n"
+    return "\n".join([_INTRODUCTION, "| id | subject |", "|---|---|", *contents, *sections]) + "\n"
 
 
 def _by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
     found: dict[str, list[register.Divergence]] = {}
-    for each in sorted(records, key=lambda record: _sorted_by(record.id)):
+    for each in sorted(records, key=lambda record: _sort_key(record.id)):
         found.setdefault(each.id, []).append(each)
     return found
 
 
-def _sorted_by(name: str) -> tuple[str, int]:
+def _sort_key(name: str) -> tuple[str, int]:
     part, _, number = name.partition("-")
     return part, int(number)
 
 
 def _section(name: str, title: str, records: list[register.Divergence]) -> str:
-    kinds = " and ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
+    reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
+    clauses_of = ", ".join(dict.fromkeys(f"`{each.clause}`" for each in records))
     versions = ", ".join(dict.fromkeys(each.versions for each in records))
     links = dict.fromkeys(_link(link) for each in records for link in each.threads)
     lines = [
         "",
         f"## {name}",
         "",
-        f"**{title}.** {kinds.capitalize()}.",
+        f"**{title}.** Reason: {reasons}.",
         "",
-        "torch.nn.parallel:",
+        "In torch.nn.parallel:",
         "",
     ]
     lines += [f"* {text}" for text in dict.fromkeys(each.observed for each in records)]
-    lines += ["", "impl:", ""]
+    lines += ["", "In impl:", ""]
     lines += [f"* {text}" for text in dict.fromkeys(each.specified for each in records)]
-    lines += ["", f"Observed on PyTorch {versions}. Threads: {', '.join(links) or 'none'}."]
+    threads = ", ".join(links) or "none"
+    lines += ["", f"Observed on PyTorch {versions}. Threads: {threads}. Clauses: {clauses_of}."]
     return "\n".join(lines)
 
 
@@ -110,7 +114,7 @@ def main() -> int:
     """Print the names of stale pages, or write the pages."""
     parser = argparse.ArgumentParser(prog="python -m spec_tests.harness.conformance.pages")
     parser.description = main.__doc__
-    parser.add_argument("--write", action="store_true", help="write them")
+    parser.add_argument("--write", action="store_true", help="write the stale pages")
     write = parser.parse_args().write
     found = stale()
     for path, text in found.items():

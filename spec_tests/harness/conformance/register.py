@@ -1,13 +1,13 @@
-"""Registers: the known divergences of a target, one record each. Records are strict.
+"""Registers: TOML files with the known divergences of a target.
 
 A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
-run fails, so that the record of a repaired divergence is removed.
+run fails, so that records of repaired divergences are removed.
 
 The register of a package that is built on another one inherits the records of the other,
 ``inherits = "torch.nn.parallel"``, except for the tests in its list ``repaired``.
 
-``lacks = ["distributed"]`` declares clauses, by id or by the beginning of their ids, that the
-target does not offer; see `not_offered`. It is not inherited.
+``lacks = ["distributed"]`` declares clauses that the target does not offer, by id or beginning of
+the id; see `not_offered`. ``lacks`` is not inherited.
 """
 
 import tomllib
@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.environment.target import lacking
+from spec_tests.harness.environment.target import missing_name
 
 FOLDER = Path(__file__).parents[2] / "registers"
-#: The records that name a test.
+#: The records of a test.
 _KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
 
@@ -33,16 +33,17 @@ class Divergence:
 
     Args:
         id: Its name, such as ``SG-1``.
-        kind: ``fix`` (the target is wrong), ``extends`` (it refuses what the specification
-            serves), ``defined`` (undefined there), ``target-bug``, ``suite-bug``.
+        kind: ``fix`` (the target is wrong), ``extends`` (the target refuses a call that the
+            specification supports), ``defined`` (the behaviour of the target is undefined),
+            ``target-bug`` or ``suite-bug``.
         clause: The clause that the target violates.
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
-        failures: The expected failures, each the exception's class and a part of its text:
-            ``RuntimeError: chunk expects``. Any other failure fails the run.
+        failures: The expected failures. Each is the exception's class and a part of its text:
+            ``RuntimeError: chunk expects``. Other failures fail the run.
         specified: The behaviour that the clause specifies.
         observed: The behaviour of the target.
         threads: Links of public threads.
-        versions: The versions of the target on which it was observed.
+        versions: The versions of the target on which the divergence was observed.
         review_by: The ISO date of the next review.
     """
 
@@ -64,13 +65,14 @@ class Divergence:
             raise pytest.UsageError(f"divergence {self.id} has no failures")
 
     def explains(self, error: BaseException) -> bool:
-        """Whether ``error`` is one of the expected failures."""
-        ways = [failure.partition(": ") for failure in self.failures]
-        return any(type(error).__name__ == kind and text in str(error) for kind, _, text in ways)
+        """Return whether ``error`` is one of the expected failures."""
+        expected = [failure.partition(": ") for failure in self.failures]
+        name = type(error).__name__
+        return any(name == kind and text in str(error) for kind, _, text in expected)
 
 
 def load(path: Path) -> list[Divergence]:
-    """Return the records of a register, inherited ones first; the keys are `Divergence`'s fields.
+    """Return the records of a register, inherited ones first.
 
     Raises:
         pytest.UsageError: a record lacks a field or has an unknown one.
@@ -93,7 +95,7 @@ def _inherited(text: Mapping[str, Any], path: Path) -> list[Divergence]:
 
 
 def titles(path: Path) -> Mapping[str, str]:
-    """Return the titles of a register by id of the divergence; a register may have none."""
+    """Return the titles of the divergences by id; empty if the register has none."""
     found: dict[str, str] = _read(path).get("titles", {})
     return found
 
@@ -116,10 +118,10 @@ def _record(table: dict[str, Any], path: Path) -> Divergence:
 
 
 def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
-    """Return, for each clause that a register declares as lacking, the entry that does so.
+    """Return the entry of ``lacks`` for each clause that a register declares as lacking.
 
     Raises:
-        pytest.UsageError: an entry names no clause, or only clauses that another one declares.
+        pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
     found: dict[str, str] = {}
     for entry in _read(path).get("lacks", []):
@@ -134,7 +136,7 @@ def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
 
 
 def path_of(target: str, option: str | None) -> Path | None:
-    """Return the file of ``--divergences``, else the register that the suite keeps, if any.
+    """Return the file of ``--divergences``, else the suite's register of the target, if any.
 
     Raises:
         pytest.UsageError: the option names no file.
@@ -148,18 +150,18 @@ def path_of(target: str, option: str | None) -> Path | None:
 
 
 def mark(
-    items: Iterable[pytest.Item], records: list[Divergence], home: Path, *, whole: bool
+    items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
 ) -> None:
     """Mark the tests of ``records`` as expected failures.
 
     Args:
         items: The collected tests.
         records: The records of the register.
-        home: The folder to which the node ids of records are relative.
+        root: The folder to which the node ids of records are relative.
         whole: Whether the whole suite was collected.
 
     Raises:
-        pytest.UsageError: a record names a test that the whole suite does not contain.
+        pytest.UsageError: a record names a test that does not exist.
     """
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
@@ -167,7 +169,7 @@ def mark(
             places.setdefault(test, []).append(place)
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
-        names = _names(item, home)
+        names = _names(item, root)
         for place in sorted({place for name in names for place in places.get(name, ())}):
             record = records[place]
             unused -= {(record.id, name) for name in names}
@@ -175,26 +177,27 @@ def mark(
             item.stash.setdefault(_KNOWN, []).append(record)
     if whole and unused:
         record_id, test = min(unused)
-        raise pytest.UsageError(f"divergence {record_id} names no collected test: {test}")
+        raise pytest.UsageError(f"divergence {record_id} names a test that does not exist: {test}")
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Fail a test whose failure is not one that its records expect."""
+    """Fail a test whose failure its records do not expect."""
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
     if any(record.explains(call.excinfo.value) for record in records):
         return
     report.outcome = "failed"
-    if lacking(call.excinfo.value) is None:  # else its verdict is not-offered
-        ways = [failure for record in records for failure in record.failures]
-        report.longrepr = f"{report.longrepr}\n\n{report.wasxfail}, but the records expect {ways}"
+    if missing_name(call.excinfo.value) is None:  # else its verdict is not-offered
+        expected = [failure for record in records for failure in record.failures]
+        text = f"{report.wasxfail}, but the records expect {expected}"
+        report.longrepr = f"{report.longrepr}\n\n{text}"
     del report.wasxfail
 
 
-def _names(item: pytest.Item, home: Path) -> tuple[str, str]:
-    """Return the node id of a test relative to ``home``, with and without its parameters."""
+def _names(item: pytest.Item, root: Path) -> tuple[str, str]:
+    """Return the node id of a test relative to ``root``, with and without its parameters."""
     # In an installed suite ``item.nodeid`` is relative to another folder.
     _, _, inside = item.nodeid.partition("::")
-    name = f"{item.path.relative_to(home).as_posix()}::{inside}"
+    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
     return name, name.split("[", 1)[0]

@@ -1,20 +1,21 @@
 """Verdicts of tests and clauses: fail, not-offered, known, pass or not-run.
 
-The verdict of a clause is the first of these that one of its tests has: *not-offered* if the
-target lacks a name that the test uses, *known* if the failure is a recorded divergence.
+*not-offered* means that the target lacks a name that the test uses, *known* that the failure is a
+recorded divergence. The verdict of a clause is the first in the order above that one of its tests
+has.
 
-A file of verdicts has one JSON object a line. The first holds ``run``: the metadata of the run.
-Each other line holds
+A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
+the run. Each other line holds
 
 * ``test`` and ``verdict``, and ``clause`` if the test names one,
 * ``reason`` if the test did not pass,
-* ``declared``, the entry of a register that declares the clause as lacking, if the test uses a
-  missing name,
+* ``declared`` if the test uses a missing name and a register declares the clause as lacking: the
+  entry of the register,
 * ``by`` if the test compares with torch.nn.parallel alone,
-* where implementations differ, ``difference``, the ``failure`` as a register would name it, and
-  the smallest ``call`` that shows it.
+* if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
+  failing ``call``.
 
-A line is written as soon as the test has ended, so that a run that is cut off can be resumed.
+A line is written as soon as the test has ended, so that an interrupted run can be resumed.
 """
 
 import json
@@ -29,18 +30,18 @@ from spec_tests.harness.conformance import not_offered
 
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: The verdicts of tests that fail the run.
-RED = ("fail", "not-offered")
-#: Key and value of a test that compares with torch.nn.parallel alone.
-BY, AGREEMENT = "by", "agreement"
-#: The entry of a register that declares the clause of a test as lacking.
+ERRORS = ("fail", "not-offered")
+#: The key and the value that mark a test which only compares with torch.nn.parallel.
+JUDGED_BY, AGREEMENT = "by", "agreement"
+#: The key of the register entry that declares the clause of a test as lacking.
 DECLARED = not_offered.PROPERTY
 _NONE: Mapping[str, str] = MappingProxyType({})
-#: The number of characters of a failure that are kept.
+#: The number of characters of a text that a file of verdicts keeps.
 _LONGEST = 1500
 
 
-def of_report(report: pytest.TestReport) -> str | None:
-    """Return the verdict of a test; None for a phase that decides nothing."""
+def verdict_of(report: pytest.TestReport) -> str | None:
+    """Return the verdict of a test; None if this phase of the test decides nothing."""
     if hasattr(report, "wasxfail"):
         return "known" if report.skipped else "fail"
     if report.failed:
@@ -57,7 +58,7 @@ def clauses_of(report: pytest.TestReport) -> list[str]:
 
 
 def declaration_of(report: pytest.TestReport) -> str:
-    """Return the entry of a register by which the test is not offered; empty if there is none."""
+    """Return the register entry that declares the clause as lacking; empty if there is none."""
     return next((str(value) for key, value in report.user_properties if key == DECLARED), "")
 
 
@@ -70,7 +71,7 @@ def reason_of(report: pytest.TestReport) -> str:
     return "\n".join(marked or lines[-5:])[:_LONGEST]
 
 
-def shown_by(report: pytest.TestReport) -> dict[str, str]:
+def failure_details(report: pytest.TestReport) -> dict[str, str]:
     """Return difference, failure and smallest call of a failed test; see `failure_report`."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
@@ -96,44 +97,44 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
-        if name is not None:  # tests of the suite itself name none
-            found[name] = graver(found.get(name), verdict)
+        if name is not None:  # tests of the suite itself have no clause
+            found[name] = worse_verdict(found.get(name), verdict)
     return dict(sorted(found.items()))
 
 
 def is_error(test: Mapping[str, str]) -> bool:
-    """Whether a test fails the run: it fails, or lacks a name that no register declares."""
-    return test["verdict"] in RED and DECLARED not in test
+    """Return whether a test fails the run: by failing, or by an undeclared missing name."""
+    return test["verdict"] in ERRORS and DECLARED not in test
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the entry of the register for each clause that is not offered as it declares."""
+    """Return the register entry for each clause that is not offered, as the register declares."""
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
 
 
-def by_agreement_alone(tests: Iterable[dict[str, str]]) -> list[str]:
-    """Return the clauses all of whose tests compare with torch.nn.parallel alone."""
-    known: dict[str, bool] = {}
+def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
+    """Return the clauses all of whose tests only compare with torch.nn.parallel."""
+    independent: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")
         if name is not None:
-            known[name] = known.get(name, False) or test.get(BY) != AGREEMENT
-    return sorted(name for name, is_known in known.items() if not is_known)
+            independent[name] = independent.get(name, False) or test.get(JUDGED_BY) != AGREEMENT
+    return sorted(name for name, found in independent.items() if not found)
 
 
-def judged_alone(names: list[str]) -> str:
-    """Return a sentence with the number and the ids of these clauses."""
-    which = f": {', '.join(names)}" if names else ""
+def reference_only_text(names: list[str]) -> str:
+    """Return a sentence with the number and ids of the clauses of `reference_only`."""
+    ids = f": {', '.join(names)}" if names else ""
     count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
-    return f"{count} judged by agreement alone{which}"
+    return f"{count} tested only by comparison with torch.nn.parallel{ids}"
 
 
-def graver(one: str | None, other: str) -> str:
+def worse_verdict(first: str | None, second: str) -> str:
     """Return the verdict that comes first in `VERDICTS`."""
-    return min(one or other, other, key=VERDICTS.index)
+    return min(first or second, second, key=VERDICTS.index)
 
 
 def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
@@ -141,7 +142,7 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
 
     Args:
         found: The verdict of each clause.
-        declared: The entry of the register for clauses that are not offered; they share a line.
+        declared: The register entry for each clause that is declared as lacking.
     """
     counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})

@@ -3,7 +3,7 @@
 from hypothesis import settings
 
 
-def divided_by(divisor: int) -> settings:
+def divide_examples(divisor: int) -> settings:
     """Return the profile's settings with its number of examples divided, at least two."""
     profile = settings()
     return settings(profile, max_examples=max(2, profile.max_examples // divisor))

@@ -8,7 +8,7 @@ import pytest
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["inject", "without_memory"]
+__all__ = ["fail_allocations", "inject"]
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
@@ -23,14 +23,16 @@ def inject(config: pytest.Config, topology: Topology) -> None:
     if topology.accelerator != "sim":
         raise pytest.UsageError("--fault: only the simulated accelerator can inject faults")
     if name not in simulator.FAULTS:
-        raise pytest.UsageError(f"--fault {name}: the faults are {', '.join(simulator.FAULTS)}")
+        raise pytest.UsageError(
+            f"--fault {name}: unknown fault; the faults are {', '.join(simulator.FAULTS)}"
+        )
     switches = ExitStack()
     switches.enter_context(simulator.fault(name))
     config.add_cleanup(switches.close)
 
 
 @contextmanager
-def without_memory(topology: Topology, slot: int) -> Iterator[None]:
+def fail_allocations(topology: Topology, slot: int) -> Iterator[None]:
     """Make allocations on the device of ``slot`` fail inside the block."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator can inject faults")

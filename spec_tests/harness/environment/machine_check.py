@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-#: Elements of a copy: one cache line, and more than a staging buffer holds.
+#: The numbers of elements of a copy: one cache line, and more than a staging buffer.
 EXTENTS = (16, 2**18)
 
 Copy = Callable[[Tensor, torch.device], Tensor]
@@ -21,14 +21,14 @@ def _to(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def require_copies(devices: Sequence[torch.device], copy: Copy = _to) -> None:
-    """End the run with exit status 3 if the machine garbles copies."""
+    """End the run with exit status 3 if a copy between devices changes the values."""
     found = first_broken_copy(devices, copy)
     if found is not None:
         pytest.exit(found, returncode=3)
 
 
 def require_devices(devices: Sequence[torch.device]) -> None:
-    """End the run with exit status 3 if tensors are not on the devices that they are made for."""
+    """End the run with exit status 3 if tensors are not on the devices given to their factory."""
     found = next(_misplaced(list(dict.fromkeys(devices))), None)
     if found is not None:
         pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
@@ -49,23 +49,23 @@ def _misplaced_from(current: torch.device, device: torch.device) -> Iterator[str
         yield f"{device} or {current} has no memory left ({error})"
         return
     if (made.device, copied.device) != (device, current):
-        yield f"with {current} current, memory of {device} is of {made.device}"
+        yield f"with {current} current, a tensor for {device} is on {made.device}"
     elif torch.accelerator.current_device_index() != current.index:
-        yield f"a copy from {device} to {current} leaves another device current"
+        yield f"a copy from {device} to {current} changes the current device"
     made.copy_(copied)
     if torch.accelerator.current_device_index() != current.index:
-        yield f"a copy from {current} to {device} leaves another device current"
+        yield f"a copy from {current} to {device} changes the current device"
 
 
 def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None:
-    """Try copies between all of ``devices`` and the CPU.
+    """Check copies between all of ``devices`` and the CPU.
 
     Args:
         devices: Devices of the accelerator, repeats allowed.
         copy: Copies a tensor to a device.
 
     Returns:
-        A description of the first garbled copy; None if all copies are correct. Waits for the
+        A description of the first wrong copy; None if all copies are correct. Waits for the
         devices.
     """
     host = torch.device("cpu")
@@ -82,6 +82,6 @@ def _broken(devices: Sequence[torch.device], copy: Copy) -> Iterator[str]:
                 if not torch.equal(copy(copy(sent, target), devices[0]), expected):
                     yield (
                         f"machine broken: {4 * extent} bytes copied from {source} to {target} "
-                        "arrived as others. No implementation can be judged here; check "
+                        "arrived with other values. No implementation can be judged here; check "
                         "peer-to-peer access (NCCL_P2P_DISABLE=1, IOMMU) and the driver"
                     )

@@ -1,4 +1,4 @@
-"""Scripts run in a new interpreter, for calls that would end or hang this one."""
+"""Scripts that run in a new interpreter, for calls that could end or hang this one."""
 
 import os
 import subprocess
@@ -18,19 +18,19 @@ from torch import nn
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import make_topology
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # A job in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs ignore SIGINT.
 topology = make_topology({accelerator!r}, {ordinals!r})
 target = Target({target!r}, {mapping!r})
 parallel_apply = target.parallel_apply.parallel_apply
 
 
-class Do(nn.Module):
-    def __init__(self, action, *args):
+class Call(nn.Module):
+    def __init__(self, function, *args):
         super().__init__()
-        self.action, self.args = action, args
+        self.function, self.args = function, args
 
     def forward(self):
-        return self.action(*self.args)
+        return self.function(*self.args)
 
 
 def run(*modules):
@@ -54,10 +54,10 @@ target = Target({target!r}, {mapping!r})
 def run_script(
     script: str, target: Target, topology: Topology
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, for which ``run``, ``Do``, ``target`` and ``topology`` are defined.
+    """Run ``script``, which can use ``run``, ``Call``, ``target`` and ``topology``.
 
     Raises:
-        subprocess.TimeoutExpired: it did not end.
+        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
     """
     prologue = _PROLOGUE.format(
         accelerator=topology.accelerator,
@@ -69,10 +69,10 @@ def run_script(
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, for which ``target`` is defined, without accelerator.
+    """Run ``script``, which can use ``target``, without an accelerator.
 
     Raises:
-        subprocess.TimeoutExpired: it did not end.
+        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
     """
     prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
     return _run(prologue + textwrap.dedent(script), CUDA_VISIBLE_DEVICES="")

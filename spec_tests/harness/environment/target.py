@@ -1,8 +1,8 @@
 """The implementation under test, imported by name.
 
-A target is an importable package laid out like torch.nn.parallel; a map can name other places of
-its parts. A name that the target lacks is *not offered* in the tests that use it, and in no
-others.
+A target is an importable package with the submodules of torch.nn.parallel. A map can name other
+places of its parts. If the target lacks a name, the tests that use the name get the verdict *not
+offered*; other tests are not affected.
 """
 
 import re
@@ -14,7 +14,7 @@ import pytest
 
 from spec_tests.harness.environment import target_map
 
-#: The parts of a target, and the submodule names each may have, in order of preference.
+#: The parts of a target, and the possible names of their submodules in order of preference.
 PARTS = {
     "comm": ("comm",),
     "functions": ("functions", "_functions"),
@@ -29,17 +29,17 @@ PARTS = {
 class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
     """A test failed because the target lacks a name.
 
-    It is a skip because Hypothesis re-raises skips at once; for any other exception it would look
-    for the smallest call. `failure_report.of_skip` turns it into a failure.
+    The class is a skip because Hypothesis re-raises skips at once, and shrinks the call for other
+    exceptions. `failure_report.fail_not_offered` turns the skip into a failure.
     """
 
 
-#: The last line of a program that a test runs in another process; pytest may indent it.
+#: The last line of a traceback from another process; pytest may indent it.
 _LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
 
 
-def lacking(error: BaseException) -> str | None:
-    """Return the text about the missing name if a test failed because of one."""
+def missing_name(error: BaseException) -> str | None:
+    """Return the text of `NotOffered` if a test failed because of a missing name, else None."""
     if isinstance(error, NotOffered):
         return str(error)
     match = _LAST_LINE.search(str(error))
@@ -52,7 +52,7 @@ class Part:
     Args:
         name: The submodule.
         module: The module; None if the target has none.
-        named: Objects that a map takes from elsewhere, by name.
+        named: Objects from other places, by name.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Part:
         self._named = named or {}
 
     def __getattr__(self, name: str) -> Any:
-        # pytest and Hypothesis probe names that begin with an underscore. NotOffered in reply to a
-        # probe would hide the counterexample.
+        # pytest and Hypothesis look up names that begin with an underscore. NotOffered would hide
+        # their counterexample.
         if name.startswith("_"):
             raise AttributeError(name)
         return self.private(name)
 
     def private(self, name: str) -> Any:
-        """Return what has this name, which may begin with an underscore.
+        """Return the object with this name, which may begin with an underscore.
 
         Raises:
             NotOffered: The target lacks the name.
@@ -94,7 +94,7 @@ class Target:
 
     Args:
         name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
-        mapping: The places of parts and names that are not where torch.nn.parallel has them.
+        mapping: The places of parts and names that are in other modules than in torch.nn.parallel.
 
     Raises:
         ImportError: there is no such package.
@@ -117,7 +117,7 @@ class Target:
             setattr(self, part, Part(part, module, self._names_of(part)))
 
     def submodule(self, name: str) -> ModuleType:
-        """Return a module of the package that is none of the parts."""
+        """Return a submodule of the package that is not in `PARTS`."""
         found = _first_module(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")
@@ -140,7 +140,7 @@ def _first_module(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
         try:
             return target_map.import_module(name)
         except ModuleNotFoundError as error:
-            # A dependency missing inside the submodule is the target's error, not an absent part.
+            # If a dependency of the submodule is missing, the target is broken: raise the error.
             if error.name != name:
                 raise
     return None

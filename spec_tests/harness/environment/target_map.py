@@ -24,12 +24,14 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     """Return the map of all values of ``--target-map``; a later value overrides an earlier one.
 
     Raises:
-        pytest.UsageError: an option is no pair, or names an unknown part or place.
+        pytest.UsageError: an option is no pair, or a part or place does not exist.
     """
     found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():
         if name.partition(".")[0] not in parts:
-            raise pytest.UsageError(f"--target-map {name}: the parts are {', '.join(parts)}")
+            raise pytest.UsageError(
+                f"--target-map {name}: unknown part; the parts are {', '.join(parts)}"
+            )
         try:
             resolve(place)
         except (ImportError, AttributeError, ValueError) as error:
@@ -52,7 +54,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def pairs(option: str) -> Iterator[tuple[str, str]]:
-    """Yield left and right side for one value of ``--target-map``."""
+    """Yield name and place of each pair in one value of ``--target-map``."""
     name, equals, place = option.partition("=")
     if equals:
         yield name, place

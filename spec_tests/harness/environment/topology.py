@@ -14,7 +14,7 @@ SIMULATED_DEVICES = 4
 
 @dataclass(frozen=True)
 class Topology:
-    """The devices of a run, in order; one device may stand for several.
+    """The devices of a run in order. One device may stand for several.
 
     Args:
         accelerator: The device type: ``sim``, ``cuda``, ...
@@ -51,9 +51,9 @@ class Topology:
             not_run(f"needs {distinct} different devices, the topology has {self.distinct}")
 
     def require_copies(self) -> None:
-        """End the test as not-run if the reference may use collectives, not copies."""
+        """End the test as not-run if the reference may use NCCL instead of copies."""
         if self.accelerator == "cuda" and self.distinct > 1:
-            not_run("between several CUDA devices the reference may take NCCL")
+            not_run("between several CUDA devices the reference may use NCCL")
 
     def synchronize(self) -> None:
         """Wait until every device is idle."""
@@ -65,12 +65,12 @@ class Topology:
 
 
 def not_run(reason: str) -> None:
-    """End the test with the verdict not-run; the run counts and prints the reason."""
+    """End the test with the verdict not-run. The run prints the reason."""
     pytest.skip(f"not-run: {reason}")
 
 
 def make_topology(accelerator: str, device_ids: str | None) -> Topology:
-    """Return the topology of the options; enable the simulator and the reference.
+    """Return the topology of the options. Enable the simulator and the stand-ins if needed.
 
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.
@@ -82,8 +82,8 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
         _enable_simulator()
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type != accelerator:
-        have = "none" if found is None else found.type
-        raise pytest.UsageError(f"--accelerator {accelerator}: this machine's is {have}")
+        have = "no accelerator" if found is None else found.type
+        raise pytest.UsageError(f"--accelerator {accelerator}: this machine has {have}")
     cuda_stand_ins.enable()
     return Topology(accelerator, _ordinals(device_ids, torch.accelerator.device_count()))
 
@@ -91,7 +91,7 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
 def _enable_simulator() -> None:
     try:
         simulator.enable(device_count=SIMULATED_DEVICES)
-    except (OSError, RuntimeError) as error:  # It cannot be built here.
+    except (OSError, RuntimeError) as error:  # The simulator cannot be built.
         raise pytest.UsageError(f"--accelerator sim: {error}") from None
 
 
@@ -106,5 +106,7 @@ def _ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
         ) from None
     bad = [ordinal for ordinal in ordinals if not 0 <= ordinal < count]
     if bad:
-        raise pytest.UsageError(f"--device-ids: no device {bad[0]}, this machine has {count}")
+        raise pytest.UsageError(
+            f"--device-ids: no device {bad[0]}, this machine has {count} devices"
+        )
     return ordinals

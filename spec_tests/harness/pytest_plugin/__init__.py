@@ -1,4 +1,4 @@
-"""The suite as a plugin of pytest: options, hooks, fixtures, workers, the check for races.
+"""The pytest plugins of the suite: options, hooks, fixtures, xdist workers, race check.
 
-May import every other package. ``options`` is loaded into every run of pytest and imports none.
+May import every other package. pytest loads ``options`` in every run, so ``options`` imports none.
 """

@@ -1,4 +1,4 @@
-"""Hooks and fixtures for the suite, the tests of impl and the benchmarks: devices, profiles."""
+"""Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
 import os
 
@@ -21,9 +21,9 @@ from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 _TOPOLOGY = pytest.StashKey[Topology]()
-_WAS_OFF = not interpreter.has_lock()
+_WAS_OFF = not interpreter.is_gil_enabled()
 
-# One failure for each property: for two Hypothesis raises a group, which hides both.
+# Report one failure of a test: for several, Hypothesis raises an exception group.
 _COMMON = settings(
     deadline=None,
     report_multiple_bugs=False,
@@ -34,22 +34,22 @@ settings.register_profile(
     "quick", _COMMON, max_examples=25, derandomize=bool(os.environ.get("CI"))
 )
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
-# For runs under a sanitizer, which slows every call down.
+# For runs under a sanitizer, which is slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# A mutant need only be caught; its counterexample is not shrunk.
+# Without shrinking: a mutant only has to fail.
 _CATCH = (Phase.explicit, Phase.generate)
 settings.register_profile("mutants", _COMMON, max_examples=50, derandomize=True, phases=_CATCH)
 settings.register_profile("mutation", _COMMON, max_examples=20, derandomize=True, phases=_CATCH)
 settings.load_profile("quick")
 
 
-#: A warning that no test expects is a failure.
+#: Filters of warnings. Unexpected warnings are errors.
 WARNINGS = (
     "error",
-    # With pytest-xdist pytest-benchmark up to 5.2 warns before any test, which ended the run.
+    # pytest-benchmark up to 5.2 warns before the first test if pytest-xdist is used.
     "ignore:Benchmarks are automatically disabled",
-    # Hypothesis imports libcst, where there is one, at the first failure, to write it as a patch.
+    # Hypothesis imports libcst, if installed, at the first failure.
     "ignore:mypy_extensions.TypedDict is deprecated",
     *cuda_stand_ins.IGNORED_WARNINGS,
 )
@@ -57,9 +57,11 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Turn warnings into errors, register marker and verdicts, set the delay of inputs."""
-    config.getini("filterwarnings")[:0] = WARNINGS  # the user's own override them
-    config.addinivalue_line("markers", "clause(id): the statement of clauses.toml that it checks")
+    """Set the filters of warnings and the delay of inputs; register marker and `VerdictLog`."""
+    config.getini("filterwarnings")[:0] = WARNINGS  # filters of the user override them
+    config.addinivalue_line(
+        "markers", "clause(id): the clause of clauses.toml that the test checks"
+    )
     delayed_inputs.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
         verdicts = VerdictLog(
@@ -78,14 +80,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"torch: {torch.__version__}",
-        f"python: {interpreter.name()}",
+        f"python: {interpreter.python_version()}",
     ]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Fail the test that has enabled the GIL of a free-threaded Python."""
-    interpreter.check_lock(was_off=_WAS_OFF)
+    """Fail the test during which the GIL of a free-threaded Python was enabled."""
+    interpreter.check_gil(was_off=_WAS_OFF)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,7 +97,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def topology_of(config: pytest.Config) -> Topology:
-    """Return the devices of the run; the first call makes them."""
+    """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
@@ -105,7 +107,7 @@ def topology_of(config: pytest.Config) -> Topology:
 
 @pytest.fixture(scope="session")
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """The devices of the run, after the checks of the machine."""
+    """The devices of the run. The run ends if they do not copy correctly."""
     found = topology_of(request.config)
     machine_check.require_devices(found.devices)
     machine_check.require_copies(found.devices)
@@ -114,14 +116,14 @@ def topology(request: pytest.FixtureRequest) -> Topology:
 
 @pytest.fixture(scope="session")
 def sim(topology: Topology) -> None:
-    """The simulated accelerator; on another one the test is not run."""
+    """Marks a test of the simulated accelerator as not-run on other accelerators."""
     if topology.accelerator != "sim":
         not_run("tests the simulated accelerator")
 
 
 @pytest.fixture(scope="session")
 def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
-    """torch.nn.parallel, which runs on the devices of the topology."""
+    """torch.nn.parallel. The test is not-run with ``--reference none``."""
     if not has_reference(request.config):
         not_run("compares with torch.nn.parallel, and --reference is none")
     return Target(REFERENCE)
@@ -129,13 +131,13 @@ def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
 
 @pytest.fixture(scope="session")
 def oracle(topology: Topology) -> Target:
-    """The oracle: the suite's own implementation."""
+    """The oracle: a simple implementation of torch.nn.parallel in this suite."""
     return Target("spec_tests.oracle")
 
 
 @pytest.fixture(scope="session")
 def answers(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
-    """The implementations to compare with: the reference, unless it is none, and the oracle."""
+    """The implementations to compare with: the oracle, and the reference unless it is none."""
     if not has_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle

@@ -1,14 +1,14 @@
-"""The options of the suite; the entry point of the installed package for pytest.
+"""The command-line options of the suite: the pytest entry point of the installed package.
 
-pytest loads it into every run on a machine with the package. It imports nothing else, and does
-nothing without ``--target``.
+pytest loads this module in every run if the package is installed. Without ``--target`` the module
+only adds the options.
 """
 
 import pytest
 
-#: The rest of the suite, loaded for a target.
+#: The plugin with all other hooks, which ``--target`` loads.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
-#: Seconds after which a test fails as hanging, unless the user sets a limit.
+#: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
 REFERENCE = "torch.nn.parallel"
@@ -22,7 +22,7 @@ def target_of(config: pytest.Config) -> str:
 
 
 def has_reference(config: pytest.Config) -> bool:
-    """Whether the target is compared with torch.nn.parallel."""
+    """Return whether the target is compared with torch.nn.parallel."""
     return bool(config.getoption("--reference") != NO_REFERENCE)
 
 
@@ -42,11 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the rest of the suite if there is a target."""
+    """Load the other hooks if there is a target."""
     if config.getoption("--target") is None:
         return
     config.pluginmanager.import_plugin(PLUGIN)
-    # pytest-timeout reads it in its own pytest_configure, which comes later.
+    # pytest-timeout reads the option in its own pytest_configure, which runs later.
     if not config.getini("timeout") and config.getoption("timeout") is None:
         config.option.timeout = TIME_LIMIT
 
@@ -58,15 +58,15 @@ def add_device_options(parser: pytest.Parser) -> None:
         "--accelerator",
         default="auto",
         metavar="TYPE",
-        help="auto, sim, cuda or any device type of torch.accelerator; "
-        "auto takes a real one if there is one, else the simulator (default: auto)",
+        help="device type: auto, sim, cuda or any type of torch.accelerator; "
+        "auto: a real accelerator if there is one, else the simulator (default: auto)",
     )
     group.addoption(
         "--device-ids",
         default=None,
         metavar="0,1,...",
-        help="ordinals to use, in order; repeats let one device stand for several "
-        "(default: all, once each)",
+        help="ordinals of the devices, in order; a repeated device stands for several "
+        "(default: all devices)",
     )
 
 
@@ -77,27 +77,27 @@ def add_race_options(parser: pytest.Parser) -> None:
         "--races",
         action="store_true",
         default=None,
-        help="fail tests in which accesses to the devices' memory race, on sim only (default)",
+        help="fail tests in which accesses to device memory race; sim only (default on sim)",
     )
     group.addoption(
         "--no-races",
         action="store_false",
         dest="races",
-        help="do not fail tests because of races",
+        help="do not fail tests with races",
     )
     group.addoption(
         "--late-copies",
         default=None,
         type=int,
         metavar="SEED",
-        help="make copies that the host does not wait for as late as they may be made, on sim "
-        "only: an early reader sees NaN; 0 for all copies, another seed for three in four",
+        help="delay copies until the host waits for them, so that early reads get NaN; sim only; "
+        "0: all copies, another seed: three in four",
     )
     group.addoption(
         "--fault",
         default=None,
         metavar="NAME",
-        help="let the simulated devices misbehave as real ones have, all through the run: "
+        help="simulate defective devices during the whole run: "
         "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
 
@@ -109,31 +109,31 @@ def add_target_options(parser: pytest.Parser) -> None:
         "--target",
         default=None,
         metavar="NAME",
-        help="importable package to validate, laid out like torch.nn.parallel "
-        f"(default: {DEFAULT_TARGET}, for the tests of the suite)",
+        help="importable package to check, with the submodules of torch.nn.parallel "
+        f"(default in a checkout: {DEFAULT_TARGET})",
     )
     group.addoption(
         "--target-map",
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="where the target has a part, data_parallel.DataParallel=package.module:Name, or a "
-        "TOML file of such pairs; repeatable",
+        help="place of a part of the target: data_parallel.DataParallel=package.module:Name; or a "
+        "TOML file with such pairs; repeatable",
     )
     group.addoption(
         "--reference",
         default=None,
         choices=[REFERENCE, NO_REFERENCE],
-        help="what the target is compared with beside the laws, oracles and pinned texts of the "
-        "suite; with none torch.nn.parallel is not used, and tests that only compare with it are "
-        f"not run (default: {REFERENCE})",
+        help="implementation to compare with, in addition to the suite's laws, oracle and pinned "
+        "texts; none: do not use torch.nn.parallel, and do not run tests that only compare with "
+        f"it (default: {REFERENCE})",
     )
     group.addoption(
         "--divergences",
         default=None,
         metavar="FILE",
-        help="TOML register of the target's known differences; strict: an unexpected pass fails "
-        "(default: spec_tests/divergences/TARGET.toml if it exists)",
+        help="TOML register of the target's known divergences; a recorded test that passes is an "
+        "error (default: spec_tests/registers/TARGET.toml if it exists)",
     )
 
 
@@ -145,24 +145,26 @@ def add_suite_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="run the tests of this clause, or of the clauses below this name, only; repeatable",
+        help="run only the tests of this clause, or of all clauses whose ids begin with NAME; "
+        "repeatable",
     )
     group.addoption(
         "--verdicts",
         default=None,
         metavar="FILE",
-        help="write the verdict of every test there as it ends, one JSON object a line",
+        help="write the verdict of each test to this file when the test ends, one JSON object a "
+        "line",
     )
     group.addoption(
         "--late",
         default=0.0,
         type=float,
         metavar="MS",
-        help="let the inputs of every call that is compared with a right answer arrive so many "
-        "milliseconds late, while other streams than the default ones are current",
+        help="delay the inputs of every compared call by MS milliseconds, with new streams "
+        "current",
     )
     group.addoption(
         "--resume",
         action="store_true",
-        help="leave out the tests that have a verdict in the file of --verdicts, and add to it",
+        help="skip tests that have a verdict in the file of --verdicts, and append to the file",
     )

@@ -1,6 +1,6 @@
-"""The simulator's race detector around every test: a race fails the test.
+"""Runs the simulator's race detector around every test: a race fails the test.
 
-With ``--late-copies`` copies are late as well, so that an early read shows by its value.
+With ``--late-copies`` copies are delayed, too, so that an early read gets NaN.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,13 +12,13 @@ from spec_tests import simulator
 
 __all__ = ["pytest_runtest_call"]
 
-#: The number of races of a test that are printed.
+#: The greatest number of races that a failure prints.
 _SHOWN = 5
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a passing test in which accesses race."""
+    """Fail a passing test if its accesses to device memory race."""
     are_failures = _are_failures(item.config)
     late = item.config.getoption("late_copies") if _is_simulated() else None
     if not are_failures and late is None:
@@ -31,11 +31,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _are_failures(config: pytest.Config) -> bool:
-    wanted = config.getoption("races")
+    option = config.getoption("races")
     if _is_simulated():
-        return wanted is not False
-    if wanted:
-        raise pytest.UsageError("--races: only the simulated accelerator sees races")
+        return option is not False
+    if option:
+        raise pytest.UsageError("--races: only the simulated accelerator detects races")
     return False
 
 

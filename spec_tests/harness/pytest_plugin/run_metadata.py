@@ -1,4 +1,4 @@
-"""The metadata of a run: the first line of a file of verdicts."""
+"""The metadata of a run, which the first line of a file of verdicts holds."""
 
 import datetime
 import os
@@ -22,7 +22,7 @@ from spec_tests.harness.pytest_plugin.options import REFERENCE, mapping_of, targ
 __all__ = ["command", "run_metadata"]
 
 ROOT = Path(__file__).resolve().parents[3]
-#: The format of the file of verdicts; readers refuse an unknown number.
+#: The version of the format of files of verdicts; readers refuse other versions.
 FORMAT = 1
 
 
@@ -35,7 +35,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "version": _version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
-        "python": interpreter.name(),
+        "python": interpreter.python_version(),
         "accelerator": topology.accelerator,
         "devices": [str(device) for device in topology.devices],
         "system": platform.system(),
@@ -50,7 +50,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """Return the command that repeats the run; with ``--clause`` it repeats one failure."""
+    """Return the command that repeats the run, without ``--clause``."""
     given = [
         f"--{name}={config.getoption(f'--{name}')}"
         for name in ("accelerator", "device-ids", "reference", "divergences")
@@ -61,7 +61,7 @@ def command(config: pytest.Config) -> str:
 
 
 def _version(package: str) -> str:
-    """Return the version of a package, else of its distribution; empty if unknown."""
+    """Return ``__version__`` or the version of the distribution; empty if unknown."""
     version = getattr(sys.modules.get(package), "__version__", None)
     if version is not None:
         return str(version)
@@ -70,8 +70,8 @@ def _version(package: str) -> str:
 
 
 def _suite() -> dict[str, Any]:
-    """Return the commit of the suite's checkout, if it runs from a git checkout."""
-    if not (ROOT / ".git").exists():  # else git would find a repository above
+    """Return the commit and whether files have changed, if the suite is a git checkout."""
+    if not (ROOT / ".git").exists():  # otherwise git would use a repository in a parent folder
         return {}
     try:
         commit, *changed = (

@@ -1,4 +1,4 @@
-"""Selection of collected tests, and those that compare with torch.nn.parallel alone."""
+"""Selection of collected tests, and tests that only compare with torch.nn.parallel."""
 
 from pathlib import Path
 
@@ -6,19 +6,24 @@ import pytest
 
 from spec_tests.harness.conformance import clauses
 
-__all__ = ["asks_the_reference", "judged", "leave_out", "verdicts_file"]
+__all__ = ["deselect", "judged_without_reference", "needs_reference", "resumed_file"]
 
 
-def judged(items: list[pytest.Item]) -> set[str]:
+def judged_without_reference(items: list[pytest.Item]) -> set[str]:
     """Return the clauses with a test that does not need torch.nn.parallel."""
-    return {name for item in items if not asks_the_reference(item) for name in clauses.of(item)}
+    return {
+        name
+        for item in items
+        if not needs_reference(item)
+        for name in clauses.clauses_of_test(item)
+    }
 
 
-def verdicts_file(config: pytest.Config) -> Path:
-    """Return the file that ``--resume`` goes on with.
+def resumed_file(config: pytest.Config) -> Path:
+    """Return the file of verdicts that ``--resume`` continues.
 
     Raises:
-        pytest.UsageError: ``--verdicts`` names none.
+        pytest.UsageError: there is no ``--verdicts``.
     """
     found = config.getoption("--verdicts")
     if found is None:
@@ -26,16 +31,16 @@ def verdicts_file(config: pytest.Config) -> Path:
     return Path(found)
 
 
-def leave_out(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
-    """Deselect ``dropped``."""
+def deselect(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
+    """Remove ``dropped`` from ``items`` and report them as deselected."""
     config.hook.pytest_deselected(items=dropped)
     without = set(dropped)
     items[:] = [item for item in items if item not in without]
 
 
-def asks_the_reference(item: pytest.Item) -> bool:
-    """Whether a test compares with torch.nn.parallel alone: it uses that fixture.
+def needs_reference(item: pytest.Item) -> bool:
+    """Return whether a test only compares with torch.nn.parallel, by the fixture ``reference``.
 
-    The fixture ``answers`` compares with the oracle, too.
+    The fixture ``answers`` includes the oracle.
     """
     return "reference" in getattr(item, "fixturenames", ())

@@ -1,4 +1,4 @@
-"""A plugin that collects the verdicts of a run, writes them to a file and prints their summary."""
+"""A plugin that collects the verdicts of a run, writes them to a file and prints a summary."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,18 +13,18 @@ __all__ = ["VerdictLog"]
 
 
 class VerdictLog:
-    """Collects the verdicts of a run, writes each at once, and prints a summary at the end.
+    """Collects the verdicts of a run, writes each one immediately, and prints a summary.
 
     Args:
-        jsonl: The file to write; None for none.
-        resume: Whether to go on with a file that a run has left.
-        metadata: Returns the metadata of the run, the file's first line.
+        jsonl: The file to write; None for no file.
+        resume: Whether to continue the file of an interrupted run.
+        metadata: Returns the metadata of the run for the first line of the file.
 
     Attributes:
-        former: The tests of the run that this one resumes.
-        lacks: The entry of the register for each clause that it declares as lacking, if all tests
-            of the clauses that run are in the run.
-        stale: Those of ``lacks`` that are offered, once the session has ended.
+        former: The tests of the interrupted run.
+        lacks: The register entry for each clause that the register declares as lacking; empty if
+            the run may leave out tests of a clause.
+        stale: The clauses of ``lacks`` that the target offers; known at the end of the session.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class VerdictLog:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the verdict of a phase of a test."""
-        verdict = verdicts.of_report(report)
+        verdict = verdicts.verdict_of(report)
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
-        if any(key == verdicts.BY for key, _ in report.user_properties):
-            found[verdicts.BY] = verdicts.AGREEMENT
+        if any(key == verdicts.JUDGED_BY for key, _ in report.user_properties):
+            found[verdicts.JUDGED_BY] = verdicts.AGREEMENT
         if entry := verdicts.declaration_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
-            found |= {"reason": verdicts.reason_of(report), **verdicts.shown_by(report)}
+            found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
-            self._note({**named, **found})
+            self._add({**named, **found})
 
-    def _note(self, test: dict[str, str]) -> None:
+    def _add(self, test: dict[str, str]) -> None:
         if self._path is not None:
             if self._file is None:
                 self._file = self._opened(self._path)
@@ -69,7 +69,7 @@ class VerdictLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A file of a run that is not resumed is overwritten.
         file = path.open("a" if self._tests else "w", encoding="utf-8")
-        if not self._tests:  # written to disk with the first test
+        if not self._tests:  # the metadata line comes before the first test
             file.write(json.dumps({"run": self._metadata()}) + "\n")
         return file
 
@@ -80,26 +80,28 @@ class VerdictLog:
             return
         terminalreporter.section("clauses")
         for name, entry in self.stale.items():
-            terminalreporter.write_line(f"ERROR: {name}: {_offered(entry)}")
+            terminalreporter.write_line(f"ERROR: {name}: {_stale_text(entry)}")
         for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
             terminalreporter.write_line(line)
         terminalreporter.write_line(
-            verdicts.judged_alone(verdicts.by_agreement_alone(self._tests))
+            verdicts.reference_only_text(verdicts.reference_only(self._tests))
         )
         if self._path is not None:
-            terminalreporter.write_line(f"every test: {self._path}")
+            terminalreporter.write_line(f"verdicts of all tests: {self._path}")
         file = self._path or "FILE"
         before = "" if self._path else "--verdicts FILE, then "
-        terminalreporter.write_line(f"as pages: {before}parallel-conformance report {file}")
+        terminalreporter.write_line(
+            f"to make web pages: {before}parallel-conformance report {file}"
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail where the resumed run has failed, and where a declaration is out of date."""
-        if not _was_cut_off(session):  # tests that did not run may use the missing names
+        """Fail the run if the interrupted run has failed or a declaration is stale."""
+        if not _was_interrupted(session):  # tests that did not run may use the missing names
             self.stale = not_offered.stale(self.lacks, self._tests)
         for name, entry in self.stale.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
-            self._note({**found, "reason": _offered(entry)})
+            self._add({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -110,7 +112,7 @@ class VerdictLog:
             self._file.close()
 
 
-def _was_cut_off(session: pytest.Session) -> bool:
+def _was_interrupted(session: pytest.Session) -> bool:
     complete = (
         pytest.ExitCode.OK,
         pytest.ExitCode.TESTS_FAILED,
@@ -119,5 +121,5 @@ def _was_cut_off(session: pytest.Session) -> bool:
     return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
 
 
-def _offered(entry: str) -> str:
-    return f'the register declares "{entry}" as lacking, but it is offered'
+def _stale_text(entry: str) -> str:
+    return f'the register declares "{entry}" as lacking, but the target offers it'

@@ -1,7 +1,7 @@
-"""Usage errors of pytest-xdist's workers at collection, reported by the controller.
+"""Reports of usage errors that occur in pytest-xdist's workers at collection.
 
-An error at collection ends a worker, and pytest-xdist then shows only a failed assertion of its
-own. A worker with a usage error therefore collects no tests and sends the error to the controller.
+If an error ends a worker at collection, pytest-xdist shows only a failed assertion. A worker with
+a usage error therefore collects no tests and sends the text to the controller, which prints it.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Itera
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Keep the usage error of a worker."""
+    """Store the usage error of a worker."""
     error = getattr(node, "workeroutput", {}).get(_KEY)
     if error is not None:
         node.config.stash[_ERROR] = error

@@ -28,14 +28,14 @@ STRATEGIES: tuple[st.SearchStrategy[Call], ...] = (
     functions.broadcast_applies(),
     functions.reduce_applies(),
     scatter_gather.scatter_calls(),
-    scatter_gather.bare_scatter_calls(),
+    scatter_gather.tensor_scatter_calls(),
     scatter_gather.refused_scatter_calls(),
     scatter_gather.scatter_kwargs_calls(),
     gather.gather_calls(),
-    gather.bare_gather_calls(),
+    gather.tensor_gather_calls(),
     gather.scalar_calls(),
     gather.mismatched_calls(),
-    gather.keyed_calls(),
+    gather.dict_gather_calls(),
 )
 
 

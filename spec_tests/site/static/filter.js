@@ -1,4 +1,4 @@
-// The filter of the matrix. Its state is in the address, so that what is shown can be linked.
+// The filter of the matrix. Its state is in the address, so that users can link to a selection.
 "use strict";
 
 const form = document.getElementById("filter");
@@ -6,41 +6,41 @@ const matrix = document.getElementById("matrix");
 const columns = matrix.dataset.columns.trim().split(" ");
 const rows = [...matrix.querySelectorAll("tr[id]:not(.chapter)")];
 
-function wanted(row, asked) {
+function matches(row, filter) {
   const chapter = row.parentElement.dataset.chapter;
   const cells = [...row.cells].slice(1).map((cell) => cell.className.slice("v-".length));
-  const looked = asked.column ? [cells[columns.indexOf(asked.column)]] : cells;
+  const selected = filter.column ? [cells[columns.indexOf(filter.column)]] : cells;
   const text = row.cells[0].textContent.toLowerCase();
   const judged = new Set(cells.filter((verdict) => verdict !== "none"));
   return (
-    (!asked.chapter || asked.chapter === chapter) &&
-    (!asked.verdict || looked.includes(asked.verdict)) &&
-    (!asked.differ || judged.size > 1) &&
-    (asked.q || "").toLowerCase().split(/\s+/).every((word) => text.includes(word))
+    (!filter.chapter || filter.chapter === chapter) &&
+    (!filter.verdict || selected.includes(filter.verdict)) &&
+    (!filter.differ || judged.size > 1) &&
+    (filter.q || "").toLowerCase().split(/\s+/).every((word) => text.includes(word))
   );
 }
 
 function show() {
-  const asked = Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
+  const filter = Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
   let count = 0;
   for (const row of rows) {
-    row.hidden = !wanted(row, asked);
+    row.hidden = !matches(row, filter);
     count += row.hidden ? 0 : 1;
   }
   for (const body of matrix.tBodies) {
     body.hidden = !body.querySelector("tr[id]:not(.chapter):not([hidden])");
   }
   document.getElementById("shown").value = `${count} of ${rows.length} clauses`;
-  return new URLSearchParams(asked).toString();
+  return new URLSearchParams(filter).toString();
 }
 
-function remember() {
+function saveState() {
   const query = show();
   const anchor = location.hash;
   history.replaceState(null, "", (query ? `?${query}` : location.pathname) + anchor);
 }
 
-function recall() {
+function restoreState() {
   for (const [name, value] of new URLSearchParams(location.search)) {
     const field = form.elements.namedItem(name);
     if (field && field.type === "checkbox") {
@@ -54,7 +54,7 @@ function recall() {
 
 form.hidden = false;
 document.getElementById("no-filter").hidden = true;
-form.addEventListener("input", remember);
+form.addEventListener("input", saveState);
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("reset", () => setTimeout(remember));
-recall();
+form.addEventListener("reset", () => setTimeout(saveState));
+restoreState();

@@ -1,4 +1,4 @@
-"""Call each module in a thread of its own; raise its exception unchanged in the caller."""
+"""parallel_apply with one new thread per module, which raises exceptions unchanged."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,24 +19,24 @@ class _Calls:
         self._results: dict[int, Any] = {}
         self._errors: dict[int, Exception] = {}
 
-    def run(self, slot: int) -> None:
-        """Make one of the calls. A BaseException that is no Exception ends the thread."""
-        module, inputs, kwargs, device = self._calls[slot]
+    def run(self, index: int) -> None:
+        """Run one call. A BaseException other than Exception ends the thread."""
+        module, inputs, kwargs, device = self._calls[index]
         try:
             with (
                 torch.set_grad_enabled(self._grad),
                 torch.accelerator.device_index(_index(device, inputs)),
             ):
                 arguments = inputs if isinstance(inputs, list | tuple) else [inputs]
-                self._results[slot] = module(*arguments, **kwargs)
+                self._results[index] = module(*arguments, **kwargs)
         except Exception as error:
-            self._errors[slot] = error
+            self._errors[index] = error
 
-    def result(self, slot: int) -> Any:
+    def result(self, index: int) -> Any:
         """Return the result of a call, or raise its exception."""
-        if slot in self._errors:
-            raise self._errors[slot]
-        return self._results[slot]
+        if index in self._errors:
+            raise self._errors[index]
+        return self._results[index]
 
 
 def parallel_apply(
@@ -45,20 +45,20 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call every module with its inputs on its device; a single module in the caller's thread."""
+    """Call each module with its inputs on its device; a single module runs in this thread."""
     kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    places = [None] * len(modules) if devices is None else devices
-    assert len(modules) == len(inputs) == len(kwargs) == len(places)
-    calls = _Calls(list(zip(modules, inputs, kwargs, places, strict=True)))
-    slots = range(len(modules))
-    if len(slots) == 1:
+    targets = [None] * len(modules) if devices is None else devices
+    assert len(modules) == len(inputs) == len(kwargs) == len(targets)
+    calls = _Calls(list(zip(modules, inputs, kwargs, targets, strict=True)))
+    indices = range(len(modules))
+    if len(indices) == 1:
         calls.run(0)
     else:
-        _in_threads([threading.Thread(target=calls.run, args=[slot]) for slot in slots])
-    return [calls.result(slot) for slot in slots]
+        _run_threads([threading.Thread(target=calls.run, args=[index]) for index in indices])
+    return [calls.result(index) for index in indices]
 
 
-def _in_threads(threads: Sequence[threading.Thread]) -> None:
+def _run_threads(threads: Sequence[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:

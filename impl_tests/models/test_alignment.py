@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 import impl
-from impl_tests.models.aligning import aligned
+from impl_tests.models.alignment import align_replicas
 
 
-class Odd(nn.Module):
-    """A recurrent layer and two layers with one weight, whose numbers of elements are odd."""
+class OddSizes(nn.Module):
+    """A recurrent layer and two tied layers, with tensors of odd numbers of elements."""
 
     def __init__(self):
         super().__init__()
@@ -23,11 +23,11 @@ class Odd(nn.Module):
 def replica(request, topology):
     """The replica on the second device."""
     devices = topology.devices[:2]
-    wrapped = aligned(request.param)(Odd().to(devices[0]), devices)
+    wrapped = align_replicas(request.param)(OddSizes().to(devices[0]), devices)
     return wrapped.replicate(wrapped.module, wrapped.device_ids)[1]
 
 
-def test_tensors_begin_at_multiples_of_64_bytes(replica):
+def test_tensors_are_aligned_to_64_bytes(replica):
     tensors = [replica.layer.weight, replica.layer.bias, replica.tied.bias]
     tensors += replica.recurrent._flat_weights
     assert {tensor.data_ptr() % 64 for tensor in tensors} == {0}
@@ -37,5 +37,5 @@ def test_tied_weights_remain_tied(replica):
     assert replica.tied.weight is replica.layer.weight
 
 
-def test_recurrent_weights_are_those_of_the_attributes(replica):
+def test_flat_weights_of_a_recurrent_layer_are_its_attributes(replica):
     assert replica.recurrent._flat_weights[0] is replica.recurrent.weight_ih_l0

@@ -1,24 +1,25 @@
-"""Models of transformers that see, and are told or asked something besides."""
+"""Models of transformers with images and a second input."""
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from impl_tests.models.configuring import SMALL, TOKENS, made
-from impl_tests.models.model import HOOKS, Model
+from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, build_model
+from impl_tests.models.model import HOOKS, Model, draw_images
 
 __all__ = ["MODELS"]
 
 
-def _images(rows: int, size: int = 16) -> Tensor:
-    return torch.randn(rows, 3, size, size)
-
-
 def _clip() -> nn.Module:
-    text = {**SMALL, "vocab_size": TOKENS, "max_position_embeddings": 8, "eos_token_id": 2}
+    text = {
+        **SMALL,
+        "vocab_size": VOCABULARY_SIZE,
+        "max_position_embeddings": 8,
+        "eos_token_id": 2,
+    }
     vision = {**SMALL, "image_size": 16, "patch_size": 8}
-    return made(
+    return build_model(
         "CLIPModel", "CLIPConfig", text_config=text, vision_config=vision, projection_dim=8
     )
 
@@ -26,28 +27,33 @@ def _clip() -> nn.Module:
 def _llava() -> nn.Module:
     import transformers
 
-    return made(
+    return build_model(
         "LlavaForConditionalGeneration",
         "LlavaConfig",
-        text_config=transformers.LlamaConfig(**SMALL, vocab_size=TOKENS, num_key_value_heads=2),
+        text_config=transformers.LlamaConfig(
+            **SMALL, vocab_size=VOCABULARY_SIZE, num_key_value_heads=2
+        ),
         vision_config=transformers.CLIPVisionConfig(**SMALL, image_size=16, patch_size=8),
         image_token_id=1,
         vision_feature_layer=-1,
     )
 
 
-def _captioned(rows: int) -> dict[str, Any]:
-    words = torch.randint(3, TOKENS, (rows, 6))
-    tokens = torch.cat([torch.ones(rows, 4, dtype=torch.long), words], 1)  # an image: four tokens
-    return {"input_ids": tokens, "pixel_values": _images(rows), "labels": tokens.clone()}
+def _draw_captioned_images(rows: int) -> dict[str, Any]:
+    words = torch.randint(3, VOCABULARY_SIZE, (rows, 6))
+    tokens = torch.cat([torch.ones(rows, 4, dtype=torch.long), words], 1)  # four tokens per image
+    return {"input_ids": tokens, "pixel_values": draw_images(rows), "labels": tokens.clone()}
 
 
-def _pairs(rows: int) -> dict[str, Any]:
-    return {"input_ids": torch.randint(3, TOKENS, (rows, 8)), "pixel_values": _images(rows)}
+def _draw_pairs(rows: int) -> dict[str, Any]:
+    return {
+        "input_ids": torch.randint(3, VOCABULARY_SIZE, (rows, 8)),
+        "pixel_values": draw_images(rows),
+    }
 
 
 def _sam() -> nn.Module:
-    return made(
+    return build_model(
         "SamModel",
         "SamConfig",
         vision_config={
@@ -83,27 +89,30 @@ MODELS = [
     Model(
         "CLIP",
         "transformers",
-        "two inputs, two towers; outputs of outputs",
+        "two inputs, two towers; nested outputs",
         _clip,
-        _pairs,
+        _draw_pairs,
         loss=lambda output: (output["text_embeds"] - output["image_embeds"]).square().mean(),
-        apart=(".logits_per_image", ".logits_per_text"),  # each row of a batch against all
+        not_compared=(
+            ".logits_per_image",
+            ".logits_per_text",
+        ),  # compare each row with the whole batch
     ),
     Model(
         "LLaVA",
         "transformers",
-        "images in the place of words",
+        "image features in place of tokens",
         _llava,
-        _captioned,
+        _draw_captioned_images,
         reference=HOOKS,
     ),
     Model(
         "SAM",
         "transformers",
-        "points that ask for masks",
+        "masks from prompt points",
         _sam,
         lambda rows: {
-            "pixel_values": _images(rows, 32),
+            "pixel_values": draw_images(rows, 32),
             "input_points": torch.rand(rows, 1, 2, 2) * 16,
         },
         loss=lambda output: (

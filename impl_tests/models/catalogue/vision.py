@@ -1,32 +1,28 @@
-"""Models of transformers that see, some of which also read."""
+"""Vision models of transformers."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.configuring import SMALL, made
-from impl_tests.models.model import HOOKS, Model
+from impl_tests.models.configurations import SMALL, build_model
+from impl_tests.models.model import HOOKS, Model, draw_images
 
 __all__ = ["MODELS"]
 
 
-def _images(rows: int, size: int = 16) -> Tensor:
-    return torch.randn(rows, 3, size, size)
+def _draw_labelled_images(rows: int) -> dict[str, Any]:
+    return {"pixel_values": draw_images(rows), "labels": torch.arange(rows) % 3}
 
 
-def _classes(rows: int) -> dict[str, Any]:
-    return {"pixel_values": _images(rows), "labels": torch.arange(rows) % 3}
-
-
-def _found(output: Any) -> Tensor:
-    """The sum of squares of what a detector says."""
+def _detection_loss(output: Any) -> Tensor:
+    """Return the sum of the mean squares of a detector's outputs."""
     loss: Tensor = output["logits"].square().mean() + output["pred_boxes"].square().mean()
     return loss
 
 
 def _yolos() -> nn.Module:
-    return made(
+    return build_model(
         "YolosForObjectDetection",
         "YolosConfig",
         **SMALL,
@@ -47,7 +43,7 @@ def _detr() -> nn.Module:
         layer_type="basic",
         out_features=["stage2"],
     )
-    return made(
+    return build_model(
         "DetrForObjectDetection",
         "DetrConfig",
         backbone_config=backbone,
@@ -70,8 +66,8 @@ MODELS = [
     Model(
         "ViT",
         "transformers",
-        "patches as words",
-        lambda: made(
+        "image patches as tokens",
+        lambda: build_model(
             "ViTForImageClassification",
             "ViTConfig",
             **SMALL,
@@ -79,13 +75,13 @@ MODELS = [
             patch_size=8,
             num_labels=3,
         ),
-        _classes,
+        _draw_labelled_images,
     ),
     Model(
         "Swin",
         "transformers",
-        "windows that move; stages",
-        lambda: made(
+        "shifted windows; stages",
+        lambda: build_model(
             "SwinForImageClassification",
             "SwinConfig",
             image_size=16,
@@ -96,13 +92,13 @@ MODELS = [
             window_size=4,
             num_labels=3,
         ),
-        _classes,
+        _draw_labelled_images,
     ),
     Model(
         "ConvNeXt V2",
         "transformers",
-        "convolutions alone",
-        lambda: made(
+        "only convolutions",
+        lambda: build_model(
             "ConvNextV2ForImageClassification",
             "ConvNextV2Config",
             hidden_sizes=[8, 8],
@@ -112,13 +108,13 @@ MODELS = [
             image_size=16,
             patch_size=2,
         ),
-        _classes,
+        _draw_labelled_images,
     ),
     Model(
         "SegFormer",
         "transformers",
         "segmentation",
-        lambda: made(
+        lambda: build_model(
             "SegformerForSemanticSegmentation",
             "SegformerConfig",
             num_encoder_blocks=2,
@@ -133,7 +129,7 @@ MODELS = [
             num_labels=3,
         ),
         lambda rows: {
-            "pixel_values": _images(rows),
+            "pixel_values": draw_images(rows),
             "labels": torch.randint(0, 3, (rows, 16, 16)),
         },
         reference=HOOKS,
@@ -143,22 +139,22 @@ MODELS = [
         "transformers",
         "detection: a convolutional backbone, then queries",
         _detr,
-        lambda rows: {"pixel_values": _images(rows, 32)},
-        loss=_found,
+        lambda rows: {"pixel_values": draw_images(rows, 32)},
+        loss=_detection_loss,
     ),
     Model(
         "YOLOS",
         "transformers",
-        "detection by words of its own",
+        "detection by extra tokens",
         _yolos,
-        lambda rows: {"pixel_values": _images(rows)},
-        loss=_found,
+        lambda rows: {"pixel_values": draw_images(rows)},
+        loss=_detection_loss,
     ),
     Model(
         "VideoMAE",
         "transformers",
         "video",
-        lambda: made(
+        lambda: build_model(
             "VideoMAEForVideoClassification",
             "VideoMAEConfig",
             **SMALL,

@@ -1,8 +1,8 @@
-"""Replicas whose tensors are aligned as new tensors are.
+"""Replicas with aligned tensors, so that results of impl and the reference are equal bit for bit.
 
-Many copies of parameters share one piece of memory. Where each begins in it differs between impl
-and torch.nn.parallel, and the CPU's product of a matrix and a vector rounds by the address of the
-matrix.
+Many copies of parameters share one allocation. Their offsets differ between impl and
+torch.nn.parallel, and on the CPU the rounding of a matrix-vector product depends on the address of
+the matrix.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["aligned"]
+__all__ = ["align_replicas"]
 
-#: Bytes. The addresses of new tensors in host memory are multiples of it.
+#: The alignment of new tensors in host memory, in bytes.
 _ALIGNMENT = 64
 
 
-def aligned(wrapper: type[nn.Module]) -> type[nn.Module]:
-    """Return a subclass of ``wrapper``, a DataParallel, whose replicas have aligned tensors."""
+def align_replicas(wrapper: type[nn.Module]) -> type[nn.Module]:
+    """Return a subclass of a DataParallel class whose replicas have aligned tensors."""
 
     class Aligned(wrapper):  # type: ignore[misc, valid-type] # the base is an argument
         def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
             replicas: list[nn.Module] = super().replicate(module, device_ids)
-            for replica in replicas[1:]:  # The first has the module's own tensors.
+            for replica in replicas[1:]:  # The first has the module's tensors.
                 _align(replica)
             return replicas
 
@@ -31,12 +31,12 @@ def aligned(wrapper: type[nn.Module]) -> type[nn.Module]:
 
 
 def _align(replica: nn.Module) -> None:
-    """Clone the tensors of ``replica`` that are not aligned, tied ones once."""
+    """Replace misaligned tensors of ``replica`` by clones; tied tensors stay tied."""
     clones: dict[int, Tensor] = {}
 
-    def replaced(value: Any) -> Any:
-        if isinstance(value, list):  # the weights of a recurrent module, once more
-            return [replaced(member) for member in value]
+    def clone_misaligned(value: Any) -> Any:
+        if isinstance(value, list):  # the flat weights of a recurrent module
+            return [clone_misaligned(element) for element in value]
         if not _is_misaligned(value):
             return value
         if id(value) not in clones:
@@ -45,7 +45,7 @@ def _align(replica: nn.Module) -> None:
 
     for module in replica.modules():
         for names in (vars(module), module._parameters, module._buffers):
-            names.update({name: replaced(value) for name, value in names.items()})
+            names.update({name: clone_misaligned(value) for name, value in names.items()})
 
 
 def _is_misaligned(value: Any) -> bool:

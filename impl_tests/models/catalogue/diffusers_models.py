@@ -1,4 +1,4 @@
-"""Parts of diffusers' image generators."""
+"""Parts of the image generators of diffusers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from impl_tests.models.model import Model
 
 __all__ = ["MODELS"]
 
-#: What is wrong with outputs of diffusers.
+#: The reference's error on outputs of diffusers.
 _OUTPUTS = (
     "passes pairs of names and values to the outputs' class, which takes the iterator for the"
     " value of its first field"
@@ -34,7 +34,7 @@ def _unet() -> nn.Module:
     return module
 
 
-def _noised(rows: int) -> dict[str, Any]:
+def _draw_noisy_images(rows: int) -> dict[str, Any]:
     return {
         "sample": torch.randn(rows, 4, 8, 8),
         "timestep": torch.randint(0, 1000, (rows,)),
@@ -55,7 +55,7 @@ def _autoencoder() -> nn.Module:
     return module
 
 
-def _errors(output: Any) -> Tensor:
+def _squared_error(output: Any) -> Tensor:
     loss: Tensor = (output["sample"] - 1).square().mean()
     return loss
 
@@ -66,8 +66,8 @@ MODELS = [
         "diffusers",
         "denoising, given a time step and text; a dict that is a dataclass",
         _unet,
-        _noised,
-        _errors,
+        _draw_noisy_images,
+        _squared_error,
         reference=_OUTPUTS,
     ),
     Model(
@@ -76,7 +76,7 @@ MODELS = [
         "images encoded and decoded; a dict that is a dataclass",
         _autoencoder,
         lambda rows: (torch.randn(rows, 3, 16, 16),),
-        _errors,
+        _squared_error,
         reference=_OUTPUTS,
     ),
 ]

@@ -1,20 +1,20 @@
-"""Language models of transformers that keep something of what was before."""
+"""Language models of transformers with a recurrent state or a memory."""
 
-from impl_tests.models.configuring import SMALL, WORDS, made, sentences
+from impl_tests.models.configurations import LANGUAGE, SMALL, build_model, draw_tokens
 from impl_tests.models.model import NO_PARAMETERS, Model
 
 __all__ = ["MODELS"]
 
-#: What is wrong with caches that are iterable.
-_STATES = "its cache fails when it is iterated over"
-_LLAMA = {**WORDS, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
+#: The reference's error on iterable caches.
+_ITERABLE_CACHE = "the model's cache raises an error when iterated"
+_LLAMA = {**LANGUAGE, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
 
 MODELS = [
     Model(
         "Qwen3-Next",
         "transformers",
-        "gated delta rule beside attention",
-        lambda: made(
+        "gated delta rule and attention",
+        lambda: build_model(
             "Qwen3NextForCausalLM",
             "Qwen3NextConfig",
             **_LLAMA,
@@ -28,32 +28,32 @@ MODELS = [
             shared_expert_intermediate_size=8,
             layer_types=["linear_attention", "full_attention"],
         ),
-        sentences,
-        reference=_STATES,
-        apart=(".past_key_values",),  # one for each replica
+        draw_tokens,
+        reference=_ITERABLE_CACHE,
+        not_compared=(".past_key_values",),  # impl lists one cache per replica
     ),
     Model(
         "Mamba",
         "transformers",
         "state space",
-        lambda: made(
+        lambda: build_model(
             "MambaForCausalLM",
             "MambaConfig",
-            **WORDS,
+            **LANGUAGE,
             hidden_size=16,
             num_hidden_layers=2,
             state_size=4,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "Mamba 2",
         "transformers",
-        "state space, in chunks",
-        lambda: made(
+        "state space, computed in chunks",
+        lambda: build_model(
             "Mamba2ForCausalLM",
             "Mamba2Config",
-            **WORDS,
+            **LANGUAGE,
             hidden_size=16,
             num_hidden_layers=2,
             state_size=4,
@@ -62,16 +62,16 @@ MODELS = [
             n_groups=1,
             chunk_size=4,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "Jamba",
         "transformers",
         "state space, attention and experts",
-        lambda: made(
+        lambda: build_model(
             "JambaForCausalLM",
             "JambaConfig",
-            **{**WORDS, **SMALL},
+            **{**LANGUAGE, **SMALL},
             num_key_value_heads=1,
             attn_layer_period=2,
             attn_layer_offset=1,
@@ -81,64 +81,64 @@ MODELS = [
             mamba_d_state=4,
             mamba_dt_rank=4,
         ),
-        sentences,
-        reference=_STATES,
-        apart=(".past_key_values",),  # one for each replica
+        draw_tokens,
+        reference=_ITERABLE_CACHE,
+        not_compared=(".past_key_values",),  # impl lists one cache per replica
     ),
     Model(
         "RecurrentGemma",
         "transformers",
-        "gated linear recurrence; state kept by the layers",
-        lambda: made(
+        "gated linear recurrence; layers that keep their state",
+        lambda: build_model(
             "RecurrentGemmaForCausalLM",
             "RecurrentGemmaConfig",
-            **{**WORDS, **SMALL, "num_hidden_layers": 3},
+            **{**LANGUAGE, **SMALL, "num_hidden_layers": 3},
             num_key_value_heads=1,
             lru_width=16,
             attention_window_size=4,
             head_dim=8,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "RWKV",
         "transformers",
         "recurrent, in a loop over the tokens",
-        lambda: made(
+        lambda: build_model(
             "RwkvForCausalLM",
             "RwkvConfig",
-            **WORDS,
+            **LANGUAGE,
             hidden_size=16,
             num_hidden_layers=2,
             context_length=16,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "XLNet",
         "transformers",
-        "memories of what was read before",
-        lambda: made(
+        "memory of earlier segments",
+        lambda: build_model(
             "XLNetLMHeadModel",
             "XLNetConfig",
-            **WORDS,
+            **LANGUAGE,
             d_model=16,
             n_layer=2,
             n_head=2,
             d_inner=32,
         ),
-        sentences,
+        draw_tokens,
         reference=NO_PARAMETERS,
-        ours=NO_PARAMETERS,
+        impl=NO_PARAMETERS,
     ),
     Model(
         "Reformer",
         "transformers",
-        "reversible layers, with a backward of their own",
-        lambda: made(
+        "reversible layers with a custom backward",
+        lambda: build_model(
             "ReformerModelWithLMHead",
             "ReformerConfig",
-            **WORDS,
+            **LANGUAGE,
             hidden_size=16,
             attention_head_size=8,
             num_attention_heads=2,
@@ -149,8 +149,8 @@ MODELS = [
             axial_pos_embds=False,
             max_position_embeddings=32,
         ),
-        sentences,
-        apart=(".past_buckets_states",),
-        reference="refuses its cache, which is not iterable",
+        draw_tokens,
+        not_compared=(".past_buckets_states",),
+        reference="refuses the model's cache, which is not iterable",
     ),
 ]

@@ -1,17 +1,17 @@
-"""Models of transformers that hear or speak."""
+"""Audio models of transformers."""
 
 from typing import Any
 
 import torch
 
-from impl_tests.models.configuring import SMALL, TOKENS, made
+from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, build_model
 from impl_tests.models.model import Model
 
 __all__ = ["MODELS"]
 
-_HEARS: dict[str, Any] = {
+_SPEECH: dict[str, Any] = {
     **SMALL,
-    "vocab_size": TOKENS,
+    "vocab_size": VOCABULARY_SIZE,
     "pad_token_id": 0,
     "conv_dim": [8, 8],
     "conv_stride": [4, 4],
@@ -23,23 +23,23 @@ _HEARS: dict[str, Any] = {
 }
 
 
-def _words(rows: int, length: int) -> torch.Tensor:
-    return torch.randint(3, TOKENS, (rows, length))
+def _draw_tokens(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(3, VOCABULARY_SIZE, (rows, length))
 
 
-def _heard(rows: int) -> dict[str, Any]:
-    return {"input_values": torch.randn(rows, 256), "labels": _words(rows, 4)}
+def _draw_audio(rows: int) -> dict[str, Any]:
+    return {"input_values": torch.randn(rows, 256), "labels": _draw_tokens(rows, 4)}
 
 
 MODELS = [
     Model(
         "Whisper",
         "transformers",
-        "speech; reads and writes",
-        lambda: made(
+        "speech; encoder and decoder",
+        lambda: build_model(
             "WhisperForConditionalGeneration",
             "WhisperConfig",
-            vocab_size=TOKENS,
+            vocab_size=VOCABULARY_SIZE,
             num_mel_bins=8,
             d_model=16,
             encoder_layers=1,
@@ -57,36 +57,36 @@ MODELS = [
             suppress_tokens=None,
             begin_suppress_tokens=None,
         ),
-        lambda rows: {"input_features": torch.randn(rows, 8, 16), "labels": _words(rows, 6)},
+        lambda rows: {"input_features": torch.randn(rows, 8, 16), "labels": _draw_tokens(rows, 6)},
     ),
     Model(
         "Wav2Vec2",
         "transformers",
-        "speech; a weight that is computed of two; the CTC loss",
-        lambda: made(
+        "speech; weight norm; the CTC loss",
+        lambda: build_model(
             "Wav2Vec2ForCTC",
             "Wav2Vec2Config",
-            **_HEARS,
+            **_SPEECH,
         ),
-        _heard,
+        _draw_audio,
     ),
     Model(
         "Hubert",
         "transformers",
         "speech; batch norm in the positional convolution; the CTC loss",
-        lambda: made(
+        lambda: build_model(
             "HubertForCTC",
             "HubertConfig",
-            **_HEARS,
+            **_SPEECH,
             conv_pos_batch_norm=True,
         ),
-        _heard,
+        _draw_audio,
     ),
     Model(
         "AST",
         "transformers",
         "spectrograms as images",
-        lambda: made(
+        lambda: build_model(
             "ASTForAudioClassification",
             "ASTConfig",
             **SMALL,
@@ -102,8 +102,8 @@ MODELS = [
     Model(
         "EnCodec",
         "transformers",
-        "LSTM; codes, of which the batch is the second dimension",
-        lambda: made(
+        "LSTM; codes with the batch in the second dimension",
+        lambda: build_model(
             "EncodecModel",
             "EncodecConfig",
             hidden_size=8,
@@ -118,6 +118,6 @@ MODELS = [
         ),
         lambda rows: {"input_values": torch.randn(rows, 1, 64)},
         loss=lambda output: output["audio_values"].square().mean(),
-        apart=(".audio_codes",),  # joined along the first dimension, as everything is
+        not_compared=(".audio_codes",),  # gather concatenates along the first dimension
     ),
 ]

@@ -1,4 +1,4 @@
-"""What nested outputs hold: every tensor, by its place."""
+"""The tensors of nested outputs, by their paths."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -7,23 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["parts"]
+__all__ = ["collect_tensors"]
 
-#: Of containers in each other, where objects of other packages hold each other in a circle.
-_DEEPEST = 8
-
-
-def parts(output: Any) -> dict[str, Tensor]:
-    """Name the tensors of ``output``, those in attributes of unknown objects, too."""
-    return {place: tensor.detach().cpu().clone() for place, tensor in _walk(output, "", 0)}
+#: The largest depth; objects of other packages may refer to each other in a cycle.
+_MAX_DEPTH = 8
 
 
-def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Tensor]]:
+def collect_tensors(output: Any) -> dict[str, Tensor]:
+    """Return the tensors of ``output`` by path, including those in attributes of objects."""
+    return {path: tensor.detach().cpu().clone() for path, tensor in _walk(output, "", 0)}
+
+
+def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
-        yield place, value
-    elif depth < _DEEPEST:
+        yield path, value
+    elif depth < _MAX_DEPTH:
         for step, member in _members(value):
-            yield from _walk(member, f"{place}{step}", depth + 1)
+            yield from _walk(member, f"{path}{step}", depth + 1)
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
@@ -33,11 +33,11 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _members(value._asdict())
     elif isinstance(value, list | tuple):
         yield from ((f"[{index}]", member) for index, member in enumerate(value))
-    elif dataclasses.is_dataclass(value) or _is_foreign(value):
+    elif dataclasses.is_dataclass(value) or _is_object(value):
         yield from ((f".{name}", member) for name, member in vars(value).items())
 
 
-def _is_foreign(value: Any) -> bool:
-    """Tell whether it is an object that only its own package knows, such as a cache."""
+def _is_object(value: Any) -> bool:
+    """Return whether ``value`` is an object of an unknown class, such as a cache."""
     known = (str, int, float, type, torch.dtype, torch.device)
     return hasattr(value, "__dict__") and not isinstance(value, known)

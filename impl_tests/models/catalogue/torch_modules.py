@@ -1,4 +1,4 @@
-"""Models of torch's own modules."""
+"""Models built from modules of torch.nn."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["MODELS"]
 
 
 class Tagger(nn.Module):
-    """An LSTM in two directions over embedded words, tied to what it predicts."""
+    """A bidirectional LSTM over embedded words; the output layer is tied to the embedding."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,13 +22,13 @@ class Tagger(nn.Module):
         self.out.weight = self.words.weight
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Predict words; give the last states, batch first."""
+        """Return predictions and the last states, batch first."""
         hidden, (state, cell) = self.layers(self.words(tokens))
         return self.out(hidden), (state.transpose(0, 1), cell.transpose(0, 1))
 
 
 class Bag(nn.Module):
-    """Means of embeddings, whose gradients are sparse."""
+    """Means of embeddings with sparse gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,29 +36,29 @@ class Bag(nn.Module):
         self.out = nn.Linear(8, 2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Classify each row."""
+        """Return the scores of each row."""
         scores: Tensor = self.out(self.words(tokens))
         return scores
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the autoencoder returns: a frozen dataclass with another in it."""
+    """The autoencoder's output: a frozen dataclass that contains another one."""
 
     mean: Tensor
-    rest: "Rest"
+    code: "Code"
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The other."""
+class Code:
+    """The hidden representation."""
 
-    code: Tensor
+    value: Tensor
     name: str
 
 
 class Autoencoder(nn.Module):
-    """Spectral norm on both layers, dataclasses out."""
+    """An autoencoder with parametrized weights that returns dataclasses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,16 +66,16 @@ class Autoencoder(nn.Module):
         self.up = nn.utils.parametrizations.orthogonal(nn.Linear(4, 12))
 
     def forward(self, x: Tensor) -> Scores:
-        """Encode and decode."""
+        """Encode and decode ``x``."""
         code = self.down(x).tanh()
-        return Scores(self.up(code), Rest(code, "code"))
+        return Scores(self.up(code), Code(code, "code"))
 
 
-def _tokens(rows: int) -> tuple[Tensor, ...]:
+def _draw_tokens(rows: int) -> tuple[Tensor, ...]:
     return (torch.randint(0, 50, (rows, 6)),)
 
 
-def _squares(output: Tensor) -> Tensor:
+def _mean_square(output: Tensor) -> Tensor:
     return output.square().mean()
 
 
@@ -83,27 +83,27 @@ def _transformer() -> nn.Module:
     return nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True)
 
 
-def _of_fields(output: Any) -> Tensor:
-    return _squares(output.mean) + _squares(output.rest.code)
+def _scores_loss(output: Any) -> Tensor:
+    return _mean_square(output.mean) + _mean_square(output.code.value)
 
 
 MODELS = [
     Model(
         "LSTM tagger",
         "torch",
-        "RNN in two directions, tied weights",
+        "bidirectional LSTM, tied weights",
         Tagger,
-        _tokens,
-        lambda output: _squares(output[0]),
+        _draw_tokens,
+        lambda output: _mean_square(output[0]),
     ),
-    Model("Embedding bag", "torch", "sparse gradients", Bag, _tokens, _squares),
+    Model("Embedding bag", "torch", "sparse gradients", Bag, _draw_tokens, _mean_square),
     Model(
         "Autoencoder",
         "torch",
-        "frozen dataclasses out; parametrized weights",
+        "frozen dataclasses as outputs; parametrized weights",
         Autoencoder,
         lambda rows: (torch.randn(rows, 12),),
-        _of_fields,
+        _scores_loss,
         reference="refuses a dataclass, which is not iterable",
     ),
     Model(
@@ -112,6 +112,6 @@ MODELS = [
         "two inputs",
         _transformer,
         lambda rows: (torch.randn(rows, 5, 16), torch.randn(rows, 4, 16)),
-        _squares,
+        _mean_square,
     ),
 ]

@@ -1,12 +1,12 @@
-"""Models of transformers that read first and then write."""
+"""Language models of transformers with an encoder and a decoder."""
 
-from impl_tests.models.configuring import WORDS, made, sentences
+from impl_tests.models.configurations import LANGUAGE, build_model, draw_tokens
 from impl_tests.models.model import Model
 
 __all__ = ["MODELS"]
 
 _BART = {
-    **WORDS,
+    **LANGUAGE,
     "d_model": 16,
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -18,7 +18,7 @@ _BART = {
     "forced_eos_token_id": None,
 }
 _T5 = {
-    **WORDS,
+    **LANGUAGE,
     "d_model": 16,
     "d_kv": 8,
     "d_ff": 32,
@@ -32,22 +32,22 @@ MODELS = [
     Model(
         "T5",
         "transformers",
-        "reads and writes; one embedding for both; a pair of Caches",
-        lambda: made("T5ForConditionalGeneration", "T5Config", **_T5),
-        sentences,
+        "encoder and decoder; one embedding for both; a pair of Caches",
+        lambda: build_model("T5ForConditionalGeneration", "T5Config", **_T5),
+        draw_tokens,
     ),
     Model(
         "BART",
         "transformers",
-        "reads and writes; biases that are buffers",
-        lambda: made("BartForConditionalGeneration", "BartConfig", **_BART),
-        sentences,
+        "encoder and decoder; biases that are buffers",
+        lambda: build_model("BartForConditionalGeneration", "BartConfig", **_BART),
+        draw_tokens,
     ),
     Model(
         "LED",
         "transformers",
-        "encoder with windows of attention; decoder",
-        lambda: made(
+        "encoder with windowed attention; decoder",
+        lambda: build_model(
             "LEDForConditionalGeneration",
             "LEDConfig",
             **_BART,
@@ -55,13 +55,13 @@ MODELS = [
             max_encoder_position_embeddings=16,
             max_decoder_position_embeddings=16,
         ),
-        sentences,
+        draw_tokens,
     ),
     Model(
         "Switch",
         "transformers",
-        "reads and writes; one expert a token",
-        lambda: made(
+        "encoder and decoder; one expert per token",
+        lambda: build_model(
             "SwitchTransformersForConditionalGeneration",
             "SwitchTransformersConfig",
             **_T5,
@@ -69,6 +69,6 @@ MODELS = [
             router_aux_loss_coef=0.0,
             router_z_loss_coef=0.0,
         ),
-        sentences,
+        draw_tokens,
     ),
 ]

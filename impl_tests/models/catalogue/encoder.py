@@ -1,24 +1,24 @@
-"""Models of transformers that encode: text, tables, series of numbers, pages."""
+"""Encoders of transformers: text, pages and time series."""
 
 from typing import Any
 
 import torch
 from torch import nn
 
-from impl_tests.models.configuring import SMALL, TOKENS, made
+from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, build_model
 from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
 
 __all__ = ["MODELS"]
 
-_TEXT: dict[str, Any] = {**SMALL, "vocab_size": TOKENS, "pad_token_id": 0}
+_TEXT: dict[str, Any] = {**SMALL, "vocab_size": VOCABULARY_SIZE, "pad_token_id": 0}
 
 
-def _tokens(rows: int) -> torch.Tensor:
-    return torch.randint(3, TOKENS, (rows, 8))
+def _draw_tokens(rows: int) -> torch.Tensor:
+    return torch.randint(3, VOCABULARY_SIZE, (rows, 8))
 
 
 def _big_bird() -> nn.Module:
-    net = made(
+    net = build_model(
         "BigBirdForMaskedLM",
         "BigBirdConfig",
         **_TEXT,
@@ -35,32 +35,37 @@ def _big_bird() -> nn.Module:
 
 
 def _keep_in_evaluation(module: nn.Module) -> None:
-    """Make BigBird attend to the first block, as in evaluation, not to random blocks.
+    """Keep a BigBird attention in evaluation mode, where it attends to fixed blocks.
 
-    Random blocks come from numpy's global generator, which replicas seed at the same time.
+    In training mode it draws blocks from numpy's global generator, which all replicas seed at the
+    same time.
     """
     module.eval()
     module.train = lambda mode=True: module  # type: ignore[method-assign]
 
 
-def _masked(rows: int) -> dict[str, Any]:
-    return {"input_ids": _tokens(rows), "labels": _tokens(rows)}
+def _draw_masked(rows: int) -> dict[str, Any]:
+    return {"input_ids": _draw_tokens(rows), "labels": _draw_tokens(rows)}
 
 
-def _everything(rows: int) -> dict[str, Any]:
-    return {**_masked(rows), "output_hidden_states": True, "output_attentions": True}
+def _draw_masked_for_hidden_states(rows: int) -> dict[str, Any]:
+    return {**_draw_masked(rows), "output_hidden_states": True, "output_attentions": True}
 
 
-def _page(rows: int) -> dict[str, Any]:
+def _draw_pages(rows: int) -> dict[str, Any]:
     boxes = torch.arange(4).expand(rows, 8, 4).contiguous()
-    return {"input_ids": _tokens(rows), "bbox": boxes, "labels": torch.randint(0, 3, (rows, 8))}
+    return {
+        "input_ids": _draw_tokens(rows),
+        "bbox": boxes,
+        "labels": torch.randint(0, 3, (rows, 8)),
+    }
 
 
-def _bytes(rows: int) -> dict[str, Any]:
-    return {"inputs": _tokens(rows), "labels": _tokens(rows)}
+def _draw_bytes(rows: int) -> dict[str, Any]:
+    return {"inputs": _draw_tokens(rows), "labels": _draw_tokens(rows)}
 
 
-def _series(rows: int) -> dict[str, Any]:
+def _draw_series(rows: int) -> dict[str, Any]:
     return {
         "past_values": torch.randn(rows, 6),
         "past_time_features": torch.randn(rows, 6, 1),
@@ -70,7 +75,7 @@ def _series(rows: int) -> dict[str, Any]:
     }
 
 
-def _patches(rows: int) -> dict[str, Any]:
+def _draw_patches(rows: int) -> dict[str, Any]:
     return {"past_values": torch.randn(rows, 16, 2), "future_values": torch.randn(rows, 4, 2)}
 
 
@@ -78,52 +83,52 @@ MODELS = [
     Model(
         "BERT",
         "transformers",
-        "asked for hidden states and attentions",
-        lambda: made("BertForMaskedLM", "BertConfig", **_TEXT, attn_implementation="eager"),
-        _everything,
+        "returns hidden states and attentions",
+        lambda: build_model("BertForMaskedLM", "BertConfig", **_TEXT, attn_implementation="eager"),
+        _draw_masked_for_hidden_states,
         reference=HOOKS,
     ),
     Model(
         "DeBERTa-v2",
         "transformers",
-        "positions and contents apart",
-        lambda: made(
+        "separate attention to positions and contents",
+        lambda: build_model(
             "DebertaV2ForMaskedLM",
             "DebertaV2Config",
             **_TEXT,
             relative_attention=True,
             pos_att_type="p2c|c2p",
         ),
-        _masked,
+        _draw_masked,
     ),
     Model(
         "Longformer",
         "transformers",
-        "windows of attention, by strides",
-        lambda: made(
+        "windowed attention, by strided views",
+        lambda: build_model(
             "LongformerForMaskedLM",
             "LongformerConfig",
             **_TEXT,
             attention_window=4,
             max_position_embeddings=32,
         ),
-        _masked,
+        _draw_masked,
     ),
     Model(
         "BigBird",
         "transformers",
         "block-sparse attention",
         _big_bird,
-        _masked,
+        _draw_masked,
     ),
     Model(
         "Perceiver",
         "transformers",
-        "few latents that read everything",
-        lambda: made(
+        "cross-attention from a few latents",
+        lambda: build_model(
             "PerceiverForMaskedLM",
             "PerceiverConfig",
-            vocab_size=TOKENS,
+            vocab_size=VOCABULARY_SIZE,
             num_latents=4,
             d_latents=16,
             d_model=16,
@@ -135,28 +140,28 @@ MODELS = [
             v_channels=16,
             max_position_embeddings=8,
         ),
-        _bytes,
+        _draw_bytes,
     ),
     Model(
         "LayoutLM",
         "transformers",
-        "two inputs: words and their boxes",
-        lambda: made(
+        "two inputs: tokens and their boxes",
+        lambda: build_model(
             "LayoutLMForTokenClassification",
             "LayoutLMConfig",
             **_TEXT,
             max_2d_position_embeddings=32,
             num_labels=3,
         ),
-        _page,
+        _draw_pages,
         reference=NO_PARAMETERS,
-        ours=NO_PARAMETERS,
+        impl=NO_PARAMETERS,
     ),
     Model(
         "TimeSeriesTransformer",
         "transformers",
-        "five inputs; the loss of a distribution",
-        lambda: made(
+        "five inputs; a likelihood loss",
+        lambda: build_model(
             "TimeSeriesTransformerForPrediction",
             "TimeSeriesTransformerConfig",
             prediction_length=3,
@@ -171,13 +176,13 @@ MODELS = [
             lags_sequence=[1],
             num_time_features=1,
         ),
-        _series,
+        _draw_series,
     ),
     Model(
         "PatchTST",
         "transformers",
-        "patches of series",
-        lambda: made(
+        "patches of time series",
+        lambda: build_model(
             "PatchTSTForPrediction",
             "PatchTSTConfig",
             num_input_channels=2,
@@ -191,6 +196,6 @@ MODELS = [
             prediction_length=4,
             norm_type="layernorm",
         ),
-        _patches,
+        _draw_patches,
     ),
 ]

@@ -1,0 +1,110 @@
+"""Three training steps of a model, with one of several wrappers."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+import impl
+
+from .alignment import align_replicas
+from .model import ROWS, Model
+from .tensors import collect_tensors
+
+__all__ = ["VARIANTS", "Run", "run"]
+
+_STEPS = 3
+_DEVICES = [0, 1]
+
+
+class _Variant(NamedTuple):
+    wrap: Callable[[nn.Module], nn.Module]
+    device: str = "sim:0"
+    #: Whether backward uses one thread per device, as for users. Three gradients of one tensor are
+    #: then added in a random order, so the sums differ in rounding from run to run.
+    threads: bool = False
+
+
+_AlignedReference = align_replicas(torch.nn.DataParallel)
+_AlignedImpl = align_replicas(impl.DataParallel)
+#: The wrappers, by the name under which their results are saved.
+VARIANTS: Mapping[str, _Variant] = {
+    "one device": _Variant(lambda module: module),
+    "reference": _Variant(lambda module: torch.nn.DataParallel(module, _DEVICES)),
+    "impl": _Variant(lambda module: impl.DataParallel(module, _DEVICES)),
+    "aligned reference": _Variant(lambda module: _AlignedReference(module, _DEVICES)),
+    "aligned impl": _Variant(lambda module: _AlignedImpl(module, _DEVICES)),
+    "threads": _Variant(lambda module: impl.DataParallel(module, _DEVICES), threads=True),
+    "cpu": _Variant(lambda module: impl.DataParallel(module, ["cpu", "cpu"]), "cpu", threads=True),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The results of three steps.
+
+    Args:
+        losses: One loss per step.
+        outputs: The tensors of the last step's outputs, by path.
+        weights: The module's state after the last step.
+    """
+
+    losses: list[float]
+    outputs: dict[str, Tensor]
+    weights: dict[str, Tensor]
+
+
+def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
+    """Train ``model`` for three steps.
+
+    Args:
+        model: The model. Its weights and inputs are the same for all variants.
+        variant: A key of :data:`VARIANTS`.
+        batch_statistics: Whether batch norms use the statistics of their input. These differ
+            between the whole batch and its chunks.
+    """
+    wrap, device, threads = VARIANTS[variant]
+    torch.manual_seed(0)
+    torch.get_device_module("sim").manual_seed_all(0)
+    module = model.build().train()
+    for member in module.modules():
+        if isinstance(member, _BatchNorm):
+            member.train(batch_statistics)
+    torch.manual_seed(1)
+    batches = [_to_device(model.inputs(ROWS), device) for _ in range(_STEPS)]
+    with torch.autograd.set_multithreading_enabled(threads):
+        return _train(wrap(module.to(device)), module, batches, model.loss)
+
+
+def _train(
+    wrapped: nn.Module, module: nn.Module, batches: list[Any], loss_of: Callable[[Any], Tensor]
+) -> Run:
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    losses = []
+    outputs: dict[str, Tensor] = {}
+    for batch in batches:
+        output = wrapped(**batch) if isinstance(batch, dict) else wrapped(*batch)
+        outputs = collect_tensors(output)
+        loss = loss_of(output)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        losses.append(loss.item())
+    state = {name: value for name, value in module.state_dict().items() if torch.is_tensor(value)}
+    return Run(
+        losses, outputs, {name: copy.deepcopy(value.cpu()) for name, value in state.items()}
+    )
+
+
+def _to_device(value: Any, device: str) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _to_device(member, device) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_device(member, device) for member in value)
+    return value
