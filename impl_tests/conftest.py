@@ -2,8 +2,6 @@
 
 import pytest
 
-from impl._threads import state as thread_state
-
 #: Folders whose tests need the packages of their own tox environments. ``tox -e consumers`` and
 #: ``tox -e models`` name them on the command line, so that they are collected.
 collect_ignore = ["consumers", "models"]
@@ -20,5 +18,6 @@ def isolating(monkeypatch: pytest.MonkeyPatch) -> None:
 
     CPython 3.13 and later are patched to claim so.
     """
-    monkeypatch.setattr(thread_state, "can_isolate_locals", lambda: True)
-    monkeypatch.setattr(thread_state, "_has_private_hooks", lambda: False)
+    # By name: a mutation run loads this file before it chooses the version of impl.
+    monkeypatch.setattr("impl._threads.state.can_isolate_locals", lambda: True)
+    monkeypatch.setattr("impl._threads.state._has_private_hooks", lambda: False)

@@ -55,6 +55,11 @@ def test_tensors_of_a_replica_share_a_storage_per_buffer(topology, per_buffer, d
     assert storage_count([*replica.buffers()]) == TENSORS // per_buffer
 
 
-def test_small_module_is_copied_in_two_buffers_by_default(topology):
-    _, replica = replicate(ParametersAndBuffers(topology.device(0)), topology.take(2))
-    assert storage_count([*replica.weights, *replica.buffers()]) == 2
+def test_default_buffer_of_a_replica_holds_2_mib(topology):
+    module = nn.Module()
+    for index, size in enumerate([2**18] * 8 + [1]):
+        tensor = torch.zeros(size, dtype=torch.uint8, device=topology.device(0))
+        module.register_buffer(f"buffer{index}", tensor)
+    _, replica = replicate(module, topology.take(2))
+    addresses = [each.untyped_storage().data_ptr() for each in replica.buffers()]
+    assert addresses.count(addresses[0]) == 8

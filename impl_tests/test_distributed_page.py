@@ -48,9 +48,9 @@ def compute_loss_in_one_process(devices):
 
 
 def test_program_prints_the_loss_of_one_process(tmp_path):
-    done = run_torchrun(PROGRAM, tmp_path, 2)
-    assert done.returncode == 0, done.stderr
-    printed = float(re.fullmatch(r"loss ([\d.]+)\n", done.stdout).group(1))
+    completed = run_torchrun(PROGRAM, tmp_path, 2)
+    assert completed.returncode == 0, completed.stderr
+    printed = float(re.fullmatch(r"loss ([\d.]+)\n", completed.stdout).group(1))
     assert printed == pytest.approx(compute_loss_in_one_process(2), abs=2e-6)
 
 
@@ -58,6 +58,6 @@ def test_killed_rank_ends_the_program(tmp_path):
     line = "    optimizer.zero_grad()\n"
     killed = "    if dist.get_rank() == 1: import os; os.kill(os.getpid(), 9)\n"
     assert line in PROGRAM
-    done = run_torchrun(PROGRAM.replace(line, line + killed), tmp_path, 2)
-    assert done.returncode != 0
-    assert "Signal 9 (SIGKILL)" in done.stderr or "rank 1 of 2 has ended" in done.stderr
+    completed = run_torchrun(PROGRAM.replace(line, line + killed), tmp_path, 2)
+    assert completed.returncode != 0
+    assert "Signal 9 (SIGKILL)" in completed.stderr or "rank 1 of 2 has ended" in completed.stderr

@@ -41,8 +41,8 @@ def test_comm_warning_names_the_line_of_the_caller(topology):
     x = torch.ones(1, device=topology.device(0))
     with pytest.warns(FutureWarning, match="-1") as caught:
         comm.gather([x], 0, -1)
-    here = inspect.currentframe().f_lineno - 1
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 def test_function_warnings_name_the_file_of_autograd(topology):

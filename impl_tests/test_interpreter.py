@@ -35,10 +35,10 @@ def test_gil_is_disabled_in_this_run(topology):
 
 @pytest.mark.usefixtures("free_threaded")
 def test_no_import_enables_the_gil():
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "False\n"
+    assert completed.stdout == "False\n"
 
 
 def test_header_has_the_state_of_the_gil(monkeypatch):

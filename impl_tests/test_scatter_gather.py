@@ -62,15 +62,15 @@ def test_scatter_uses_the_function_only_for_cpu_tensors_and_gradients(
 
 
 def test_omitted_rows_have_a_zero_gradient(topology):
-    each = torch.ones(4, 1, device=topology.device(0), requires_grad=True)
-    shares = scatter([each, torch.ones(5)], topology.take(4))
+    per_device = torch.ones(4, 1, device=topology.device(0), requires_grad=True)
+    shares = scatter([per_device, torch.ones(5)], topology.take(4))
     sum(share[0].sum().to(topology.device(0)) for share in shares).backward()
-    assert each.grad.tolist() == [[1], [1], [1], [0]]
+    assert per_device.grad.tolist() == [[1], [1], [1], [0]]
 
 
 def test_marked_dimension_can_have_one_row_per_device(topology):
-    each = torch.arange(8).reshape(2, 4)
-    shares = scatter([torch.ones(5), SplitAlong(each, 1)], topology.take(4))
+    per_device = torch.arange(8).reshape(2, 4)
+    shares = scatter([torch.ones(5), SplitAlong(per_device, 1)], topology.take(4))
     assert [row.tolist() for _, row in shares] == [[[0], [4]], [[1], [5]], [[2], [6]]]
 
 

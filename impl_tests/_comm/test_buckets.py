@@ -77,7 +77,7 @@ SHAPES = [(2, 3), (2, 3), (), (), (0, 4), (0, 4), (1,), (3,), (16,)]
 SPACINGS = pytest.mark.parametrize("spacing", [1, 8], ids="spacing={}".format)
 
 
-def unpacked(spacing, *, requires_grad=False):
+def pack_and_unpack(spacing, *, requires_grad=False):
     tensors = [1 + torch.rand(shape, dtype=torch.float64) for shape in SHAPES]
     flat = pack([tensor.requires_grad_(requires_grad) for tensor in tensors], spacing)
     return tensors, flat, unpack(flat, [tensor.shape for tensor in tensors], spacing)
@@ -85,7 +85,7 @@ def unpacked(spacing, *, requires_grad=False):
 
 @SPACINGS
 def test_unpacked_tensors_equal_the_packed_ones(spacing):
-    tensors, _, pieces = unpacked(spacing)
+    tensors, _, pieces = pack_and_unpack(spacing)
     for tensor, piece in zip(tensors, pieces, strict=True):
         assert piece.shape == tensor.shape
         assert piece.is_contiguous()
@@ -93,7 +93,7 @@ def test_unpacked_tensors_equal_the_packed_ones(spacing):
 
 
 def test_packed_tensors_begin_at_multiples_of_the_spacing():
-    _, flat, pieces = unpacked(8)
+    _, flat, pieces = pack_and_unpack(8)
     assert [piece.storage_offset() for piece in pieces] == [0, 8, 16, 24, 0, 0, 32, 40, 48]
     assert flat.shape == (64,)
     assert flat.count_nonzero() == sum(piece.numel() for piece in pieces)
@@ -117,7 +117,7 @@ def test_packing_one_tensor_copies_nothing(spacing):
 
 @SPACINGS
 def test_pieces_share_memory_but_no_version_counter(spacing):
-    _, flat, pieces = unpacked(spacing)
+    _, flat, pieces = pack_and_unpack(spacing)
     for piece in pieces:
         piece.fill_(7)
     assert (flat == 7).sum() == sum(piece.numel() for piece in pieces)
@@ -128,14 +128,14 @@ def test_pieces_share_memory_but_no_version_counter(spacing):
 
 @SPACINGS
 def test_empty_pieces_have_their_own_memory(spacing):
-    _, flat, pieces = unpacked(spacing)
+    _, flat, pieces = pack_and_unpack(spacing)
     storages = {piece.untyped_storage()._cdata for piece in (flat, pieces[4], pieces[5])}
     assert len(storages) == 3
 
 
 @SPACINGS
 def test_gradients_pass_through_pack_and_unpack(spacing):
-    tensors, _, pieces = unpacked(spacing, requires_grad=True)
+    tensors, _, pieces = pack_and_unpack(spacing, requires_grad=True)
     filled = [index for index, tensor in enumerate(tensors) if tensor.numel()]
     outputs = [pieces[index] for index in filled]
     inputs = [tensors[index] for index in filled]
@@ -146,7 +146,7 @@ def test_gradients_pass_through_pack_and_unpack(spacing):
 
 @SPACINGS
 def test_gradients_pass_through_changed_pieces(spacing):
-    tensors, _, pieces = unpacked(spacing, requires_grad=True)
+    tensors, _, pieces = pack_and_unpack(spacing, requires_grad=True)
     pieces[0].mul_(2)
     grads = torch.autograd.grad([pieces[0].sum(), pieces[1].sum()], tensors[:2])
     assert [grad.unique().tolist() for grad in grads] == [[2.0], [1.0]]

@@ -44,7 +44,7 @@ def test_chunks_with_positive_weight_have_rows(extent, weights):
 
 
 @given(extent=st.integers(1, 60), weights=weight_lists)
-def test_lengths_are_rounded_up_at_most(extent, weights):
+def test_lengths_are_at_most_the_share_rounded_up(extent, weights):
     lengths = chunk_lengths(extent, len(weights), weights)
     exact = [extent * weight / sum(weights) for weight in weights]
     assert all(

@@ -18,7 +18,7 @@ def ordered_sum(weights):
     return total.item()
 
 
-def lists_of(topology, slots, shapes, dtype=torch.float32):
+def weighted_lists(topology, slots, shapes, dtype=torch.float32):
     """Return one list of tensors for each slot, filled with the weight of the slot."""
     return [
         [torch.full(shape, weight, device=topology.device(slot), dtype=dtype) for shape in shapes]
@@ -45,9 +45,9 @@ def values(sums):
 @pytest.mark.parametrize("shapes", [[(2,)], [(2,), (3,)], SHAPES], ids=["one", "small", "all"])
 def test_sum_begins_with_the_last_addend_on_the_destination(topology, slots, order, shapes):
     topology.require(distinct=2)
-    lists = lists_of(topology, slots, shapes)
+    lists = weighted_lists(topology, slots, shapes)
     ordinal = topology.device(0).index
-    expected = [[ordered_sum([WEIGHTS[at] for at in order])]] * len(shapes)
+    expected = [[ordered_sum([WEIGHTS[index] for index in order])]] * len(shapes)
     sums = reduce_lists(lists, ordinal, 64)
     alone = [reduce_tensors(addends, ordinal) for addends in zip(*lists, strict=True)]
     assert values(sums) == values(alone) == expected
@@ -57,7 +57,7 @@ def test_sum_begins_with_the_last_addend_on_the_destination(topology, slots, ord
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 1), (1, 0, 1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shapes", [[(2,)], SHAPES], ids=["one", "all"])
 def test_buckets_are_added_in_the_given_order(topology, slots, shapes):
-    lists = lists_of(topology, slots, shapes)
+    lists = weighted_lists(topology, slots, shapes)
     sums = add_buckets(lists, topology.device(0))
     assert values(sums) == [[ordered_sum(WEIGHTS[: len(slots)])]] * len(shapes)
     assert [total.shape for total in sums] == [torch.Size(shape) for shape in shapes]
@@ -66,23 +66,23 @@ def test_buckets_are_added_in_the_given_order(topology, slots, shapes):
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
 def test_addends_are_unchanged(topology, slots):
-    lists = lists_of(topology, slots, SHAPES)
+    lists = weighted_lists(topology, slots, SHAPES)
     add_buckets(lists, topology.device(0))
-    assert [values(tensors) for tensors in lists] == [[[WEIGHTS[at]]] * 4 for at in range(2)]
+    assert [values(tensors) for tensors in lists] == [[[WEIGHTS[index]]] * 4 for index in range(2)]
 
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 0, 0)], ids=str)
-@pytest.mark.parametrize("which", [0, 1, -1])
-def test_sums_of_lists_are_row_major(topology, slots, which):
-    lists = lists_of(topology, slots, [(2, 3), (2, 3)])
-    lists[which] = [tensor.t().contiguous().t() for tensor in lists[which]]
+@pytest.mark.parametrize("index", [0, 1, -1])
+def test_sums_of_lists_are_row_major(topology, slots, index):
+    lists = weighted_lists(topology, slots, [(2, 3), (2, 3)])
+    lists[index] = [tensor.t().contiguous().t() for tensor in lists[index]]
     sums = reduce_lists(lists, topology.device(0).index, 999)
     assert [total.is_contiguous() for total in sums] == [True, True]
 
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
 def test_lists_of_different_dtypes_are_promoted(topology, slots):
-    first, second = lists_of(topology, slots, [(2,), (2,)])
+    first, second = weighted_lists(topology, slots, [(2,), (2,)])
     sums = reduce_lists([first, [each.double() for each in second]], topology.device(0).index, 999)
     assert [total.dtype for total in sums] == [torch.float64] * 2
     assert values(sums) == [[WEIGHTS[0] + WEIGHTS[1]]] * 2
@@ -90,7 +90,7 @@ def test_lists_of_different_dtypes_are_promoted(topology, slots):
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
 def test_gradients_pass_through_sums_of_buckets(topology, slots):
-    lists = lists_of(topology, slots, SHAPES)
+    lists = weighted_lists(topology, slots, SHAPES)
     leaves = [tensor.requires_grad_() for tensors in lists for tensor in tensors]
     sums = add_buckets(lists, topology.device(0))
     grads = torch.autograd.grad(sums, leaves, [torch.full_like(total, 3.0) for total in sums])
@@ -98,18 +98,18 @@ def test_gradients_pass_through_sums_of_buckets(topology, slots):
 
 
 def test_lists_of_different_shapes_raise(topology):
-    first, second = lists_of(topology, (0, 0), [(2,), (2,)])
+    first, second = weighted_lists(topology, (0, 0), [(2,), (2,)])
     with pytest.raises(ValueError, match="invalid size"):
         reduce_lists([first, [second[0], second[1].new_ones(3)]], topology.device(0).index, 999)
 
 
-def ones_of(topology, slot, *dtypes):
+def ones(topology, slot, *dtypes):
     return [torch.ones(2, dtype=dtype, device=topology.device(slot)) for dtype in dtypes]
 
 
 def test_each_list_is_bucketed_by_its_own_dtypes(topology):
-    first = ones_of(topology, 0, torch.float32, torch.float64, torch.float32)
-    second = ones_of(topology, 1, torch.float32, torch.float32, torch.float64)
+    first = ones(topology, 0, torch.float32, torch.float64, torch.float32)
+    second = ones(topology, 1, torch.float32, torch.float32, torch.float64)
     sums = reduce_lists([first, second], topology.device(0).index, 999)
     assert [total.dtype for total in sums] == [tensor.dtype for tensor in first]
     with pytest.raises(ValueError, match="got 4, but expected 6"):
@@ -117,8 +117,8 @@ def test_each_list_is_bucketed_by_its_own_dtypes(topology):
 
 
 def test_lists_with_different_numbers_of_buckets_raise(topology):
-    first = ones_of(topology, 0, torch.float32, torch.float32)
-    second = ones_of(topology, 1, torch.float32, torch.float64)
+    first = ones(topology, 0, torch.float32, torch.float32)
+    second = ones(topology, 1, torch.float32, torch.float64)
     with pytest.raises(ValueError, match="argument 2 is longer"):
         reduce_lists(
             [[first[0], first[1][:0]], [second[0], second[1][:0]]], first[0].get_device(), 999

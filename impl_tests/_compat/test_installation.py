@@ -28,51 +28,58 @@ OLD = {name: sys.modules[name] for name in SUBMODULES}
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: Import statements of programs, and the object that each one finds during an installation.
-NAMED = [
-    ("from torch.nn import DataParallel as it", "impl.DataParallel"),
-    ("import torch; it = torch.nn.DataParallel", "impl.DataParallel"),
-    ("import torch; it = torch.nn.parallel.DataParallel", "impl.DataParallel"),
-    ("from torch.nn.parallel.data_parallel import DataParallel as it", "impl.DataParallel"),
-    ("import torch; it = torch.nn.parallel.data_parallel", "impl.data_parallel"),
-    ("from torch.nn.parallel import data_parallel as it", "impl.data_parallel"),
-    ("from torch.nn.parallel.data_parallel import data_parallel as it", "impl.data_parallel"),
-    ("from torch.nn.parallel import parallel_apply as it", "impl.parallel_apply"),
-    ("import torch.nn.parallel.parallel_apply as it", "impl.parallel_apply"),
+#: Modules whose names the package uses for functions.
+MODULES = {
+    name: sys.modules[f"impl.{name}"] for name in ("data_parallel", "parallel_apply", "replicate")
+}
+#: Import statements of programs, and the object that ``it`` is while impl is installed.
+IMPORTS = [
+    ("from torch.nn import DataParallel as it", impl.DataParallel),
+    ("import torch; it = torch.nn.DataParallel", impl.DataParallel),
+    ("import torch; it = torch.nn.parallel.DataParallel", impl.DataParallel),
+    ("from torch.nn.parallel.data_parallel import DataParallel as it", impl.DataParallel),
+    ("import torch; it = torch.nn.parallel.data_parallel", impl.data_parallel),
+    ("from torch.nn.parallel import data_parallel as it", impl.data_parallel),
+    ("from torch.nn.parallel.data_parallel import data_parallel as it", impl.data_parallel),
+    ("from torch.nn.parallel import parallel_apply as it", impl.parallel_apply),
+    ("import torch.nn.parallel.parallel_apply as it", impl.parallel_apply),
     ("import torch.nn.parallel.parallel_apply; it = torch.nn.parallel.parallel_apply",
-     "impl.parallel_apply"),
+     impl.parallel_apply),
     ("from torch.nn.parallel.parallel_apply import get_a_var as it",
-     "sys.modules['impl.parallel_apply'].get_a_var"),
-    ("from torch.nn.parallel import replicate as it", "impl.replicate"),
-    ("from torch.nn.parallel.replicate import replicate as it", "impl.replicate"),
-    ("from torch.nn.parallel import scatter as it", "impl.scatter"),
-    ("from torch.nn.parallel import gather as it", "impl.gather"),
-    ("from torch.nn.parallel.scatter_gather import gather as it", "impl.gather"),
+     MODULES["parallel_apply"].get_a_var),
+    ("from torch.nn.parallel import replicate as it", impl.replicate),
+    ("from torch.nn.parallel.replicate import replicate as it", impl.replicate),
+    ("from torch.nn.parallel import scatter as it", impl.scatter),
+    ("from torch.nn.parallel import gather as it", impl.gather),
+    ("from torch.nn.parallel.scatter_gather import gather as it", impl.gather),
     ("from torch.nn.parallel.scatter_gather import scatter_kwargs as it",
-     "impl.scatter_gather.scatter_kwargs"),
-    ("from torch.nn.parallel import scatter_gather as it", "impl.scatter_gather"),
-    ("import torch.nn.parallel.scatter_gather as it", "impl.scatter_gather"),
-    ("from torch.nn.parallel._functions import Scatter as it", "impl.functions.Scatter"),
-    ("from torch.nn.parallel._functions import _get_stream as it", "impl.functions._get_stream"),
-    ("from torch.nn.parallel import _functions as it", "impl._functions"),
-    ("from torch.nn.parallel import comm as it", "impl.comm"),
-    ("import torch.nn.parallel.comm as it", "impl.comm"),
+     impl.scatter_gather.scatter_kwargs),
+    ("from torch.nn.parallel import scatter_gather as it", impl.scatter_gather),
+    ("import torch.nn.parallel.scatter_gather as it", impl.scatter_gather),
+    ("from torch.nn.parallel._functions import Scatter as it", impl.functions.Scatter),
+    ("from torch.nn.parallel._functions import _get_stream as it", impl.functions._get_stream),
+    ("from torch.nn.parallel import _functions as it", impl._functions),
+    ("from torch.nn.parallel import comm as it", impl.comm),
+    ("import torch.nn.parallel.comm as it", impl.comm),
     ("from torch.nn.parallel.comm import broadcast_coalesced as it",
-     "impl.comm.broadcast_coalesced"),
-    ("from torch.nn.parallel.comm import _handle_complex as it", "impl.comm._handle_complex"),
+     impl.comm.broadcast_coalesced),
+    ("from torch.nn.parallel.comm import _handle_complex as it", impl.comm._handle_complex),
     ("from torch.nn.parallel.replicate import _broadcast_coalesced_reshape as it",
-     "sys.modules['impl.replicate']._broadcast_coalesced_reshape"),
+     MODULES["replicate"]._broadcast_coalesced_reshape),
     ("from torch.nn.parallel.data_parallel import _check_balance as it",
-     "sys.modules['impl.data_parallel']._check_balance"),
+     MODULES["data_parallel"]._check_balance),
     ("from torch.nn.parallel.parallel_apply import _get_device_index as it",
-     "sys.modules['impl.parallel_apply']._get_device_index"),
-    ("import torch.cuda.comm as it", "impl.comm"),
-    ("import torch.cuda.comm; it = torch.cuda.comm", "impl.comm"),
-    ("from torch.cuda import comm as it", "impl.comm"),
-    ("from torch.cuda.comm import reduce_add as it", "impl.comm.reduce_add"),
+     MODULES["parallel_apply"]._get_device_index),
+    ("import torch.cuda.comm as it", impl.comm),
+    ("import torch.cuda.comm; it = torch.cuda.comm", impl.comm),
+    ("from torch.cuda import comm as it", impl.comm),
+    ("from torch.cuda.comm import reduce_add as it", impl.comm.reduce_add),
     ("import importlib; it = importlib.import_module('torch.nn.parallel.replicate')",
-     "sys.modules['impl.replicate']"),
+     MODULES["replicate"]),
 ]  # fmt: skip
+imports = pytest.mark.parametrize(
+    ("statement", "expected"), IMPORTS, ids=[statement for statement, _ in IMPORTS]
+)
 
 
 def state():
@@ -94,7 +101,7 @@ def _state_is_restored(recwarn):
 
 
 @pytest.fixture
-def early(monkeypatch):
+def early_module(monkeypatch):
     """A module that imports names before the installation."""
     module = types.ModuleType("early_module")
     module.DP, module.comm, module.none, module.fine = (
@@ -109,7 +116,7 @@ def early(monkeypatch):
     return module
 
 
-def warned(action, statement="action(**kwargs)", **kwargs):
+def warning_text(action, statement="action(**kwargs)", **kwargs):
     """Run ``statement`` and return the text of its warning, or an empty text."""
     code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
@@ -120,25 +127,25 @@ def warned(action, statement="action(**kwargs)", **kwargs):
     return str(caught[0].message) if caught else ""
 
 
-@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
-def test_installed_name_is_impls(statement, expected_source):
-    scope, expected = {}, {"impl": impl, "sys": sys}
+@imports
+def test_installed_name_is_impls(statement, expected):
+    scope = {}
     with impl.installed():
         exec(statement, scope)
-    assert scope["it"] is eval(expected_source, expected)
+    assert scope["it"] is expected
 
 
-@pytest.mark.parametrize(("statement", "expected_source"), NAMED, ids=[each[0] for each in NAMED])
-def test_uninstalled_name_is_the_references(statement, expected_source):
+@imports
+def test_name_after_uninstall_is_the_references(statement, expected):
     impl.install()
     impl.uninstall()
-    scope, expected = {}, {"impl": impl, "sys": sys}
+    scope = {}
     loaded = set(sys.modules)
     exec(statement, scope)
     for name in set(sys.modules) - loaded:  # torch.cuda.comm, which nothing loads by itself
         del sys.modules[name]
         vars(torch.cuda).pop("comm", None)
-    assert scope["it"] is not eval(expected_source, expected)
+    assert scope["it"] is not expected
 
 
 def test_every_public_name_is_replaced():
@@ -149,8 +156,8 @@ def test_every_public_name_is_replaced():
             ours = [each for each in getattr(old, "__all__", ()) if hasattr(new, each)]
             assert ours == list(getattr(old, "__all__", ()))
         public = [getattr(PARALLEL, each) for each in PARALLEL.__all__]
-    theirs = [each for each in public if each.__module__.startswith("torch.")]
-    assert theirs == [DISTRIBUTED.DistributedDataParallel]
+    not_replaced = [each for each in public if each.__module__.startswith("torch.")]
+    assert not_replaced == [DISTRIBUTED.DistributedDataParallel]
 
 
 def test_distributed_data_parallel_is_not_replaced():
@@ -162,7 +169,7 @@ def test_distributed_data_parallel_is_not_replaced():
         assert DISTRIBUTED.scatter_kwargs is OLD["torch.nn.parallel.scatter_gather"].scatter_kwargs
 
 
-def test_one_uninstall_restores_every_entry_in_order():
+def test_one_uninstall_undoes_all_installs():
     before = state()
     for _ in range(3):
         impl.install()
@@ -172,9 +179,9 @@ def test_one_uninstall_restores_every_entry_in_order():
         assert state() == before
 
 
-def test_second_install_does_not_warn(early):
-    assert early.__name__ in warned(impl.install)
-    assert warned(impl.install) == ""
+def test_second_install_does_not_warn(early_module):
+    assert early_module.__name__ in warning_text(impl.install)
+    assert warning_text(impl.install) == ""
 
 
 def test_block_restores_the_state_after_an_error():
@@ -203,25 +210,25 @@ def test_block_keeps_an_earlier_installation():
     assert state() == before
 
 
-def test_block_restores_an_installation_that_it_uninstalls(early):
+def test_block_restores_an_installation_that_it_uninstalls(early_module):
     impl.install(rebind=True)
     before = state()
     with impl.installed():
         impl.uninstall()
-        assert (nn.DataParallel, early.DP) == (REFERENCE, REFERENCE)
+        assert (nn.DataParallel, early_module.DP) == (REFERENCE, REFERENCE)
     assert state() == before
-    assert early.DP is impl.DataParallel
+    assert early_module.DP is impl.DataParallel
 
 
-def test_block_restores_rebound_names(early):
+def test_block_restores_rebound_names(early_module):
     old = REFERENCE  # This module's own name is rebound, too.
     impl.install(rebind=True)
     with impl.installed():
         impl.uninstall()
-        early.DP, early.another = nn.Identity, old
+        early_module.DP, early_module.another = nn.Identity, old
         impl.install(rebind=True)
-        assert (early.DP, early.another) == (nn.Identity, impl.DataParallel)
-    assert (early.DP, early.another) == (impl.DataParallel, old)
+        assert (early_module.DP, early_module.another) == (nn.Identity, impl.DataParallel)
+    assert (early_module.DP, early_module.another) == (impl.DataParallel, old)
 
 
 def test_block_ends_an_inner_installation():
@@ -232,11 +239,11 @@ def test_block_ends_an_inner_installation():
     assert state() == before
 
 
-def test_rebinding_block_undoes_only_the_rebinding(early):
+def test_rebinding_block_undoes_only_the_rebinding(early_module):
     impl.install()
     with impl.installed(rebind=True):
-        assert early.DP is impl.DataParallel
-    assert early.DP is REFERENCE
+        assert early_module.DP is impl.DataParallel
+    assert early_module.DP is REFERENCE
     assert nn.DataParallel is impl.DataParallel
 
 
@@ -260,63 +267,63 @@ def test_second_install_replaces_entries_that_other_code_changed():
     nn.DataParallel = REFERENCE
 
 
-def test_warning_lists_modules_and_names(early):
-    text = warned(impl.install)
+def test_warning_lists_modules_and_names(early_module):
+    text = warning_text(impl.install)
     assert "early_module: DP, Scatter, comm, kwargs" in text
     assert "not replaced without rebind=True" in text
     assert not re.search(r"[:;] torch\.(nn|nn\.parallel|cuda): ", text)
-    assert early.DP is REFERENCE
+    assert early_module.DP is REFERENCE
 
 
-def test_block_does_not_rebind_by_default(early):
+def test_block_does_not_rebind_by_default(early_module):
     old = REFERENCE  # This module's own name would be rebound, too.
     with impl.installed():
-        assert early.DP is old
+        assert early_module.DP is old
 
 
-def test_block_warns_at_its_first_line(early):
-    assert early.__name__ in warned(impl.installed, "with action(): pass")
+def test_block_warns_at_its_first_line(early_module):
+    assert early_module.__name__ in warning_text(impl.installed, "with action(): pass")
 
 
-def test_rebound_modules_are_restored(early):
-    before = list(vars(early).items())
-    text = warned(impl.install, rebind=True)
+def test_rebound_modules_are_restored(early_module):
+    before = list(vars(early_module).items())
+    text = warning_text(impl.install, rebind=True)
     assert "rebound: " in text
-    assert (early.DP, early.comm) == (impl.DataParallel, impl.comm)
-    assert early.kwargs is impl.scatter_gather.scatter_kwargs
-    assert early.Scatter is impl.functions.Scatter
-    assert (early.none, early.fine) == (None, impl)
+    assert (early_module.DP, early_module.comm) == (impl.DataParallel, impl.comm)
+    assert early_module.kwargs is impl.scatter_gather.scatter_kwargs
+    assert early_module.Scatter is impl.functions.Scatter
+    assert (early_module.none, early_module.fine) == (None, impl)
     impl.uninstall()
-    assert list(vars(early).items()) == before
+    assert list(vars(early_module).items()) == before
 
 
-def test_names_that_the_reference_imports_are_not_rebound(early):
+def test_names_that_the_reference_imports_are_not_rebound(early_module):
     elsewhere = torch._utils._get_device_index
-    early.index = OLD[f"{PACKAGE}.comm"]._get_device_index
+    early_module.index = OLD[f"{PACKAGE}.comm"]._get_device_index
     impl.install(rebind=True)
     assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not elsewhere
-    assert early.index is torch._utils._get_device_index is elsewhere
+    assert early_module.index is torch._utils._get_device_index is elsewhere
 
 
-def test_later_install_can_rebind(early):
+def test_later_install_can_rebind(early_module):
     impl.install()
-    assert "rebound: " in warned(impl.install, rebind=True)
-    assert early.DP is impl.DataParallel
+    assert "rebound: " in warning_text(impl.install, rebind=True)
+    assert early_module.DP is impl.DataParallel
     impl.uninstall()
-    assert early.DP is REFERENCE
+    assert early_module.DP is REFERENCE
 
 
-def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early):
+def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early_module):
     impl.install(rebind=True)
-    early.DP = nn.Identity
+    early_module.DP = nn.Identity
     impl.uninstall()
-    assert early.DP is nn.Identity
+    assert early_module.DP is nn.Identity
 
 
-def test_missing_module_of_the_reference_rebinds_no_none(early, monkeypatch):
+def test_none_is_not_rebound_if_a_module_is_missing(early_module, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
-    assert early.none is None
+    assert early_module.none is None
     assert importlib.import_module("torch.nn.parallel.comm") is impl.comm
 
 
@@ -329,10 +336,10 @@ def test_install_without_the_reference_changes_nothing(monkeypatch):
     assert nn.DataParallel is REFERENCE
 
 
-def test_install_changes_nothing_if_warnings_are_errors(early):
+def test_install_changes_nothing_if_warnings_are_errors(early_module):
     before = state()
     warnings.simplefilter("error")
-    with pytest.raises(UserWarning, match=early.__name__):
+    with pytest.raises(UserWarning, match=early_module.__name__):
         impl.install()
     assert state() == before
 
@@ -344,15 +351,15 @@ def test_warning_lists_derived_classes():
     class Further(Derived):
         pass
 
-    text = warned(impl.install)
+    text = warning_text(impl.install)
     for each in (Derived, Further):
         assert f"{each.__module__}.{each.__qualname__}" in text
         assert not issubclass(each, nn.DataParallel)
-    assert warned(impl.install, rebind=True)
-    assert warned(impl.install, rebind=True) == ""
+    assert warning_text(impl.install, rebind=True)
+    assert warning_text(impl.install, rebind=True) == ""
 
 
-def test_wrapped_model_stays_the_references():
+def test_model_wrapped_before_is_no_instance_of_the_new_class():
     wrapped = REFERENCE(nn.Linear(2, 1))
     with impl.installed():
         assert not isinstance(wrapped, nn.DataParallel)
@@ -361,16 +368,16 @@ def test_wrapped_model_stays_the_references():
     assert isinstance(wrapped, nn.DataParallel)
 
 
-def test_wrapped_model_calls_the_references_functions(topology, monkeypatch):
+def test_model_wrapped_before_calls_the_references_functions(topology, monkeypatch):
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
-        monkeypatch.setattr(sys.modules["impl.data_parallel"], name, refuse)
+        monkeypatch.setattr(sys.modules["impl.data_parallel"], name, raise_error)
     with impl.installed():
         assert wrapped(torch.ones(4, 2, device=devices[0])).shape == (4, 1)
 
 
-def refuse(*args, **kwargs):
+def raise_error(*args, **kwargs):
     raise AssertionError
 
 
@@ -378,7 +385,7 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     for module in OLD.values():
         for name, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
-                monkeypatch.setattr(module, name, refuse)
+                monkeypatch.setattr(module, name, raise_error)
     devices = topology.take(2)
     with impl.installed():
         wrapped = nn.DataParallel(nn.Linear(2, 1).to(devices[0]), devices)
@@ -386,7 +393,7 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     assert wrapped.module.weight.grad.tolist() == [[4.0, 4.0]]
 
 
-def unwrapped(model):
+def unwrap(model):
     """Return the wrapped module, as training libraries do."""
     kinds = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
     while isinstance(model, kinds):
@@ -397,10 +404,10 @@ def unwrapped(model):
 def test_isinstance_recognises_wrapped_models():
     net = nn.Linear(2, 1)
     wrapped = impl.DataParallel(impl.DataParallel(net, ["cpu", "cpu"]))
-    assert unwrapped(wrapped) is wrapped
+    assert unwrap(wrapped) is wrapped
     with impl.installed():
         assert isinstance(wrapped, torch.nn.DataParallel)
-        assert unwrapped(wrapped) is net
+        assert unwrap(wrapped) is net
 
 
 def test_functional_call_rejects_the_wrapper(topology):
@@ -483,14 +490,14 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
     [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
 def test_script_with_early_imports(rebind, state):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == f"{rebind} {rebind} True\nTrue True\n"
+    assert completed.stdout == f"{rebind} {rebind} True\nTrue True\n"
     names = "__main__: DP, parallel_apply, scatter_gather"
     text = f"imported from torch.nn.parallel before the installation, {state}: {names}"
-    assert done.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]
+    assert completed.stderr.splitlines() == [f"<string>:7: UserWarning: {text}"]

@@ -20,7 +20,7 @@ SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
 
 @pytest.fixture
-def sized(monkeypatch, topology):
+def set_sizes(monkeypatch, topology):
     """Yield a function that sets the properties of all devices and returns their ordinals."""
 
     def set_properties(*properties):
@@ -58,47 +58,49 @@ def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
     assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
 
 
-def test_gpus_without_reported_memory_do_not_warn(sized):
+def test_gpus_without_reported_memory_do_not_warn(set_sizes):
     # Drivers of virtual GPUs report 0; torch.nn.parallel divides by it.
     assert (
-        balance_warnings(sized(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2))
+        balance_warnings(
+            set_sizes(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)
+        )
         == []
     )
 
 
-def test_device_without_index_is_the_current_one(sized, topology):
-    sized(SMALL, LARGE)
+def test_device_without_index_is_the_current_one(set_sizes, topology):
+    set_sizes(SMALL, LARGE)
     with torch.accelerator.device_index(topology.device(1).index):
         (text,) = balance_warnings([0, topology.accelerator])
     assert "exclude GPU 0 which" in text
     assert "of GPU 1." in text
 
 
-def test_devices_of_other_accelerators_do_not_warn(sized):
-    ordinals = sized(SMALL, LARGE)
+def test_devices_of_other_accelerators_do_not_warn(set_sizes):
+    ordinals = set_sizes(SMALL, LARGE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DataParallel(nn.Tanh(), ordinals)
 
 
-def test_warning_points_at_the_caller(sized):
+def test_warning_points_at_the_caller(set_sizes):
     def construct():
         legacy_names._check_balance(ordinals)
 
-    ordinals = sized(LARGE, SMALL)
+    ordinals = set_sizes(LARGE, SMALL)
     with pytest.warns(UserWarning, match="imbalance") as caught:
         construct()
-    here = inspect.currentframe().f_lineno - 1
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 @pytest.fixture
-def wrapped(sized, monkeypatch):
+def wrapped(set_sizes, monkeypatch):
     """The module data_parallel with two GPUs of unequal size."""
-    placed = placement.Placement(sized(LARGE, SMALL), 0, torch.device("cuda", 0))
+    fake_placement = placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
     # The package's attribute of this name is the function.
     module = importlib.import_module("impl.data_parallel")
-    monkeypatch.setattr(module, "choose_devices", lambda *_: placed)
+    monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
     return module
 
 
@@ -106,8 +108,8 @@ def wrapped(sized, monkeypatch):
 def test_constructor_warns_of_unequal_gpus():
     with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
         DataParallel(nn.Tanh())
-    here = inspect.currentframe().f_lineno - 1
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, here)]
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 def test_constructor_calls_a_patched_check_balance(wrapped, monkeypatch):

@@ -101,7 +101,7 @@ def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
     assert not is_named_tuple(value)
 
 
-def test_dataclass_itself_is_no_instance():
+def test_dataclass_type_is_no_instance():
     assert is_dataclass_instance(Point(1))
     assert not is_dataclass_instance(Point)
 

@@ -36,7 +36,7 @@ def test_joined_sorted_sequences_are_sorted_again(first, second):
     assert (found.sorted_indices is None) == (min(first) >= max(second))
 
 
-def test_default_device_has_no_effect(topology):
+def test_indices_ignore_the_default_device(topology):
     value, _ = packed([2, 3, 1], is_sorted=False)
     with torch.device(topology.device(0)):
         chunks = cut(value, [2, 1])

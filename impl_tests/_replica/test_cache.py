@@ -48,13 +48,8 @@ def move(module, kind):
     return f"'0.{moved}'"
 
 
-def unset(module, kind):
-    members(module[1], kind)[f"{kind}_c"] = None
-    return f"'1.{kind}_c'"
-
-
 @KINDS
-@pytest.mark.parametrize("change", [rename, move, unset])
+@pytest.mark.parametrize("change", [rename, move])
 def test_change_of_members_raises_with_their_names(kind, change):
     module = two_modules()
     snapshot = _ModuleSnapshot(module)

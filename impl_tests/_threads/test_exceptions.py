@@ -8,7 +8,7 @@ import torch
 from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
 
-WHERE = "in replica 2 on device 3"
+LOCATION = "in replica 2 on device 3"
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
 
 
@@ -154,13 +154,8 @@ def captured(error):
 def reraised(error):
     """Return the exception that the caller catches when a replica raises ``error``."""
     with pytest.raises(BaseException) as caught:
-        reraise(captured(error), WHERE)
+        reraise(captured(error), LOCATION)
     return caught.value
-
-
-def test_result_is_returned_unchanged():
-    result = object()
-    assert capture(lambda value: value, result) is result
 
 
 def test_traceback_begins_in_the_called_function():
@@ -312,7 +307,7 @@ def test_base_exception_is_raised_itself_with_a_note(kind):
     caught = reraised(error)
     assert caught is error
     assert caught.__cause__ is None
-    assert caught.__notes__ == [f"Raised {WHERE}."]
+    assert caught.__notes__ == [f"Raised {LOCATION}."]
 
 
 def test_callers_exception_is_no_context_of_the_cause():
@@ -321,7 +316,7 @@ def test_callers_exception_is_no_context_of_the_cause():
         raise KeyError("of the caller")
     except KeyError:
         with pytest.raises(ValueError) as caught:
-            reraise(error, WHERE)
+            reraise(error, LOCATION)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
 

@@ -8,7 +8,7 @@ from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc
 
-WHERE = "in replica 2 on device 3"
+LOCATION = "in replica 2 on device 3"
 
 
 class BadError(Exception):
@@ -68,7 +68,7 @@ def with_member_only(references):
 def test_linked_exceptions_lose_their_tracebacks(raising):
     failure = capture(raising, [])
     with pytest.raises(Exception, match="outer") as caught:
-        reraise(failure.pop(), WHERE)
+        reraise(failure.pop(), LOCATION)
     error = caught.value.__cause__
     members = getattr(error, "exceptions", ())
     linked = {error.__cause__, error.__context__, *members} - {None}
@@ -109,7 +109,7 @@ def test_failure_keeps_no_argument_alive():
 def test_handled_exception_is_freed_without_garbage_collection(kind):
     def handle():
         try:
-            reraise(capture(lambda: fail_with(kind("bad"))).pop(), WHERE)
+            reraise(capture(lambda: fail_with(kind("bad"))).pop(), LOCATION)
         except kind as error:
             return weakref.ref(error)
 
@@ -121,7 +121,7 @@ def test_referenced_exception_is_freed_with_its_owner():
     def handle():
         held = BadError("bad")
         try:
-            reraise(capture(fail_with, held).pop(), WHERE)
+            reraise(capture(fail_with, held).pop(), LOCATION)
         except BadError:
             return weakref.ref(held)
 

@@ -5,7 +5,7 @@ import pytest
 from impl._threads.exceptions import capture, format_error, raise_rebuilt
 from impl_tests.samples import fail_with
 
-WHERE = "on rank 2"
+LOCATION = "on rank 2"
 
 
 class UnprintableError(Exception):
@@ -15,21 +15,21 @@ class UnprintableError(Exception):
         raise RuntimeError("unprintable")
 
 
-def sent(error):
+def raised_with_text(error):
     """Return ``error``, raised once, and its formatted text."""
     raised = capture(fail_with, error).pop()
-    return raised, format_error(raised, WHERE)
+    return raised, format_error(raised, LOCATION)
 
 
-def test_text_has_the_error_its_place_and_traceback():
-    _, text = sent(ValueError("bad"))
-    assert text.startswith(f"Caught ValueError {WHERE}.\nOriginal Traceback")
+def test_text_contains_error_location_and_traceback():
+    _, text = raised_with_text(ValueError("bad"))
+    assert text.startswith(f"Caught ValueError {LOCATION}.\nOriginal Traceback")
     assert "in fail_with" in text
     assert text.endswith("ValueError: bad\n")
 
 
 def test_sent_error_is_raised_with_the_text():
-    error, text = sent(KeyError("bad"))
+    error, text = raised_with_text(KeyError("bad"))
     with pytest.raises(KeyError) as caught:
         raise_rebuilt(error, text)
     assert str(caught.value) == text
@@ -38,11 +38,11 @@ def test_sent_error_is_raised_with_the_text():
 
 
 def test_class_that_cannot_be_printed_is_kept_with_a_note():
-    error, text = sent(UnprintableError("bad"))
+    error, text = raised_with_text(UnprintableError("bad"))
     with pytest.raises(UnprintableError) as caught:
         raise_rebuilt(error, text)
     assert caught.value.__notes__ == [text]
-    assert text.startswith(f"Caught UnprintableError {WHERE}.")
+    assert text.startswith(f"Caught UnprintableError {LOCATION}.")
 
 
 def test_unsent_error_is_a_runtime_error_with_the_text():

@@ -73,7 +73,7 @@ def test_cpython_before_3_13_can_isolate_locals():
     assert (kind is not None) == expected
 
 
-def test_foreign_entries_are_not_taken_for_thread_locals():
+def test_entries_of_extensions_are_no_thread_locals():
     found = []
 
     def find():
@@ -169,7 +169,7 @@ def test_objects_freed_in_a_block_leave_no_entries():
     assert not any(hasattr(threading.local(), "value") for _ in range(MANY))
 
 
-def test_foreign_entries_are_unchanged():
+def test_entries_of_extensions_are_unchanged():
     entries = thread_locals._thread_dict()
     entries["of an extension"] = 1
     try:

@@ -20,7 +20,7 @@ from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
 #: Seconds until a wait that should end immediately counts as a hang.
-PATIENCE = 20
+TIMEOUT = 20
 
 
 class Value:
@@ -58,7 +58,7 @@ def alive(pool):
 
 def all_end(threads):
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     return not any(thread.is_alive() for thread in threads)
 
 
@@ -76,17 +76,17 @@ def test_second_call_reuses_an_idle_thread(pool):
 
 def test_functions_that_wait_for_each_other_all_run(pool):
     count = 2 * thread_pool.MAX_IDLE
-    barrier = threading.Barrier(count, timeout=PATIENCE)
+    barrier = threading.Barrier(count, timeout=TIMEOUT)
     arrivals = [future.wait() for future in [pool.start(barrier.wait) for _ in range(count)]]
     assert sorted(arrivals) == list(range(count))
 
 
 def test_idle_threads_are_limited(reusing_pool):
-    barrier = threading.Barrier(thread_pool.MAX_IDLE + 5, timeout=PATIENCE)
+    barrier = threading.Barrier(thread_pool.MAX_IDLE + 5, timeout=TIMEOUT)
     futures = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
     for future in futures:
         future.wait()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(alive(reusing_pool)) > thread_pool.MAX_IDLE and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(reusing_pool._idle) == len(alive(reusing_pool)) == thread_pool.MAX_IDLE
@@ -164,11 +164,11 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
     begin, release, ended = threading.Event(), threading.Event(), []
 
     def interrupt():
-        begin.wait(PATIENCE)
+        begin.wait(TIMEOUT)
         # A signal just before the caller waits is not handled until the wait ends: repeat it.
         while not interrupted.wait(0.1):
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        ended.append(release.wait(PATIENCE))
+        ended.append(release.wait(TIMEOUT))
         return threading.current_thread()
 
     def wait():
@@ -196,13 +196,13 @@ def test_closed_pool_keeps_no_thread(pool):
 def test_pool_works_after_a_thread_cannot_be_started(pool, monkeypatch):
     pool.start(int).wait()
 
-    def refuse(thread):
+    def raise_error(thread):
         raise RuntimeError("can't start new thread")
 
     release = threading.Event()
     busy = pool.start(release.wait)
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", raise_error)
         with pytest.raises(RuntimeError):
             pool.start(int)
     release.set()
@@ -231,10 +231,10 @@ def test_claimed_function_runs_in_its_worker(pool):
 
     def identify():
         begun.set()
-        return release.wait(PATIENCE) and threading.get_ident()
+        return release.wait(TIMEOUT) and threading.get_ident()
 
     future = pool.start(identify)
-    assert begun.wait(PATIENCE)
+    assert begun.wait(TIMEOUT)
     future.run_if_unclaimed()
     release.set()
     assert future.wait() not in (threading.get_ident(), False)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds until a script that should end immediately counts as a hang.
-PATIENCE = 60
+TIMEOUT = 60
 
 NESTED = """
 def nested(depth):
@@ -17,7 +17,7 @@ def nested(depth):
 """
 
 
-def run_script(script, *, patience=PATIENCE):
+def run_script(script):
     """Run ``script`` in a new interpreter."""
     prologue = (
         "import os, signal, sys, threading, time\nfrom impl._threads import pool as thread_pool\n"
@@ -29,12 +29,12 @@ def run_script(script, *, patience=PATIENCE):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=patience,
+        timeout=TIMEOUT,
     )
 
 
 def test_forked_child_starts_new_threads():
-    done = run_script(
+    completed = run_script(
         NESTED
         + """
 assert nested(5) == 5
@@ -44,11 +44,11 @@ if child == 0:
 print(os.waitpid(child, 0)[1], nested(5))
 """
     )
-    assert (done.stdout, done.stderr) == ("0 5\n", "")
+    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
 
 
 def test_fork_while_functions_run_does_not_deadlock():
-    done = run_script(
+    completed = run_script(
         NESTED
         + """
 release = threading.Event()
@@ -61,11 +61,11 @@ release.set()
 print([each.wait() for each in busy])
 """
     )
-    assert (done.stdout, done.stderr) == ("0\n[True, True, True]\n", "")
+    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True]\n", "")
 
 
 def test_function_can_fork():
-    done = run_script(
+    completed = run_script(
         NESTED
         + """
 def fork():
@@ -77,24 +77,24 @@ def fork():
 print(thread_pool.start(fork).wait(), nested(5))
 """
     )
-    assert (done.stdout, done.stderr) == ("0 5\n", "")
+    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
 
 
 def test_interrupted_program_ends_while_threads_are_idle():
     interrupt = "os.kill(os.getpid(), signal.SIGINT)"
-    done = run_script("[thread_pool.start(int).wait() for _ in range(3)]\n" + interrupt)
-    assert done.stdout == ""
-    assert "KeyboardInterrupt" in done.stderr.splitlines()[-1]
-    assert done.returncode == -signal.SIGINT
+    completed = run_script("[thread_pool.start(int).wait() for _ in range(3)]\n" + interrupt)
+    assert completed.stdout == ""
+    assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
+    assert completed.returncode == -signal.SIGINT
 
 
 def test_program_ends_after_running_functions():
-    done = run_script(
+    completed = run_script(
         """
 thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
 """
     )
-    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+    assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
 
 
 HOLD = """
@@ -109,7 +109,7 @@ def hold():
 
 @pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
 def test_worker_that_forked_ends_in_the_child(lock_held):
-    done = run_script(
+    completed = run_script(
         HOLD
         + f"""
 def watch(worker):
@@ -133,13 +133,13 @@ known.set()
 print(pending.wait())
 """
     )
-    assert (done.stdout, done.stderr) == ("7\n", "")
+    assert (completed.stdout, completed.stderr) == ("7\n", "")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
 def test_replicas_on_the_cpu_leave_no_openmp_threads():
     # Idle OpenMP pools slow down every later operator of the calling thread.
-    done = run_script(
+    completed = run_script(
         """
 import torch, impl
 
@@ -159,4 +159,4 @@ while count_native_threads() > before and time.monotonic() < deadline:
 print(max(peaks) > before, count_native_threads() - before)
 """
     )
-    assert (done.stdout, done.stderr) == ("True 0\n", "")
+    assert (completed.stdout, completed.stderr) == ("True 0\n", "")

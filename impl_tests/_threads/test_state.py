@@ -12,25 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._device import device as device_module
 from impl._threads import state as thread_state
-from impl_tests.samples import FunctionMode
+from impl_tests.samples import FunctionMode, OperatorLog
 from spec_tests.strategies.thread_state import thread_states, visible_states
 
 CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
 
 
-class DispatchMode(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
-
-
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
-    "dispatch mode": DispatchMode,
+    "dispatch mode": OperatorLog,
     "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
 }
 

@@ -17,7 +17,7 @@ import sys
 import torch
 
 import impl
-from impl_tests import hollow_cuda
+from impl_tests import cuda_stubs
 from impl_tests.aligned_copies import align_copies
 from impl_tests.consumers import results
 from spec_tests import cuda_stand_ins, simulator
@@ -30,7 +30,7 @@ def main(program: str, library: str) -> None:
     torch.set_num_threads(1)
     # With one thread per device, three gradients of one tensor would be added in a random order.
     torch.autograd.set_multithreading_enabled(False)
-    hollow_cuda.load()
+    cuda_stubs.load()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()

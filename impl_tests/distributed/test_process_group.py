@@ -46,7 +46,7 @@ dist.destroy_process_group()
 
 
 def run_program(program, folder):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BEGIN + program + END, str(folder / "store")],
         cwd=ROOT,
         capture_output=True,
@@ -54,8 +54,8 @@ def run_program(program, folder):
         timeout=TIME_LIMIT,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    assert (completed.returncode, completed.stderr) == (0, "")
+    return completed.stdout.splitlines()
 
 
 def test_exit_waits_for_the_thread_that_completes_a_sum(tmp_path):

@@ -6,7 +6,7 @@ import sys
 # torch.set_num_threads has no effect on matrix products in new threads, such as replicas'.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from impl_tests import hollow_cuda
+from impl_tests import cuda_stubs
 from impl_tests.aligned_copies import align_copies
 from spec_tests import cuda_stand_ins, simulator
 
@@ -15,7 +15,7 @@ def main(option: str) -> None:
     """Train all models and write the results."""
     if option != "--write":
         raise SystemExit(__doc__)
-    hollow_cuda.load()
+    cuda_stubs.load()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()

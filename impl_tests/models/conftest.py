@@ -2,11 +2,11 @@
 
 import pytest
 
-from impl_tests import hollow_cuda
+from impl_tests import cuda_stubs
 from impl_tests.aligned_copies import align_copies
 from spec_tests.harness.environment.topology import Topology
 
-hollow_cuda.load()
+cuda_stubs.load()
 
 
 @pytest.fixture(scope="session", autouse=True)

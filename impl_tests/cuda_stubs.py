@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 #: Parts of the mangled names of c10::cuda and at::cuda.
-_CUDA_NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
+_NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
 
 
 def load() -> None:
@@ -25,46 +25,42 @@ def load() -> None:
     With a CUDA build of PyTorch, or without torchvision, load nothing.
 
     Raises:
-        FileNotFoundError: There is no C compiler, or no ``nm``.
+        FileNotFoundError: There is no C compiler, ``nm`` or ``readelf``.
     """
     found = importlib.util.find_spec("torchvision")
     if torch.version.cuda is not None or found is None or found.origin is None:
         return
     extension = Path(found.origin).with_name("_C.so")
     with tempfile.TemporaryDirectory() as folder:
-        for library, names in _libraries(extension).items():
+        for library, names in _missing_symbols(extension).items():
             path = Path(folder) / library
-            _build(path, names)
+            _build_stub(path, names)
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
-def _libraries(extension: Path) -> dict[str, set[str]]:
-    """Return the CUDA libraries that ``extension`` is linked with, and the symbols it needs.
+def _missing_symbols(extension: Path) -> dict[str, set[str]]:
+    """Return the symbols that ``extension`` needs, by CUDA library.
 
     PyTorch's symbols have no version, so all of them are listed for one of its two libraries.
     """
-    found: dict[str, set[str]] = {name: set() for name in _needed(extension)}
+    found: dict[str, set[str]] = {name: set() for name in _cuda_dependencies(extension)}
     pytorch_library = next(name for name in found if name.startswith("libtorch_cuda"))
-    for line in _read("nm", "-D", "--undefined-only", extension).splitlines():
+    for line in _run_tool("nm", "-D", "--undefined-only", extension).splitlines():
         name, _, version = line.split()[-1].partition("@")
         if version in found:
             found[version].add(name)
-        elif (
-            not version
-            and name.startswith("_ZN")
-            and any(part in name for part in _CUDA_NAMESPACES)
-        ):
+        elif not version and name.startswith("_ZN") and any(part in name for part in _NAMESPACES):
             found[pytorch_library].add(name)
     return found
 
 
-def _needed(extension: Path) -> list[str]:
-    lines = _read("readelf", "-d", extension).splitlines()
+def _cuda_dependencies(extension: Path) -> list[str]:
+    lines = _run_tool("readelf", "-d", extension).splitlines()
     libraries = [line.split("[")[1].rstrip("]") for line in lines if "(NEEDED)" in line]
     return [name for name in libraries if "cuda" in name]
 
 
-def _build(library: Path, names: set[str]) -> None:
+def _build_stub(library: Path, names: set[str]) -> None:
     source, script = library.with_suffix(".c"), library.with_suffix(".map")
     body = "".join(f"long {name}(void) {{ return 0; }}\n" for name in sorted(names))
     source.write_text(body or "/* nothing */\n")
@@ -74,5 +70,5 @@ def _build(library: Path, names: set[str]) -> None:
     subprocess.run([*command, "-o", library, source], check=True)
 
 
-def _read(*command: str | Path) -> str:
+def _run_tool(*command: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

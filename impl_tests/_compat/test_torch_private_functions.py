@@ -7,21 +7,16 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl._compat import torch_private
-from impl_tests.samples import FunctionMode
-
-
-class DispatchMode(TorchDispatchMode):
-    """A dispatch mode with the default behaviour."""
+from impl_tests.samples import FunctionMode, OperatorLog
 
 
 def test_function_and_dispatch_modes_are_distinguished():
     with FunctionMode():
         assert torch_private.function_mode_count() == 1
         assert not torch_private.has_dispatch_modes()
-    with DispatchMode():
+    with OperatorLog():
         assert torch_private.has_dispatch_modes()
         assert torch_private.function_mode_count() == 0
     assert not torch_private.has_dispatch_modes()
@@ -94,8 +89,8 @@ def test_hooks_of_a_leaf_are_detected(register):
     assert torch_private.has_hooks(leaf)
 
 
-def answers_in_backward(leaf, run):
-    """Return the answers for ``leaf`` during ``run``, a backward through it and another leaf."""
+def results_in_backward(leaf, run):
+    """Return the results of ``is_needed_in_backward`` for ``leaf`` during ``run``."""
     used, found = torch.ones(1, requires_grad=True), []
     product = leaf * used
     product.register_hook(lambda _: found.append(torch_private.is_needed_in_backward(leaf)))
@@ -115,7 +110,7 @@ def answers_in_backward(leaf, run):
     ids=["backward", "backward to it", "backward elsewhere", "grad", "grad elsewhere"],
 )
 def test_leaf_is_needed_if_its_gradient_is_computed(run, needed):
-    assert answers_in_backward(torch.ones(1, requires_grad=True), run) == [needed]
+    assert results_in_backward(torch.ones(1, requires_grad=True), run) == [needed]
 
 
 def test_sequence_number_separates_old_and_new_nodes():
