@@ -36,7 +36,7 @@ def test_the_replaced_passage_occurs_once(name):
 
 @pytest.mark.parametrize("name", RACES)
 def test_a_race_is_found(name):
-    if interpreter.has_lock():
+    if interpreter.is_gil_enabled():
         not_run("the interpreter lock hides most races: run tox -e free-threaded")
     done = stress("--minutes", "4", "--threads", "4-8", "--race", name)
     assert done.returncode != 0, done.stdout

@@ -34,10 +34,12 @@ def main() -> int:
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
-    was_free_threaded = not interpreter.has_lock()
+    was_free_threaded = not interpreter.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     devices = [torch.device(options.accelerator, index) for index in options.device_ids]
-    print(f"{package}; python {interpreter.name()}; torch {torch.__version__}; seed {seed}")
+    print(
+        f"{package}; python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}"
+    )
     start = printed = time.monotonic()
     results = Results()
     for results in run_rounds(
@@ -49,7 +51,7 @@ def _run(package: str, options: argparse.Namespace) -> int:
                 f"{printed - start:6.0f} s  {results.jobs.total()} jobs  {results.snapshots[-1]}"
             )
             sys.stdout.flush()
-    if was_free_threaded and interpreter.has_lock():
+    if was_free_threaded and interpreter.is_gil_enabled():
         results.errors.append("the interpreter lock was switched on during the run")
     _print_summary(results, time.monotonic() - start)
     return int(bool(results.errors))

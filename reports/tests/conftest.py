@@ -1,4 +1,4 @@
-"""Leave the tests in a browser out of other runs."""
+"""Exclude the tests in a browser from other runs."""
 
-#: `tox -e site` runs them, and fails without a browser.
+#: Only `tox -e site` runs these tests; it fails without a browser.
 collect_ignore = ["in_browser"]

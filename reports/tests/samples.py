@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["HOSTILE", "benchmark_report", "benchmark_run", "verdict_report", "verdicts"]
 
-#: A text for any field: HTML, an attribute, a template, mathematics, a formula, a control sign.
+#: A text with HTML, an attribute, a template, mathematics, a formula and a control character.
 HOSTILE = (
     '=$\\frac{ $</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} \x07'
 )

@@ -93,10 +93,8 @@ MODELS = [
         _clip,
         _draw_pairs,
         loss=lambda output: (output["text_embeds"] - output["image_embeds"]).square().mean(),
-        not_compared=(
-            ".logits_per_image",
-            ".logits_per_text",
-        ),  # compare each row with the whole batch
+        # These compare each row with all rows of the batch.
+        not_compared=(".logits_per_image", ".logits_per_text"),
     ),
     Model(
         "LLaVA",
