@@ -84,14 +84,9 @@ def _get_device_index(
 ) -> int:
     """Return the ordinal of ``device``.
 
-    Args:
-        device: An ordinal, or a device, also as a string.
-        optional: Whether to return the current device for None and a device without index.
-        allow_cpu: Whether to return -1 for the CPU.
-
     Raises:
-        ValueError: ``device`` is the CPU, without ``allow_cpu``; or it has no index, without
-            ``optional``.
+        ValueError: ``device`` is the CPU, which is -1 with ``allow_cpu``; or it has no index,
+            which means the current device with ``optional``.
         RuntimeError: ``device`` is an invalid device string; or the current device is needed, and
             there is no accelerator.
     """

@@ -144,9 +144,7 @@ def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
     kinds = {tuple(map(_memory_properties, tensors)) for tensors in lists}
-    return len(kinds) == 1 and all(
-        index == ordinal and is_dense for index, is_dense, _, _ in kinds.pop()
-    )
+    return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
 
 
 def _memory_properties(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:

@@ -76,23 +76,14 @@ class ReplicaCache:
             snapshot.check(module)
             replicas = self._replicas.get(_stream_key(targets))
             if replicas is None:
-                replicas = self._build(snapshot, targets, build)
+                # Not as inference tensors: the next forward may run outside of inference mode.
+                with torch.inference_mode(mode=False), torch.no_grad():
+                    replicas = _Replicas(snapshot.named_modules, build(), targets)
+                self._replicas[_stream_key(targets)] = replicas
+                self._snapshot = snapshot
             else:
                 replicas.update_buffers()
             return replicas.all
-
-    def _build(
-        self,
-        snapshot: "_ModuleSnapshot",
-        targets: Sequence[torch.device],
-        build: Callable[[], Sequence[Any]],
-    ) -> "_Replicas":
-        # Not as inference tensors: the next forward may run outside of inference mode.
-        with torch.inference_mode(mode=False), torch.no_grad():
-            replicas = _Replicas(snapshot.named_modules, build(), targets)
-        self._replicas[_stream_key(targets)] = replicas
-        self._snapshot = snapshot
-        return replicas
 
 
 class _ModuleSnapshot:
@@ -198,7 +189,7 @@ class _Replicas:
         }
         if not indices:
             return
-        # A shared buffer is replaced at all its places by one copy.
+        # A buffer with several names has one copy on each device.
         changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
         if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])

@@ -73,7 +73,7 @@ BUGS |= {
         "functions.Scatter",
         "ScatterWithoutRecord",
         "functions.scatter.cpu-input-may-be-freed",
-        "before the last reference goes, tensor.record_stream(the default stream of sim:0)",
+        "call tensor.record_stream(the default stream of sim:0) before the last reference is",
     ),
 }
 #: Options that a bug needs to show. The other bugs show on devices without faults.
@@ -85,7 +85,7 @@ OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "di
 BROKEN_DEVICES = {
     "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
     "device-left": "changes the current device. No implementation can be judged here",
-    "no-memory": "has no memory left (sim out of memory: sim:0 has none left)",
+    "no-memory": "has no memory left (sim out of memory: sim:0 has no memory left)",
     "garbled-peers": "64 bytes copied from sim:0 to sim:1 arrived with other values",
 }
 
