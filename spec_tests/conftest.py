@@ -72,11 +72,8 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     target_map.load(mapping_of(config), PARTS)  # raise an error of the map before the first test
     selected = clause_filter.selected(config)
     if selected:
-        selection.deselect(
-            config,
-            items,
-            [each for each in items if not selected & set(clauses.clauses_of_test(each))],
-        )
+        others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
+        selection.deselect(config, items, others)
     if config.getoption("--resume"):
         done = {test["test"] for test in read(selection.resumed_file(config))}
         selection.deselect(config, items, [item for item in items if item.nodeid in done])
@@ -86,11 +83,8 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Return a line with the clauses that are only compared with torch.nn.parallel."""
     conformance = [item for item in items if _is_conformance(item.path)]
     named = {name for item in conformance for name in clauses.clauses_of_test(item)}
-    return (
-        reference_only_text(sorted(named - selection.judged_without_reference(conformance)))
-        if named
-        else ""
-    )
+    reference_only = named - selection.judged_without_reference(conformance)
+    return reference_only_text(sorted(reference_only)) if named else ""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
