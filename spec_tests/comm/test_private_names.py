@@ -9,25 +9,25 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.tensors import COMPLEX, counting, tensor_specs
 
-#: The modules that have `_get_device_index`.
+#: Names of the submodules that have the function `_get_device_index`.
 MODULES = ["comm", "parallel_apply", "replicate"]
 
 
 @pytest.fixture(params=MODULES)
 def get_device_index(target, request):
-    """The function `_get_device_index` of each module that has it."""
+    """Return `_get_device_index` of one submodule. Each test runs once for each submodule."""
     return getattr(target, request.param).private("_get_device_index")
 
 
 @clause("comm.get-device-index")
-def test_every_spelling_of_a_device_gives_its_ordinal(get_device_index, topology):
+def test_get_device_index_returns_the_ordinal_for_every_spelling(get_device_index, topology):
     for device in topology.devices:
         spellings = [device, str(device), device.index]
         checks.same([get_device_index(spelling) for spelling in spellings], [device.index] * 3)
 
 
 @clause("comm.get-device-index")
-def test_optional_device_without_index_is_the_current_one(get_device_index, topology):
+def test_with_optional_a_device_without_index_is_the_current_device(get_device_index, topology):
     kind = topology.accelerator
     for device in topology.devices:
         with torch.accelerator.device_index(device.index):

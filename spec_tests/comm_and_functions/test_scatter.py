@@ -20,7 +20,7 @@ def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
 
 
 def _entry_points(comm, functions):
-    """Parametrize a test over both entry points, each with the id of its clause."""
+    """Parametrize a test over comm.scatter and functions.Scatter, given the clause id of each."""
     cases = [
         pytest.param(_comm_scatter, marks=clause(comm), id="comm"),
         pytest.param(_function_scatter, marks=clause(functions), id="functions"),

@@ -47,7 +47,7 @@ def test_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, layo
 
 
 class _RecordDevice(torch.autograd.Function):
-    """The identity; its backward records the current device."""
+    """The identity function, whose backward records the current device."""
 
     @staticmethod
     def forward(ctx, tensor, record):
@@ -81,7 +81,7 @@ def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology
     rows = rows.pin_memory() if pinned and topology.accelerator == "cuda" else rows
     expected = (rows.double() + 1).sum().item()
     for _ in range(10):
-        # The chunks are freed while work that reads them may still be queued.
+        # The next iteration frees these chunks while work that reads them may still be queued.
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         total = sum((chunk.double() + 1).sum().cpu() for chunk in chunks)
         assert total.item() == expected
@@ -111,7 +111,8 @@ def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
             delayed_inputs.queue_sleep(device, 20)
-        # The sums wait. Without record_stream the next chunks overwrite the freed memory.
+        # The sums run after the queued sleep. Without record_stream, the next chunks would
+        # overwrite the freed memory before.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([chunk.double().sum() for chunk in rows.chunk(3)])
         del chunks

@@ -24,9 +24,9 @@ from spec_tests.strategies.thread_state import (
     visible_states,
 )
 
-#: Numbers of modules.
+#: Numbers of modules in a call.
 COUNTS = st.integers(1, 4)
-#: Numbers of modules that run in more than one thread.
+#: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
@@ -50,7 +50,7 @@ class Squaring(nn.Module):
 
 
 class FunctionMode(TorchFunctionMode):
-    """A mode that records each square."""
+    """A torch-function mode that records each call of ``torch.square``."""
 
     def __init__(self, calls):
         super().__init__()
@@ -62,7 +62,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode that records each square."""
+    """A dispatch mode that records each ``pow``, the operator that ``torch.square`` calls."""
 
     def __init__(self, calls):
         super().__init__()

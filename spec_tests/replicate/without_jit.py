@@ -1,7 +1,7 @@
 """Replicate a module in a process with TorchScript disabled.
 
 ``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module that
-would be a script module with a Python child, and prints the number of replicas.
+with TorchScript would be a script module with a Python child, and prints the number of replicas.
 """
 
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def count_replicas(target: Target, topology: Topology) -> str:
-    """Return the text that this module prints for ``target``.
+    """Run this module for ``target`` in a new process, and return its output.
 
     Raises:
         AssertionError: The process fails; the text is its stderr.
@@ -33,15 +33,15 @@ def count_replicas(target: Target, topology: Topology) -> str:
     return done.stdout.strip()
 
 
-def main(name: str, accelerator: str, mapping: str) -> None:
-    """Print the number of replicas."""
-    topology, target = make_topology(accelerator, None), Target(name, json.loads(mapping))
+def main(target_name: str, accelerator: str, mapping: str) -> None:
+    """Replicate a module to two devices and print the number of replicas."""
+    topology, target = make_topology(accelerator, None), Target(target_name, json.loads(mapping))
 
-    def replicate(unfinished: PartlyBuiltScript) -> None:
+    def replicate_and_print(unfinished: PartlyBuiltScript) -> None:
         module = unfinished.to(topology.device(0))
         print(len(target.replicate.replicate(module, topology.take(2))))
 
-    PartlyBuiltScript(replicate)
+    PartlyBuiltScript(replicate_and_print)
 
 
 if __name__ == "__main__":
