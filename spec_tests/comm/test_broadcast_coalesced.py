@@ -132,7 +132,7 @@ def test_buffer_size_does_not_change_the_copies(target, topology, call, limits):
 
 
 @clause("comm.broadcast-coalesced.returns-lists")
-def test_result_is_a_list_of_lists(target, topology):
+def test_broadcast_coalesced_returns_a_list_of_lists(target, topology):
     tensors = (counting((2, 2), torch.float32, topology.device(0)),)
     results = target.comm.broadcast_coalesced(tensors, tuple(topology.take(2)))
     assert (type(results), {type(row) for row in results}) == (list, {list})

@@ -27,7 +27,7 @@ def test_get_device_index_returns_the_ordinal_for_every_spelling(get_device_inde
 
 
 @clause("comm.get-device-index")
-def test_with_optional_a_device_without_index_is_the_current_device(get_device_index, topology):
+def test_get_device_index_returns_the_current_device_with_optional(get_device_index, topology):
     kind = topology.accelerator
     for device in topology.devices:
         with torch.accelerator.device_index(device.index):
@@ -39,19 +39,19 @@ def test_with_optional_a_device_without_index_is_the_current_device(get_device_i
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")], ids=repr)
-def test_cpu_is_minus_one_with_allow_cpu(get_device_index, device):
+def test_get_device_index_returns_minus_one_for_the_cpu_with_allow_cpu(get_device_index, device):
     assert get_device_index(device, allow_cpu=True) == -1
 
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("options", [{}, {"optional": True}], ids=repr)
-def test_cpu_is_refused_without_allow_cpu(get_device_index, options):
+def test_get_device_index_refuses_the_cpu_without_allow_cpu(get_device_index, options):
     with pytest.raises(ValueError, match="device, but got: cpu"):
         get_device_index("cpu", **options)
 
 
 @clause("comm.get-device-index")
-def test_device_without_index_is_refused_without_optional(get_device_index, topology):
+def test_get_device_index_refuses_a_missing_index_without_optional(get_device_index, topology):
     with pytest.raises(ValueError, match="with a specified index or an integer"):
         get_device_index(torch.device(topology.accelerator), allow_cpu=True)
 

@@ -1,4 +1,4 @@
-"""The fixture of the C++ front end."""
+"""The fixture `front_end`: the compiled C++ front end."""
 
 from types import ModuleType
 

@@ -16,7 +16,7 @@ def scaled_square(weight: Tensor, rows: Tensor) -> Tensor:
     return (rows * weight).square()
 
 
-def on_three_devices(target: Target, topology: Topology) -> Model:
+def build_three_device_model(target: Target, topology: Topology) -> Model:
     """Return a function that computes `scaled_square` with ``target`` on three devices."""
     devices = topology.take(3)
 
@@ -47,7 +47,10 @@ def gradient_of_returned_penalty(model: Model, weight: Tensor, rows: Tensor) -> 
 
 
 def gradient_with_live_output(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """Return the gradient of the same penalty, computed while the model's output is alive."""
+    """Return the gradient of a gradient penalty with respect to the weight.
+
+    Unlike in `penalty`, the output of ``model`` is alive during the second backward.
+    """
     output = model(weight, rows)
     gradients = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
     squares = torch.stack([gradient.square().sum() for gradient in gradients])

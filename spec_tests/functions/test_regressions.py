@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from spec_tests.functions.gradient_penalty import (
+    build_three_device_model,
     gradient_of_returned_penalty,
     gradient_with_live_output,
-    on_three_devices,
     scaled_square,
 )
 from spec_tests.harness.compare import checks
@@ -24,14 +24,18 @@ def _leaves(topology):
 @clause("functions.penalty.in-a-helper")
 def test_gradient_of_a_returned_penalty_equals_one_device(target, topology):
     # PyTorch 1.0: the weight got no gradient after the output was out of scope (#16532).
-    found = gradient_of_returned_penalty(on_three_devices(target, topology), *_leaves(topology))
+    found = gradient_of_returned_penalty(
+        build_three_device_model(target, topology), *_leaves(topology)
+    )
     checks.same(found, gradient_of_returned_penalty(scaled_square, *_leaves(topology)))
 
 
 @clause("functions.penalty.in-line")
 def test_gradient_of_an_inline_penalty_equals_one_device(target, topology):
     # PyTorch 0.2: "Scatter is not differentiable twice" (#2467).
-    found = gradient_with_live_output(on_three_devices(target, topology), *_leaves(topology))
+    found = gradient_with_live_output(
+        build_three_device_model(target, topology), *_leaves(topology)
+    )
     checks.same(found, gradient_with_live_output(scaled_square, *_leaves(topology)))
 
 

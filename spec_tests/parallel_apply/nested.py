@@ -21,7 +21,7 @@ class NestedCall:
     functional: bool
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Build the layer, its input and the devices."""
+        """Return the layer, its input and the devices, by name."""
         devices = topology.take(2)
         return {
             "module": nn.Linear(2, 1).to(devices[0]),

@@ -25,7 +25,7 @@ from spec_tests.strategies.failing_modules import (
 )
 from spec_tests.strategies.parallel_apply import Passthrough, ordinals
 
-#: Seconds: `SlowEcho` number i sleeps 1 + i times as long, which a call must wait for.
+#: Seconds. `SlowEcho` number i sleeps (1 + i) * SLEEP seconds before it records its end.
 SLEEP = 0.02
 #: Values of `ExceptionSpec.message` for classes without a truthy class attribute `message`.
 NO_MESSAGE = ("absent", "empty", "instance")

@@ -101,7 +101,7 @@ def barrier(count, concurrent):
 
 @contextmanager
 def record_threads(setter, getter):
-    """Set a hook that records the threads that run `TracedModule`, and yield its list."""
+    """Set a hook that lists the ids of threads that run `TracedModule`, and yield the list."""
     threads, before = [], getter()
 
     def hook(frame, event, _):

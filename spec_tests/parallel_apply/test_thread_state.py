@@ -197,7 +197,9 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, changes, count):
+def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_module(
+    target, topology, changes, count
+):
     before = device_and_states(topology.devices)
     expected = run(target, topology, state_probes(topology, count))
     run(target, topology, [StateChanger(changes, topology.device(1))] * count)
@@ -207,7 +209,7 @@ def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, chan
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_state_changes_of_a_failing_module_are_not_seen_elsewhere(
+def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_failing_module(
     target, topology, changes, count
 ):
     before = device_and_states(topology.devices)

@@ -55,4 +55,4 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
 
 @clause("replicate.script.without-jit")
 def test_every_module_is_replicated_without_torchscript(target, topology):
-    checks.same(count_replicas(target, topology), "2")
+    checks.same(count_replicas(target, topology), 2)

@@ -17,8 +17,8 @@ from spec_tests.strategies.jit_modules import PartlyBuiltScript
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def count_replicas(target: Target, topology: Topology) -> str:
-    """Run this module for ``target`` in a new process, and return its output.
+def count_replicas(target: Target, topology: Topology) -> int:
+    """Run this module for ``target`` in a new process, and return the number that it prints.
 
     Raises:
         AssertionError: The process fails; the text is its stderr.
@@ -30,7 +30,7 @@ def count_replicas(target: Target, topology: Topology) -> str:
         arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return int(done.stdout)
 
 
 def main(target_name: str, accelerator: str, mapping: str) -> None:
