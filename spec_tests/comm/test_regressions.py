@@ -11,7 +11,7 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 @clause("comm.broadcast-coalesced.own-versions")
 def test_copy_may_change_while_another_is_saved_for_backward(target, topology):
-    # PyTorch 0.4: both copies shared one version counter, so that backward raised (#13594).
+    # PyTorch 0.4: the copies on one device shared a version counter, so backward failed (#13594).
     tensors = [counting((3,), torch.float32, topology.device(0)) for _ in range(2)]
     *_, (running, saved) = target.comm.broadcast_coalesced(tensors, topology.take(2))
     leaf = torch.ones(3, device=saved.device, requires_grad=True)

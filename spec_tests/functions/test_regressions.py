@@ -115,8 +115,8 @@ def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
             delayed_inputs.queue_sleep(device, 20)
-        # The sums run after the queued sleep. Without record_stream, the next chunks would
-        # overwrite the freed memory before.
+        # The sums run after the queued sleep. Without record_stream, the chunks of the next
+        # iteration would overwrite the freed memory before the sums read it.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([chunk.double().sum() for chunk in rows.chunk(3)])
         del chunks

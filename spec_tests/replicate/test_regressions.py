@@ -87,7 +87,7 @@ def test_frozen_parameters_stay_frozen_in_replicas(target, topology):
 
 @clause("replicate.parameters.complex")
 def test_complex_parameters_have_no_extra_dimension(target, topology):
-    # Up to PyTorch 2.10 the copies were real views with a last dimension of 2 (#135462).
+    # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
     module = nn.ParameterList([torch.ones(3, dtype=torch.complex64)]).to(topology.device(0))
     replicas = target.replicate.replicate(module, topology.take(2))
     found = [(replica[0].dtype, tuple(replica[0].shape)) for replica in replicas]

@@ -31,7 +31,7 @@ def test_empty_keyword_argument_does_not_remove_the_others(target, topology, emp
 
 @clause("scatter_gather.gather.mappings")
 def test_dictionaries_are_gathered_by_key(target, topology):
-    # PyTorch 0.2: gather handled a dictionary as the sequence of its keys (#2992).
+    # PyTorch 0.2: gather treated a dictionary as a sequence of its keys (#2992).
     outputs = [{"x": tensor, "y": None} for tensor in _ones(topology, 2)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same((found["x"].tolist(), found["y"]), ([1.0] * 4, None))
@@ -47,7 +47,7 @@ def test_named_tuples_are_rebuilt_field_by_field(target, topology):
 
 @clause("scatter_gather.gather.ragged")
 def test_longer_list_is_refused_instead_of_truncated(target, topology):
-    # Until PyTorch 2.9 sequences were truncated to the length of the shortest one.
+    # Until PyTorch 2.9, gather truncated sequences to the length of the shortest one.
     first, second = _ones(topology, 2)
     with pytest.raises(ValueError, match="longer than argument 1"):
         target.scatter_gather.gather([[first], [second, second]], topology.device(0))
