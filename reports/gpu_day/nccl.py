@@ -38,7 +38,7 @@ def _broadcast_is_wrong(dtype: torch.dtype) -> bool:
             print(dtype, name, "is the input:", copy is tensor, "version:", copy._version)
         except RuntimeError as error:
             print(dtype, name, str(error).partition("\n")[0])
-    # ``copy`` is the result of impl, the second library.
+    # The loop ends with impl, so ``copy`` is the result of impl.
     return copy is None or not torch.equal(copy.cpu(), expected)
 
 

@@ -14,7 +14,7 @@ TWO, THREE, FOUR = (",".join("0" * count) for count in (2, 3, 4))
 _PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 _BENCHMARK = "pytest_benchmark.plugin"
 _NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-#: Folders of the suite for the sanitizers.
+#: Folders of the suite that are run with the sanitizers.
 _CORE = ("spec_tests/comm", "spec_tests/functions")
 #: Folders of the suite whose functions move data between devices.
 _LATE = (*_CORE, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))

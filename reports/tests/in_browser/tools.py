@@ -1,4 +1,4 @@
-"""Find the browser and axe-core; end the run with a message if one is missing."""
+"""Find Chromium and axe-core; end the test run with a message if one is missing."""
 
 import os
 import shutil
@@ -9,21 +9,23 @@ import pytest
 
 __all__ = ["axe", "chromium"]
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: Names of Chromium's program.
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+#: Name and version of the npm package axe-core.
 _AXE = "axe-core@4"
 
 
 def chromium() -> str:
-    """Return the path of the system's Chromium, or the value of ``CHROMIUM``."""
-    named = os.environ.get("CHROMIUM")
-    found = next(filter(None, map(shutil.which, [named] if named else _NAMES)), None)
-    if found is None:
+    """Return the path of Chromium: of the program in ``CHROMIUM``, else of the system's."""
+    program = os.environ.get("CHROMIUM")
+    path = next(filter(None, map(shutil.which, [program] if program else _PROGRAMS)), None)
+    if path is None:
         _exit("Chromium is missing: apt-get install chromium, or name one in CHROMIUM")
-    return str(found)
+    return str(path)
 
 
 def axe(folder: Path) -> str:
-    """Return the source of axe-core, from npm."""
+    """Install axe-core in ``folder`` with npm; return its JavaScript source."""
     npm = shutil.which("npm")
     if npm is None:
         _exit("npm is missing (it installs axe-core): apt-get install npm")
