@@ -34,11 +34,11 @@ def pool():
 def bench_step(benchmark, pool, library, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
     benchmark.extra_info["library"] = library
-    pool.run(size, ranks.prepare, library, LAYERS, WIDTH, rows, BUCKET_MB)
+    pool.run(size, ranks.build_module_and_batch, library, LAYERS, WIDTH, rows, BUCKET_MB)
     # DistributedDataParallel rebuilds its buckets after the first step.
-    pool.run(size, ranks.step)
+    pool.run(size, ranks.run_step)
 
-    sums = benchmark(pool.run, size, ranks.step)
+    sums = benchmark(pool.run, size, ranks.run_step)
 
     assert len(set(sums)) == 1
     sent = pool.run(size, ranks.count_bytes_sent)[0]

@@ -22,7 +22,9 @@ CLASSES = 16
 _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
-def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float) -> None:
+def build_module_and_batch(
+    rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float
+) -> None:
     """Build a wrapped module and a batch of ``rows`` rows per rank."""
     torch.manual_seed(0)
     module = nn.Sequential(
@@ -40,7 +42,7 @@ def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
-def step(rank: Rank) -> float:
+def run_step(rank: Rank) -> float:
     """Run forward and backward; return the sum of one gradient, to compare the ranks."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
@@ -49,13 +51,13 @@ def step(rank: Rank) -> float:
 
 
 def count_bytes_sent(rank: Rank) -> dict[str, int]:
-    """Return the bytes that one step passes to each collective on this rank."""
+    """Return for each collective the bytes that this rank passes to it in one step."""
     counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}
     for name, index in _COLLECTIVES.items():
         setattr(dist, name, _counting_bytes(originals[name], name, index, counts))
     try:
-        step(rank)
+        run_step(rank)
     finally:
         for name, function in originals.items():
             setattr(dist, name, function)
@@ -65,7 +67,7 @@ def count_bytes_sent(rank: Rank) -> dict[str, int]:
 def _counting_bytes(
     function: Callable[..., Any], name: str, index: int, counts: Counter[str]
 ) -> Callable[..., Any]:
-    """Return ``function`` with a counter of the bytes of its argument number ``index``."""
+    """Return ``function``, changed so that it counts the bytes of its argument ``index``."""
 
     def count_and_call(*args: Any, **kwargs: Any) -> Any:
         tensor: Tensor = args[index]

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     """Run one command on the reports in ``folder``; return 1 if a file is not accepted."""
-    options = _parser().parse_args(arguments)
+    options = _build_parser().parse_args(arguments)
     try:
         if options.command != "build":
             # Imported here because the module needs py-cpuinfo, which `build` does not need.
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("build", help="build reports/MATRIX.md and reports/site")

@@ -19,7 +19,7 @@ _RESERVED_SECONDS = 8.0
 
 def main(arguments: list[str]) -> int:
     """Run the steps that are not done yet; return 0 if all steps are done afterwards, else 1."""
-    options = _parser().parse_args(arguments)
+    options = _build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -33,13 +33,13 @@ def main(arguments: list[str]) -> int:
             page = format_summary(steps, list(open_log(setup).results()), setup.out)
             (setup.out / "summary.md").write_text(page, encoding="utf-8")
 
-        run_steps(steps, setup, 60 * options.minutes - _RESERVED_SECONDS, after=report_result)
+        run_steps(steps, setup, 60 * options.minutes - _RESERVED_SECONDS, on_result=report_result)
         complete = is_complete(steps, setup)
     print("all steps are done" if complete else "call it again to resume", flush=True)
     return int(not complete)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports.gpu_day", description=__doc__)
     add = parser.add_argument
     add(

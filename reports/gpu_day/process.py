@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Completed", "run"]
+__all__ = ["ProcessResult", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Number of bytes at the end of the output that are kept.
@@ -17,7 +17,7 @@ TAIL_BYTES = 6000
 
 
 @dataclass(frozen=True)
-class Completed:
+class ProcessResult:
     """The result of a process that ended or was killed.
 
     Args:
@@ -33,7 +33,7 @@ class Completed:
 
 def run(
     command: Sequence[str], seconds: float, environment: Mapping[str, str], log: Path
-) -> Completed:
+) -> ProcessResult:
     """Run ``command`` in the checkout's root folder; kill it and its children after ``seconds``.
 
     Args:
@@ -54,7 +54,7 @@ def run(
             start_new_session=True,
         )
         code = _wait_or_kill(process, seconds)
-    return Completed(code, time.monotonic() - start, _read_tail(log))
+    return ProcessResult(code, time.monotonic() - start, _read_tail(log))
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> int | None:

@@ -82,7 +82,7 @@ def _training_requirement(name: str, run: Mapping[str, Any]) -> Requirement:
 
 
 def _slowest_requirement(runs: Mapping[str, Mapping[str, Any]]) -> Requirement:
-    """Return the requirement that impl is never slower, with the smallest ratio of all times."""
+    """Return the requirement that no benchmark is slower with impl than with the reference."""
     time_ratios = {
         f"{group}, {name}": value
         for name, run in runs.items()

@@ -18,7 +18,7 @@ _MIN_SECONDS = 20.0
 
 
 def open_log(setup: Setup) -> StepLog:
-    """Return the log in the folder of the results."""
+    """Return the log of the steps in ``setup.out``."""
     return StepLog(setup.out / "steps.jsonl")
 
 
@@ -33,8 +33,8 @@ def run_steps(
     setup: Setup,
     seconds: float,
     *,
-    after: Callable[[StepResult], None] = lambda result: None,
-    least: float = _MIN_SECONDS,
+    on_result: Callable[[StepResult], None] = lambda result: None,
+    min_seconds: float = _MIN_SECONDS,
 ) -> None:
     """Run the steps that are not done yet, in order.
 
@@ -44,8 +44,8 @@ def run_steps(
         steps: All steps.
         setup: Folders and machine.
         seconds: The time limit of this call.
-        after: Called after each step, with its result.
-        least: Seconds that must be left to start a step that a later call can resume.
+        on_result: Called after each step, with its result.
+        min_seconds: Seconds that must be left to start a step that a later call can resume.
     """
     deadline, log = time.monotonic() + seconds, open_log(setup)
     for step in steps:
@@ -54,12 +54,12 @@ def run_steps(
         seconds_left = deadline - time.monotonic()
         if step.skip_reason is not None:
             result = StepResult(step.name, "not-run", tail=step.skip_reason)
-        elif seconds_left >= (least if step.verdicts else step.seconds):
+        elif seconds_left >= (min_seconds if step.verdicts else step.seconds):
             result = _run_step(step, min(seconds_left, step.seconds), setup)
         else:
             continue
         log.add(result)
-        after(result)
+        on_result(result)
 
 
 def _run_step(step: Step, seconds: float, setup: Setup) -> StepResult:
@@ -85,7 +85,7 @@ def _save_figures(step: Step, setup: Setup) -> str:
     if step.benchmark is None:
         return ""
     try:
-        figures = benchmarks.read([step.benchmark])
+        figures = benchmarks.read_runs([step.benchmark])
     except (OSError, ValueError, KeyError) as error:
         return f"\nno figures: {error!r}"
     file = setup.out / "benchmark.json"

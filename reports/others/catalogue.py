@@ -49,12 +49,12 @@ class Implementation:
 
     @property
     def report_target(self) -> str:
-        """The name of the target in reports. All releases of torch.nn.parallel have the same."""
+        """The name of the target in reports. All releases of torch.nn.parallel share one name."""
         return self.target if self.target == REFERENCE else self.name
 
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
-    """Return all implementations, name -> implementation, in the order of the file."""
+    """Return a dict from names to implementations, in the order of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
     return {name: _parse_implementation(name, table) for name, table in tables.items()}
 

@@ -23,9 +23,9 @@ CUDA = re.compile(r"cuda|nvidia|triton")
 STAMP = "made.json"
 
 
-def prepare_environment(implementation: Implementation, environments: Path) -> Path:
+def prepare_environment(implementation: Implementation, environments_folder: Path) -> Path:
     """Create the virtual environment if it is missing or outdated; return its Python."""
-    folder = environments / implementation.name
+    folder = environments_folder / implementation.name
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     contents = json.dumps(
         [_environment_key(implementation), _suite_requirements()], sort_keys=True
@@ -62,10 +62,7 @@ def _suite_requirements() -> list[str]:
 
 
 def install_torch(version: str, python: Path) -> None:
-    """Install PyTorch's CPU build, or the CUDA build without CUDA if there is no CPU build.
-
-    Stubs then replace CUDA's libraries.
-    """
+    """Install PyTorch's CPU build or, if there is none, its CUDA build with stubs for CUDA."""
     if pip(python, f"torch=={version}+cpu", check=False):
         return
     pip(python, "--no-deps", f"torch=={version}")

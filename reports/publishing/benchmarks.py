@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import compare
 
-__all__ = ["format_summary", "read"]
+__all__ = ["format_summary", "read_runs"]
 
 #: Statistics of a benchmark that are published.
 _STATS = ("min", "q1", "median", "q3", "rounds")
@@ -20,7 +20,7 @@ _TABLE_HEAD = (
 )
 
 
-def read(paths: Sequence[Path]) -> dict[str, Any]:
+def read_runs(paths: Sequence[Path]) -> dict[str, Any]:
     """Return one or more runs of one machine, without single samples.
 
     Args:
@@ -75,7 +75,7 @@ def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
     """Return a Markdown table of the ratios and medians of all runs.
 
     Args:
-        data: The runs, as :func:`read` returns them.
+        data: The runs, as :func:`read_runs` returns them.
         floors: Row -> the required minimum of its ratio.
     """
     machine, runs = data["machine"], data["runs"]

@@ -62,7 +62,8 @@ def publish(
     environment["target"] = target or environment.get("target", "impl")
     environment["hardware"] = hardware or environment.get("accelerator", "sim")
     environment["complete"] = True
-    title = f"# {environment['target']}, torch {_release(environment)}, {environment['hardware']}"
+    release = f"torch {_torch_release(environment)}"
+    title = f"# {environment['target']}, {release}, {environment['hardware']}"
     files["summary.md"] = f"{title}\n\n{str(environment['date'])[:10]}. {files['summary.md']}\n"
     # Added last, so that it is written last: a folder with environment.json is a complete report.
     files["environment.json"] = json.dumps(environment, indent=2) + "\n"
@@ -72,13 +73,13 @@ def publish(
     return report
 
 
-def _release(environment: Mapping[str, Any]) -> str:
+def _torch_release(environment: Mapping[str, Any]) -> str:
     """Return the release of PyTorch without its local version, such as ``+cpu``."""
     return str(environment["torch"]).partition("+")[0]
 
 
 def _report_name(environment: Mapping[str, Any], is_bench: bool) -> str:
-    name = slug(f"torch-{_release(environment)}_{environment['hardware']}")
+    name = slug(f"torch-{_torch_release(environment)}_{environment['hardware']}")
     return f"{name}_bench" if is_bench else name
 
 
@@ -91,7 +92,7 @@ def _replace_report(report: Path, files: Mapping[str, str]) -> None:
 
 def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the environment of the runs, and the report's files (name -> text)."""
-    data = benchmarks.read(sources)
+    data = benchmarks.read_runs(sources)
     floors = tomllib.loads(compare.FLOORS.read_text(encoding="utf-8"))["floors"]
     machine, last = data["machine"], data["runs"][-1]
     environment = {

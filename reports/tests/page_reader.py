@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "broken_links", "read"]
+__all__ = ["Page", "broken_links", "read_page"]
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def read(path: Path) -> Page:
+def read_page(path: Path) -> Page:
     """Parse the page in the file ``path``."""
     page = Page()
     page.feed(path.read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def read(path: Path) -> Page:
 
 def broken_links(folder: Path) -> list[str]:
     """Return the links in the site ``folder`` whose target file or anchor does not exist."""
-    pages = {path: read(path) for path in sorted(folder.rglob("*.html"))}
+    pages = {path: read_page(path) for path in sorted(folder.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
         for link in page.links:

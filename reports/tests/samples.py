@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HOSTILE", "benchmark_report", "benchmark_run", "verdict_report", "verdicts"]
+__all__ = [
+    "HOSTILE",
+    "make_benchmark_run",
+    "write_benchmark_report",
+    "write_verdict_report",
+    "write_verdicts",
+]
 
 #: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
 #: a spreadsheet formula and a control character.
@@ -14,7 +20,7 @@ HOSTILE = (
 )
 
 
-def verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
+def write_verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
     """Write a file of verdicts; return its path.
 
     Args:
@@ -53,10 +59,10 @@ def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
     return test
 
 
-def verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
+def write_verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
     """Write a report of one run of the suite to ``folder``."""
     _write_environment(folder, **about)
-    verdicts(folder / "verdicts.jsonl", tests, **about)
+    write_verdicts(folder / "verdicts.jsonl", tests, **about)
 
 
 def _write_environment(folder: Path, **about: Any) -> None:
@@ -74,7 +80,7 @@ def _write_environment(folder: Path, **about: Any) -> None:
     (folder / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
-def benchmark_report(
+def write_benchmark_report(
     folder: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
 ) -> None:
     """Write a report of benchmarks.
@@ -106,7 +112,7 @@ def benchmark_report(
     (folder / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
 
 
-def benchmark_run(**machine: Any) -> dict[str, Any]:
+def make_benchmark_run(**machine: Any) -> dict[str, Any]:
     """Return a run of one benchmark on two libraries, as ``pytest --benchmark-json`` writes it.
 
     Args:
@@ -117,11 +123,11 @@ def benchmark_run(**machine: Any) -> dict[str, Any]:
         "datetime": "2026-01-02T03:04:05",
         "commit_info": {"id": "abc"},
         "machine_info": {"cpu": {"brand_raw": "Fast", "count": 2}, "node": "private", **info},
-        "benchmarks": [_benchmark("reference", 2.0), _benchmark("impl", 1.0)],
+        "benchmarks": [_benchmark_result("reference", 2.0), _benchmark_result("impl", 1.0)],
     }
 
 
-def _benchmark(library: str, median: float) -> dict[str, Any]:
+def _benchmark_result(library: str, median: float) -> dict[str, Any]:
     stats = dict.fromkeys(("min", "q1", "median", "q3", "mean"), median)
     return {
         "group": "work",

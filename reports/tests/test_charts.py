@@ -14,7 +14,7 @@ def load_report(tmp_path):
     """Return a function that writes a report with the given medians, and loads it."""
 
     def write_and_load(groups):
-        samples.benchmark_report(tmp_path / "results" / "impl" / "a_bench", groups)
+        samples.write_benchmark_report(tmp_path / "results" / "impl" / "a_bench", groups)
         (report,) = runs.load(tmp_path).benches
         return report
 

@@ -21,18 +21,18 @@ def load_run(tmp_path):
     """Return a function that writes and loads a run with the given verdicts of clauses."""
 
     def write_and_load(tests, **about):
-        path = samples.verdicts(tmp_path / "v.jsonl", tests, **about)
+        path = samples.write_verdicts(tmp_path / "v.jsonl", tests, **about)
         return runs.load(None, [path]).runs[0]
 
     return write_and_load
 
 
-def _rows(text):
+def _csv_rows(text):
     return list(csv.reader(io.StringIO(text, newline="")))
 
 
 def test_csv_of_a_run_has_a_row_for_each_test(load_run):
-    head, first, second = _rows(exports.run_csv(load_run({ONE: "fail", TWO: "pass"})))
+    head, first, second = _csv_rows(exports.run_csv(load_run({ONE: "fail", TWO: "pass"})))
     assert head == ["clause", "test", "verdict", "reason", "difference", "call"]
     assert first == [ONE, first[1], "fail", "E", f"{ONE} differs", f"call({ONE!r})"]
     assert second[2:] == ["pass", "", "", ""]
@@ -41,17 +41,17 @@ def test_csv_of_a_run_has_a_row_for_each_test(load_run):
 def test_csv_of_the_matrix_has_a_column_for_each_run(load_run):
     column = load_run({ONE: "fail"})
     matrix = Matrix({name: clauses.load()[name] for name in (ONE, TWO)}, [column])
-    rows = _rows(exports.matrix_csv(matrix))
+    rows = _csv_rows(exports.matrix_csv(matrix))
     assert rows[0] == ["clause", "says", "basis", "source", column.label]
     assert [(row[0], row[-1]) for row in rows[1:]] == [(ONE, "fail"), (TWO, "")]
 
 
-@pytest.mark.parametrize("start", list("=+-@\t\r"))
-def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, start):
+@pytest.mark.parametrize("first_character", list("=+-@\t\r"))
+def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, first_character):
     original = load_run({ONE: "pass"})
-    test = {**original.tests[0], "call": f"{start}cmd()"}
+    test = {**original.tests[0], "call": f"{first_character}cmd()"}
     changed = runs.Run("r", original.about, [test])
-    assert _rows(exports.run_csv(changed))[1][-1] == f"'{start}cmd()"
+    assert _csv_rows(exports.run_csv(changed))[1][-1] == f"'{first_character}cmd()"
 
 
 def test_exported_json_lines_are_a_valid_file_of_verdicts(load_run, tmp_path):
@@ -95,7 +95,7 @@ def test_matrix_page_lists_only_clauses_that_some_run_does_not_pass(load_run):
 def test_matrix_page_has_rows_only_for_runs_of_the_newest_suite(tmp_path):
     for name, date, suite in [("old", "2026-01-01", "1 clauses, a"), ("new", "2026-01-02", "b")]:
         report = tmp_path / "results" / name / "torch-2.12.0_sim"
-        samples.verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
+        samples.write_verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
     text = render_matrix(tmp_path)
     assert "| [1](results/new/torch-2.12.0_sim/summary.md) | new | 2.12.0 | sim | b | 1 |" in text
     assert (
@@ -106,7 +106,9 @@ def test_matrix_page_has_rows_only_for_runs_of_the_newest_suite(tmp_path):
 
 
 def test_add_command_publishes_verdicts_and_builds_the_pages(tmp_path, capsys):
-    file = samples.verdicts(tmp_path / "sent.jsonl", {ONE: "fail"}, target="theirs", torch="2.12")
+    file = samples.write_verdicts(
+        tmp_path / "sent.jsonl", {ONE: "fail"}, target="theirs", torch="2.12"
+    )
     folder = tmp_path / "reports"
     assert command.main(["add", str(file)], folder=folder) == 0
     matrix = (folder / "site" / "matrix.html").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 
 from bench.compare import FLOORS
 from bench.measured import MEASURED, merge_runs, summarize_run
-from reports.tests.samples import benchmark_run
+from reports.tests.samples import make_benchmark_run
 
 #: Row -> its floor, the required minimum of its ratio.
 TABLE = tomllib.loads(FLOORS.read_text(encoding="utf-8"))["floors"]
@@ -47,7 +47,7 @@ def test_no_floor_is_above_the_smallest_measured_ratio():
 
 
 def test_summary_of_a_run_has_date_commit_processor_and_ratios():
-    assert summarize_run(benchmark_run()) == {
+    assert summarize_run(make_benchmark_run()) == {
         "date": "2026-01-02",
         "commit": "abc",
         "processor": "Fast",

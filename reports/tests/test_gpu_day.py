@@ -16,7 +16,7 @@ from reports.gpu_day.runner import is_complete, open_log, run_steps
 from reports.gpu_day.step_log import StepResult
 from reports.gpu_day.steps import Setup, Step, list_steps
 from reports.gpu_day.summary import format_summary
-from reports.tests.samples import benchmark_run
+from reports.tests.samples import make_benchmark_run
 
 #: Seconds for the steps in one call of nine minutes.
 CALL_SECONDS = 9 * 60 - 8
@@ -122,7 +122,7 @@ def test_step_killed_without_progress_is_not_repeated(setup, has_verdicts):
     file = setup.out / "verdicts.jsonl" if has_verdicts else None
     step = shell_step("sleep 1000", seconds=0.2, verdicts=file)
     for _ in range(2):
-        run_steps([step], setup, LONG, least=0)
+        run_steps([step], setup, LONG, min_seconds=0)
     assert logged_results(setup) == [("step", "timed-out", None)]
 
 
@@ -140,7 +140,7 @@ def test_step_that_cannot_be_resumed_starts_only_if_its_whole_limit_is_left(setu
 def test_running_step_is_killed_at_the_time_limit_of_the_call(setup):
     file = setup.out / "verdicts.jsonl"
     step = shell_step(f"echo line >> {file}; sleep 1000", verdicts=file)
-    run_steps([step], setup, 1, least=0)
+    run_steps([step], setup, 1, min_seconds=0)
     assert logged_results(setup) == [("step", "interrupted", None)]
 
 
@@ -166,7 +166,7 @@ def test_result_of_a_step_is_logged_before_the_next_step_starts(setup):
         steps,
         setup,
         4 * LONG,
-        after=lambda result: logged.append((result.step, len(logged_results(setup)))),
+        on_result=lambda result: logged.append((result.step, len(logged_results(setup)))),
     )
     assert logged == [("a", 1), ("b", 2), ("c", 3)]
 
@@ -174,7 +174,7 @@ def test_result_of_a_step_is_logged_before_the_next_step_starts(setup):
 def test_benchmark_figures_of_all_steps_are_saved_without_samples(setup):
     for name in ("one", "two"):
         file = setup.scratch / f"{name}.json"
-        file.write_text(json.dumps(benchmark_run()))
+        file.write_text(json.dumps(make_benchmark_run()))
         run_steps([shell_step("exit 0", name, benchmark=file)], setup, 2 * LONG)
     text = (setup.out / "benchmark.json").read_text()
     assert list(json.loads(text)) == ["one", "two"]
@@ -215,7 +215,7 @@ def test_steps_that_need_cuda_are_skipped_on_the_simulator(setup):
 
 def make_figures(*, reference, impl, share=0.8, reference_share=0.5):
     """Return ``benchmark.json`` with the given times and shares of a copy's bandwidth."""
-    run = benchmark_run()
+    run = make_benchmark_run()
     groups = ("broadcast_coalesced 25x16MiB", "reduce_add_coalesced 25x16MiB")
     groups = (*groups, "broadcast_coalesced 4KiB", "DataParallel forward+backward blocks=100")
     libraries = {"reference": (reference, reference_share), "impl": (impl, share)}

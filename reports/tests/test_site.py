@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reports.tests import samples
-from reports.tests.page_reader import broken_links, read
+from reports.tests.page_reader import broken_links, read_page
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, make, runs
 from spec_tests.site.build import write
@@ -22,7 +22,7 @@ def load_runs(tmp_path):
 
     def write_and_load(*columns):
         files = [
-            samples.verdicts(tmp_path / f"run{index}.jsonl", column, target=f"target{index}")
+            samples.write_verdicts(tmp_path / f"run{index}.jsonl", column, target=f"target{index}")
             for index, column in enumerate(columns)
         ]
         return runs.load(None, files)
@@ -36,14 +36,14 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     verdicts = {ONE: "pass", TWO: "known", THREE: "not-run"}
     files = [
-        samples.verdicts(folder / "local" / "one.jsonl", verdicts, target="one"),
-        samples.verdicts(folder / "two.jsonl", {ONE: "fail", TWO: "pass"}, target="two"),
-        samples.verdicts(folder / "three.jsonl", {ONE: "pass", TWO: "not-offered"}),
+        samples.write_verdicts(folder / "local" / "one.jsonl", verdicts, target="one"),
+        samples.write_verdicts(folder / "two.jsonl", {ONE: "fail", TWO: "pass"}, target="two"),
+        samples.write_verdicts(folder / "three.jsonl", {ONE: "pass", TWO: "not-offered"}),
     ]
     times = {"reference": 2.0, "impl": 1.0, "module": 0.5}
     for name in ("a_bench", "b_bench"):
         groups = {f"DataParallel blocks={count} devices=4": times for count in (10, 100)}
-        samples.benchmark_report(folder / "results" / "impl" / name, groups)
+        samples.write_benchmark_report(folder / "results" / "impl" / name, groups)
     site_folder = folder / "site"
     make.make(folder, files[1:], site_folder)
     return site_folder
@@ -55,13 +55,13 @@ def test_every_link_leads_to_a_page_and_anchor(site):
 
 def test_ids_of_a_page_are_unique(site):
     for path in site.rglob("*.html"):
-        ids = read(path).ids
+        ids = read_page(path).ids
         assert len(ids) == len(set(ids)), path
 
 
 def test_pages_load_only_files_of_the_site(site):
     for path in site.rglob("*.html"):
-        for address in read(path).loaded:
+        for address in read_page(path).loaded:
             assert address == "data:," or (path.parent / address).is_file(), (path, address)
     assert "url(" not in (site / "static" / "site.css").read_text()
 
@@ -98,7 +98,7 @@ def test_cell_links_to_the_clause_with_its_difference_call_and_command(site):
 
 
 def test_call_that_is_also_in_the_text_of_the_difference_is_shown_once(tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
     difference, call = f"{ONE} differs", f"call({ONE!r})"
     difference_with_call = json.dumps(f"they disagree on\n  {call}\nhere")
     file.write_text(file.read_text().replace(json.dumps(difference), difference_with_call))
@@ -114,7 +114,7 @@ def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(site):
 
 def test_clause_of_a_divergence_links_to_its_entry_and_to_github(tmp_path):
     clause = "divergences.CO-1.complex-stays-complex"
-    file = samples.verdicts(tmp_path / "v.jsonl", {clause: "known"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {clause: "known"})
     make.make(None, [file], tmp_path / "site")
     page = (tmp_path / "site" / "clauses" / "divergences.html").read_text()
     section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
@@ -124,7 +124,9 @@ def test_clause_of_a_divergence_links_to_its_entry_and_to_github(tmp_path):
 
 def test_equal_differences_of_several_runs_are_shown_once(tmp_path):
     names = ("one", "two")
-    files = [samples.verdicts(tmp_path / f"{n}.jsonl", {ONE: "fail"}, target=n) for n in names]
+    files = [
+        samples.write_verdicts(tmp_path / f"{n}.jsonl", {ONE: "fail"}, target=n) for n in names
+    ]
     make.make(None, files, tmp_path / "site")
     page = (tmp_path / "site" / "clauses" / "comm.html").read_text()
     assert page.count("What differs") == 1
@@ -140,7 +142,7 @@ def test_second_build_writes_identical_files(site, tmp_path):
 
 
 def test_build_removes_pages_of_an_older_site(site, tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     for name in ("old", "new"):
         make.make(None, [file.rename(tmp_path / f"{name}.jsonl")], tmp_path / "site")
         file = tmp_path / f"{name}.jsonl"
@@ -150,7 +152,7 @@ def test_build_removes_pages_of_an_older_site(site, tmp_path):
 def test_build_refuses_a_folder_with_files_that_are_not_of_a_site(site, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("years of work")
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     with pytest.raises(checked.RefusedError, match="other files than a site"):
         make.make(None, [file], tmp_path / "site")
     assert (tmp_path / "site" / "thesis.txt").exists()
@@ -163,7 +165,7 @@ def test_build_without_runs_raises_and_creates_no_folder(tmp_path):
 
 
 def test_build_refuses_a_file_of_verdicts_without_a_header(tmp_path):
-    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     path.write_text(path.read_text().split("\n", 1)[1])
     with pytest.raises(checked.RefusedError, match="has no header"):
         make.make(None, [path], tmp_path / "site")
@@ -180,12 +182,14 @@ def _make_hostile(value):
 
 
 def test_pages_escape_every_text_from_a_file(tmp_path):
-    file = samples.verdicts(tmp_path / "one.jsonl", {ONE: "fail", TWO: "not-run", THREE: "known"})
+    file = samples.write_verdicts(
+        tmp_path / "one.jsonl", {ONE: "fail", TWO: "not-run", THREE: "known"}
+    )
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     file.write_text("".join(json.dumps(_make_hostile(line)) + "\n" for line in lines))
-    other = samples.verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
+    other = samples.write_verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
     report = tmp_path / "reports" / "results" / "impl" / "bench"
-    samples.benchmark_report(report, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
+    samples.write_benchmark_report(report, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
     data = json.loads((report / "benchmark.json").read_text())
     data["runs"] = [_make_hostile(run) for run in data["runs"]]
     for index, each in enumerate(data["runs"][0]["benchmarks"]):
@@ -196,20 +200,20 @@ def test_pages_escape_every_text_from_a_file(tmp_path):
     (report / "benchmark.json").write_text(json.dumps(data))
     make.make(tmp_path / "reports", [file, other], tmp_path / "site")
     for path in (tmp_path / "site").rglob("*.html"):
-        page = read(path)
+        page = read_page(path)
         assert page.tags.count("script") == (path.name == "matrix.html"), path
         assert not [name for name in page.attributes if name.startswith("on")], path
         assert page.tags.count("title") == 1, path
     assert broken_links(tmp_path / "site") == []
-    text = read(tmp_path / "site" / "clauses" / "comm.html").text
+    text = read_page(tmp_path / "site" / "clauses" / "comm.html").text
     assert text.count(samples.HOSTILE) > 5  # In the test id, call, difference, command and others.
-    assert samples.HOSTILE in read(tmp_path / "site" / "benchmarks.html").text
+    assert samples.HOSTILE in read_page(tmp_path / "site" / "benchmarks.html").text
 
 
 def test_matrix_has_the_newest_run_of_each_target_and_release_as_a_column(tmp_path):
     for name, day, torch in [("a", 1, "2.13.0"), ("b", 2, "2.13.0+cu130"), ("c", 1, "2.9.0")]:
         date = f"2026-01-0{day}T00:00:00"
-        samples.verdicts(
+        samples.write_verdicts(
             tmp_path / "local" / f"{name}.jsonl", {ONE: "pass"}, torch=torch, date=date
         )
     results = runs.load(tmp_path)
@@ -218,9 +222,9 @@ def test_matrix_has_the_newest_run_of_each_target_and_release_as_a_column(tmp_pa
 
 
 def test_unpublished_run_does_not_replace_a_published_one(tmp_path):
-    samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
+    samples.write_verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
     report = tmp_path / "results" / "impl" / "torch-2.12.0_sim"
-    samples.verdict_report(report, {ONE: "fail"}, target="impl", version="1.0")
+    samples.write_verdict_report(report, {ONE: "fail"}, target="impl", version="1.0")
     published, unpublished = runs.load(tmp_path).newest
     assert (published.published, unpublished.published) == (True, False)
     assert f"{published.label} · not published" == unpublished.label
@@ -250,7 +254,7 @@ def test_columns_are_runs_of_the_current_suite_or_else_of_the_newest_runs_suite(
 
 
 def test_suite_version_of_a_run_that_records_none_is_computed_from_its_clauses(tmp_path):
-    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
+    path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
     (run,) = runs.load(None, [path]).runs
     assert run.suite == clauses.suite_version([TWO, ONE])
     assert run.suite.startswith("2 clauses, ")
@@ -291,7 +295,7 @@ def test_differences_of_two_runs_include_clauses_that_only_one_run_has(load_runs
 
 
 def test_clause_of_a_run_that_the_specification_no_longer_has_is_shown_as_removed(tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
     assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
     assert (

@@ -29,12 +29,12 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     verdicts = {ONE: "fail", TWO: "not-run", "replicate.no-device": "not-offered"}
     suite = clauses.suite_version(clauses.load())
-    file = samples.verdicts(folder / "theirs.jsonl", verdicts, suite=suite)
+    file = samples.write_verdicts(folder / "theirs.jsonl", verdicts, suite=suite)
     verdicts = {"divergences.CO-1.complex-stays-complex": "known", ONE: "pass", TWO: "pass"}
-    other = samples.verdicts(
+    other = samples.write_verdicts(
         folder / "other.jsonl", verdicts, target="torch.nn.parallel", suite=suite
     )
-    hostile = samples.verdicts(
+    hostile = samples.write_verdicts(
         folder / "hostile.jsonl", {HOSTILE_CLAUSE: "fail"}, target=samples.HOSTILE, suite=suite
     )
     lines = [json.loads(line) for line in hostile.read_text().splitlines()]
@@ -55,7 +55,7 @@ def addresses(site):
 @pytest.fixture(scope="session")
 def browser():
     """Yield Chromium without a window."""
-    path = tools.chromium()
+    path = tools.find_chromium()
     with sync_playwright() as playwright:
         # The sandbox does not work in containers, and is not needed for pages that are built here.
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -66,7 +66,7 @@ def browser():
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory):
     """Return the JavaScript source of axe-core, which checks accessibility rules."""
-    return tools.axe(tmp_path_factory.mktemp("npm"))
+    return tools.install_axe(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture
