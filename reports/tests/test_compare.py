@@ -1,4 +1,4 @@
-"""`bench.compare` measures a row below its floor again before it fails."""
+"""`bench.compare` measures rows below their floors again, and fails if they stay below."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from bench.compare import ATTEMPTS, find_rows_below
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
 
 
-def run_with(ratios, peaks=(300, 100)):
+def make_run(ratios, peaks=(300, 100)):
     """Return a saved run with the given ratio of medians for each group."""
     benchmarks = [
-        each for group, ratio in ratios.items() for each in benchmarks_of(group, ratio, peaks)
+        each for group, ratio in ratios.items() for each in make_benchmarks(group, ratio, peaks)
     ]
     return {"benchmarks": benchmarks}
 
 
-def benchmarks_of(group, ratio, peaks):
+def make_benchmarks(group, ratio, peaks):
     for library, median, peak in zip(("reference", "impl"), (ratio, 1.0), peaks, strict=True):
         yield {
             "group": group,
@@ -39,32 +39,32 @@ class FakeMeasure:
 
 def test_rows_at_or_above_their_floors_are_not_measured_again():
     measure = FakeMeasure()
-    assert find_rows_below(run_with({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
+    assert find_rows_below(make_run({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == []
 
 
 def test_only_the_row_below_its_floor_is_measured_again():
-    measure = FakeMeasure(run_with({"slow": 2.1}))
-    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
+    measure = FakeMeasure(make_run({"slow": 2.1}))
+    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == [["slow[reference]", "slow[impl]"]]
 
 
 def test_row_below_its_floor_in_every_measurement_is_returned():
-    measure = FakeMeasure(*[run_with({"slow": 1.9})] * (ATTEMPTS - 1))
-    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
+    measure = FakeMeasure(*[make_run({"slow": 1.9})] * (ATTEMPTS - 1))
+    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
     assert measure.runs == []
 
 
 @pytest.mark.parametrize(("q1", "below"), [(0.9, ["slow"]), (0.5, [])])
 def test_row_passes_if_the_quartiles_that_favour_impl_reach_the_floor(q1, below):
-    run = run_with({"slow": 1.5})
+    run = make_run({"slow": 1.5})
     run["benchmarks"][1]["stats"]["q1"] = q1
     assert find_rows_below(run, FLOORS, FakeMeasure(*[run] * (ATTEMPTS - 1))) == below
 
 
 def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
-    much_memory = run_with({"fast": 3.0}, peaks=(100, 100))
-    measure = FakeMeasure(much_memory, run_with({"fast": 1.0}))
+    much_memory = make_run({"fast": 3.0}, peaks=(100, 100))
+    measure = FakeMeasure(much_memory, make_run({"fast": 1.0}))
     assert find_rows_below(much_memory, FLOORS, measure) == []
     assert measure.calls == [["fast[reference]", "fast[impl]"]] * 2
 
