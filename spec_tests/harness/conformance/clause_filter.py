@@ -1,7 +1,7 @@
 """The clauses that ``--clause`` selects, and the files with their tests.
 
-The text of a test file contains the full ids of its clauses, so that a run of one clause imports
-only the files that contain its id. `ids_in` searches a file.
+A test file contains the full ids of its clauses. A run of one clause therefore imports only the
+files that contain the id of the clause.
 """
 
 from functools import cache
@@ -17,8 +17,12 @@ _SELECTED = pytest.StashKey[frozenset[str]]()
 def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
     """Store the clauses that ``--clause`` selects.
 
+    Args:
+        config: The configuration of pytest.
+        known: All clauses by id.
+
     Raises:
-        pytest.UsageError: no clause has one of the names.
+        pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
     """
     names = config.getoption("--clause")
     unknown = [name for name in names if not any(each.is_below(name) for each in known.values())]
@@ -29,16 +33,16 @@ def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
 
 
 def selected(config: pytest.Config) -> frozenset[str]:
-    """Return the selected clauses; empty without ``--clause``."""
+    """Return the ids of the selected clauses; empty without ``--clause``."""
     return config.stash[_SELECTED]
 
 
 def ids_in(path: Path, names: frozenset[str]) -> frozenset[str]:
-    """Return the clause ids among ``names`` that the text of a file contains."""
-    text = _text(path)
+    """Return those clause ids of ``names`` that the file ``path`` contains."""
+    text = _read_text(path)
     return frozenset(name for name in names if name in text)
 
 
 @cache
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ only adds the options.
 
 import pytest
 
-#: The plugin with all other hooks, which ``--target`` loads.
+#: The module with all other hooks. It is loaded only if ``--target`` is given.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
@@ -28,8 +28,8 @@ def has_reference(config: pytest.Config) -> bool:
 
 def mapping_of(config: pytest.Config) -> list[str]:
     """Return the values of ``--target-map``."""
-    parts: list[str] = config.getoption("--target-map")
-    return parts
+    values: list[str] = config.getoption("--target-map")
+    return values
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,11 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the other hooks if there is a target."""
+    """Load the other hooks and set the time limit of tests if there is a target."""
     if config.getoption("--target") is None:
         return
     config.pluginmanager.import_plugin(PLUGIN)
-    # pytest-timeout reads the option in its own pytest_configure, which runs later.
+    # pytest-timeout reads this option later, in its own pytest_configure.
     if not config.getini("timeout") and config.getoption("timeout") is None:
         config.option.timeout = TIME_LIMIT
 
