@@ -112,7 +112,7 @@ def _raise_if_any(problem: str, ids: set[str]) -> None:
 
 
 def _is_in_chapter(path: Path) -> bool:
-    """Return whether a file belongs to a chapter, whose tests check a target; meta tests do not."""
+    """Return whether the tests of a file check a target. Tests in ``meta_tests`` do not."""
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 

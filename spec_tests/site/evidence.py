@@ -45,13 +45,13 @@ def evidence_of(run: Run, clause: str) -> Evidence | None:
     same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
     first = min(same, key=lambda test: "call" not in test)
     text, call = first.get("difference", first.get("reason", "")), first.get("call", "")
-    # The page shows the call once.
+    # The page shows the call above the difference, so the difference does not repeat it.
     difference = text.replace(call, "the call above") if call else text
     return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
 def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
-    """Return the evidence for a clause, worst verdict first, and the runs with equal evidence."""
+    """Return the different evidence for a clause, each with its runs, worst verdict first."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
         evidence = evidence_of(run, clause)

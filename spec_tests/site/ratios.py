@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["LEGEND", "Ratio", "ratios"]
 
-#: The library whose time is subtracted from both sides.
+#: The library name of the plain module. Its time is subtracted from those of reference and impl.
 MODULE = "module"
 LEGEND = (
     "A ratio is the median time of the reference divided by the median time of impl in one run; "
@@ -23,10 +23,11 @@ class Ratio:
 
     Args:
         group: The name of the group of benchmarks.
-        value: Reference over impl, less the time of the plain module if the group has it.
+        value: Reference divided by impl. The time of the plain module, if timed, is subtracted
+            from both.
         low: The ratio of the quartiles that favour the reference.
         high: The ratio of the quartiles that favour impl.
-        floor: The least value that passes; None without a floor.
+        floor: The least allowed ratio; None without one.
     """
 
     group: str
@@ -46,32 +47,34 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
 
     Args:
         run: The data that pytest-benchmark saved.
-        floors: The least ratio by group.
+        floors: For each group: the least allowed ratio.
     """
     groups: dict[str, dict[str, dict[str, Any]]] = {}
     for each in run["benchmarks"]:
         groups.setdefault(each["group"], {})[each["extra_info"]["library"]] = each
     for group, members in groups.items():
         if {"reference", "impl"} <= members.keys():
-            yield _of_times(group, members, floors.get(group))
-            yield from _of_memory(group, members, floors)
+            yield _time_ratio(group, members, floors.get(group))
+            yield from _memory_ratio(group, members, floors)
 
 
-def _of_times(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
+def _time_ratio(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
     stats = {name: member["stats"] for name, member in members.items()}
     base = stats[MODULE]["median"] if MODULE in stats else 0.0
 
-    def ratio(reference: str, impl: str) -> float:
-        overhead = stats["impl"][impl] - base
-        # Without overhead of impl, the ratio is infinite.
+    def ratio(reference_key: str, impl_key: str) -> float:
+        overhead = stats["impl"][impl_key] - base
+        # If impl takes no longer than the plain module, the ratio is infinite.
         return (
-            float((stats["reference"][reference] - base) / overhead) if overhead > 0 else math.inf
+            float((stats["reference"][reference_key] - base) / overhead)
+            if overhead > 0
+            else math.inf
         )
 
     return Ratio(group, ratio("median", "median"), ratio("q1", "q3"), ratio("q3", "q1"), floor)
 
 
-def _of_memory(
+def _memory_ratio(
     group: str, members: dict[str, dict[str, Any]], floors: Mapping[str, float]
 ) -> Iterator[Ratio]:
     peaks = {name: member["extra_info"].get("peak_bytes") for name, member in members.items()}
