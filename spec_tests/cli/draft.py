@@ -53,15 +53,15 @@ def draft(tests: Iterable[Mapping[str, str]]) -> str:
 
 
 def _format_record(
-    name: str,
+    divergence_id: str,
     clause: clauses.Clause,
     failed_tests: list[Mapping[str, str]],
     passed_tests: Collection[str],
 ) -> str:
-    """Return the record ``name`` for the failed tests of one clause."""
+    """Return a record as TOML for the failed tests of one clause."""
     failures = [test.get("failure", test["reason"]) for test in failed_tests]
     fields = {
-        "id": name,
+        "id": divergence_id,
         "clause": clause.id,
         "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
         "failures": _deduplicate(_shorten_failure(text) for text in failures),
@@ -74,17 +74,14 @@ def _format_record(
     return _RECORD.format(**texts, review_by=review.isoformat())
 
 
-def _recorded_test(test: str, passed_tests: Collection[str]) -> str:
-    """Return the node id for a record. It has parameters only if other parameters pass."""
-    return (
-        test.removeprefix("spec_tests/")
-        if _without_parameters(test) in passed_tests
-        else _without_parameters(test)
-    )
+def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:
+    """Return the node id for a record: with parameters only if the test passes with others."""
+    without = _without_parameters(node_id)
+    return node_id.removeprefix("spec_tests/") if without in passed_tests else without
 
 
-def _without_parameters(test: str) -> str:
-    return test.removeprefix("spec_tests/").split("[", 1)[0]
+def _without_parameters(node_id: str) -> str:
+    return node_id.removeprefix("spec_tests/").split("[", 1)[0]
 
 
 def _deduplicate(values: Iterable[str]) -> list[str]:
@@ -97,7 +94,7 @@ def _shorten_failure(failure: str) -> str:
 
 
 def _toml(value: str | Sequence[str]) -> str:
-    """Format a string or a list of strings. JSON strings are valid in TOML, except for DEL."""
+    """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return "".join(["[\n", *(f"    {_toml(each)},\n" for each in value), "]"])

@@ -140,7 +140,7 @@ def _clauses(options: argparse.Namespace) -> int:
     names = options.name
     known = clauses.load()
     found = {
-        name: each for name, each in known.items() if not names or any(map(each.is_below, names))
+        name: each for name, each in known.items() if not names or any(map(each.has_prefix, names))
     }
     print(clauses.as_text(found))
     return 0 if found else 1

@@ -114,7 +114,7 @@ class Progress(VerdictCounter):
                 self._terminal.write_line(line)
 
     def _failure_lines(self, report: pytest.TestReport) -> list[str]:
-        """Return at most ten lines about a failure."""
+        """Return at most ten lines: clause, test, call, difference and the command to repeat."""
         (name, *_) = verdicts.clauses_of(report)
         differences = [str(value) for key, value in report.user_properties if key == "difference"]
         calls = [str(value) for key, value in report.user_properties if key == "call"]

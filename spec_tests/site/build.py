@@ -33,7 +33,7 @@ class Site:
         results: The runs and benchmarks.
         known: The clauses by id.
         divergences: The records of the register of torch.nn.parallel.
-        titles: The title of each divergence.
+        titles: The titles of divergences by id.
         floors: For each group of benchmarks: the least allowed ratio.
     """
 

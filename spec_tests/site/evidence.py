@@ -51,7 +51,7 @@ def evidence_of(run: Run, clause: str) -> Evidence | None:
 
 
 def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
-    """Return the different evidence for a clause, each with its runs, worst verdict first."""
+    """Return the evidence for a clause, worst verdict first. Runs with equal evidence share it."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
         evidence = evidence_of(run, clause)

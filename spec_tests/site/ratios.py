@@ -1,4 +1,4 @@
-"""Ratios of the time of the reference to the time of impl, by group of benchmarks."""
+"""Computes the ratio of reference to impl (time and memory) for each group of benchmarks."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of one group.
+    """The ratio of reference to impl in one group of benchmarks.
 
     Args:
         group: The name of the group of benchmarks.
         value: Reference divided by impl. The time of the plain module, if timed, is subtracted
             from both.
-        low: The ratio of the quartiles that favour the reference.
-        high: The ratio of the quartiles that favour impl.
+        low: Lower quartile of the reference divided by upper quartile of impl.
+        high: Upper quartile of the reference divided by lower quartile of impl.
         floor: The least allowed ratio; None without one.
     """
 
@@ -38,7 +38,7 @@ class Ratio:
 
     @property
     def passes(self) -> bool:
-        """Whether the quartiles that favour impl reach the floor; True without a floor."""
+        """Whether ``high`` reaches the floor; True without a floor."""
         return self.floor is None or self.high >= self.floor
 
 

@@ -15,8 +15,9 @@ __all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
 
 #: Pattern of the published reports, relative to the folder of reports.
 RESULTS = "results/*/*/environment.json"
-#: The folder in the folder of reports with runs of this machine that are not published.
+#: The subfolder of the folder of reports with unpublished runs of this machine.
 LOCAL = "local"
+#: The targets whose columns come first.
 _FIRST_TARGETS = ("torch.nn.parallel", "impl")
 
 
@@ -132,7 +133,7 @@ class Results:
 
 
 def _sort_key(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
-    """Return the sort key: the reference, impl, the others by name; older releases first."""
+    """Return the sort key of a column: reference, impl, other targets; older releases first."""
     name = str(run.about["target"])
     first = _FIRST_TARGETS.index(name) if name in _FIRST_TARGETS else len(_FIRST_TARGETS)
     return first, run.target, _release_key(run.release), run.hardware, not run.published

@@ -13,6 +13,7 @@ __all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
 #: Matches the size in the name of a group of benchmarks: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
+#: For each kind of size: its unit on the axis of a chart.
 _UNIT = {
     "modules": "modules",
     "blocks": "blocks of four modules",
@@ -117,7 +118,7 @@ def _make_point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
 
 
 def curves(bench: BenchmarkReport) -> list[Curve]:
-    """Return a curve for the groups whose names differ only in one size."""
+    """Return the times by size: one curve for groups whose names differ only in the size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times_by_group(bench).items():
         for match in _SIZE.finditer(group):

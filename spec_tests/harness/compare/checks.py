@@ -82,7 +82,11 @@ def _outcome_difference(actual: Outcome, expected: Outcome, tolerance: float) ->
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
     """Describe the first difference between two snapshots. Return None if the snapshots are equal.
 
-    The text begins with the path of the value that differs; ``path`` is the path of the snapshots.
+    Args:
+        actual: The snapshot of the target's value.
+        expected: The snapshot to compare with.
+        path: The path of both values, with which the text begins.
+        tolerance: The largest difference of numbers, relative and absolute.
     """
     if type(actual) is not type(expected):
         return f"{path} is {_describe(actual)}, expected {_describe(expected)}"

@@ -23,7 +23,10 @@ def network(dtype: torch.dtype) -> nn.Sequential:
 def wrap(
     target: Target, module: nn.Module, devices: Sequence[torch.device], entry_point: str
 ) -> Model:
-    """Return ``module`` on ``devices``: in DataParallel for "class", else by data_parallel."""
+    """Return a callable that runs ``module`` on ``devices``.
+
+    The ``entry_point`` "class" means DataParallel; any other means the function data_parallel.
+    """
     if entry_point == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
         return wrapped
@@ -31,14 +34,14 @@ def wrap(
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The model's output is still referenced when autograd runs again."""
+    """Return the penalty. The model's output is alive while its gradient is differentiated."""
     output = model(x)
     (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return gradient.square().sum() + 0 * output.sum()
 
 
 def helper_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The model's output is freed before autograd runs again."""
+    """Return the penalty. The model's output is freed before its gradient is differentiated."""
     return _input_gradient(model, x).square().sum()
 
 

@@ -77,6 +77,6 @@ def _attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
 
 
 def _is_compared(name: str, value: object) -> bool:
-    # Not tensors: the replica stores parameters as attributes, the source in _parameters.
+    # Tensors are not compared: a replica has its parameters as attributes, not in _parameters.
     hooks = name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
     return name not in _STATE and not hooks and not isinstance(value, (MethodType, Tensor))

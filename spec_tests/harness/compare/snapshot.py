@@ -68,7 +68,7 @@ class _InputPaths:
         }
 
     def aliasing_of(self, tensor: Tensor) -> str | None:
-        """Describe the input that ``tensor`` is, or whose memory it shares; None without one."""
+        """Return a text with the input that ``tensor`` is or shares memory with; None without."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
         shared = self._pointers.get(_data_pointer(tensor))
@@ -121,7 +121,7 @@ def _tensor_snapshot(tensor: Tensor, input_paths: _InputPaths, strides: bool) ->
 
 
 def _used_strides(tensor: Tensor) -> tuple[int | None, ...]:
-    # A dimension with fewer than two elements has no meaningful stride.
+    # The stride of a dimension with fewer than two elements has no effect, so it is None.
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     used = tensor.numel() > 0
     return tuple(stride if used and size > 1 else None for size, stride in pairs)

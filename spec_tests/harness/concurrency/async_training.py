@@ -35,7 +35,7 @@ class Scale(nn.Module):
 
 
 def batches(topology: Topology, source: str) -> Iterator[Tensor]:
-    """Yield `STEPS` equal batches. No reference is kept, so that a batch is freed early."""
+    """Yield `STEPS` equal batches. The generator keeps no reference to a batch."""
     for _ in range(STEPS):
         if source == "device":
             yield queued_arange(topology, 0, 4, 2)

@@ -1,4 +1,4 @@
-"""Delays the values of a call's inputs on streams that are not the default streams.
+"""Makes new streams current during a call, and delays the values of its inputs.
 
 An operator on an accelerator returns before its kernel has run. A stream that does not wait for
 the kernel that writes a tensor mostly reads the right values nevertheless, because the kernel is

@@ -47,7 +47,7 @@ def no_races(topology: Topology) -> Iterator[None]:
 
 @contextmanager
 def late_copies(topology: Topology) -> Iterator[None]:
-    """Delay each copy inside the block until the host waits for it. Fail if accesses race.
+    """Delay copies inside the block until the host or a stream waits. Fail if accesses race.
 
     The race detector does not see reads on the host. A host read that does not wait for a copy
     gets NaN instead. On a real accelerator, do nothing: its copies are asynchronous.

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from spec_tests.harness.environment.topology import Topology
 
-#: The operators that copy between devices.
+#: The operators that may copy between devices.
 _COPIES = frozenset(
     {
         torch.ops.aten._to_copy,

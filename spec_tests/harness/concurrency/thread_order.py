@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds that a thread waits for its turn. Only a wrong target needs so many.
+#: Seconds after which a thread that waits for its turn raises a TimeoutError.
 TIMEOUT = 5.0
 
 

@@ -25,10 +25,10 @@ def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
         pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
     """
     names = config.getoption("--clause")
-    unknown = [name for name in names if not any(each.is_below(name) for each in known.values())]
+    unknown = [name for name in names if not any(each.has_prefix(name) for each in known.values())]
     if unknown:
         raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
-    found = {each.id for each in known.values() if any(map(each.is_below, names))}
+    found = {each.id for each in known.values() if any(map(each.has_prefix, names))}
     config.stash[_SELECTED] = frozenset(found)
 
 
@@ -37,10 +37,10 @@ def selected(config: pytest.Config) -> frozenset[str]:
     return config.stash[_SELECTED]
 
 
-def ids_in(path: Path, names: frozenset[str]) -> frozenset[str]:
-    """Return those clause ids of ``names`` that the file ``path`` contains."""
+def ids_in(path: Path, ids: frozenset[str]) -> frozenset[str]:
+    """Return those clause ids of ``ids`` that the text of a file contains."""
     text = _read_text(path)
-    return frozenset(name for name in names if name in text)
+    return frozenset(clause_id for clause_id in ids if clause_id in text)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The clauses of the specification: read, print and write them as Markdown.
+"""Reads the clauses of the specification, and formats them as text and as Markdown.
 
 ``python -m spec_tests.harness.conformance.clauses`` prints the clauses by chapter.
 """
@@ -79,18 +79,18 @@ class Clause:
         """The first word of the id."""
         return self.id.split(".", 1)[0]
 
-    def is_below(self, name: str) -> bool:
-        """Return whether the id of this clause is ``name`` or begins with ``name`` and a dot."""
-        return f"{self.id}.".startswith(f"{name}.")
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
+        return f"{self.id}.".startswith(f"{prefix}.")
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
 
 
-def clause(name: str) -> Callable[[_Test], _Test]:
-    """Return a decorator that marks a test with the clause that it checks."""
-    return pytest.mark.clause(name)
+def clause(clause_id: str) -> Callable[[_Test], _Test]:
+    """Return a decorator that marks a test with the id of the clause that it checks."""
+    return pytest.mark.clause(clause_id)
 
 
 def clauses_of_test(item: pytest.Item) -> list[str]:
@@ -99,13 +99,13 @@ def clauses_of_test(item: pytest.Item) -> list[str]:
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
-    """Return all clauses by id, in the order of the file."""
+    """Return the clauses in the TOML file ``source`` by id, in the order of the file."""
     return {found.id: found for found in _parse(source.read_text(encoding="utf-8"))}
 
 
-def suite_version(names: Iterable[str]) -> str:
+def suite_version(ids: Iterable[str]) -> str:
     """Return the number of clauses with a hash of their ids: ``587 clauses, 1f3a9c2``."""
-    ordered = sorted(names)
+    ordered = sorted(ids)
     digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
     return f"{len(ordered)} clauses, {digest[:7]}"
 

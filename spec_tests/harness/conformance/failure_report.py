@@ -12,7 +12,7 @@ __all__ = ["describe", "fail_not_offered"]
 def fail_not_offered(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Turn a skip by `NotOffered` into a failure, or into an expected one if marked as xfail."""
+    """Report a skip by `NotOffered` as a failure; as expected if the test is marked xfail."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)
@@ -24,7 +24,7 @@ def fail_not_offered(
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
-    """Return keys and texts that describe a failure; pytest-xdist sends them with the report.
+    """Return pairs of key and text that describe a failure, for the report of the test.
 
     The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
     as in ``failures`` of a register) and ``call`` (one for each drawn argument). If the target

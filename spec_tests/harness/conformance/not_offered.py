@@ -20,7 +20,7 @@ _ENTRY = pytest.StashKey[str]()
 
 
 def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Store with each test of a declared clause the entry of ``lacks`` that declares it.
+    """Store, for each test of a declared clause, the matching entry of ``lacks``.
 
     Args:
         items: The collected tests.

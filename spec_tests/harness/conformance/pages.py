@@ -56,19 +56,19 @@ def _group_by_id(records: Iterable[register.Divergence]) -> dict[str, list[regis
     return found
 
 
-def _sort_key(name: str) -> tuple[str, int]:
-    part, _, number = name.partition("-")
+def _sort_key(divergence_id: str) -> tuple[str, int]:
+    part, _, number = divergence_id.partition("-")
     return part, int(number)
 
 
-def _section(name: str, title: str, records: list[register.Divergence]) -> str:
+def _section(divergence_id: str, title: str, records: list[register.Divergence]) -> str:
     reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
     clauses_of = ", ".join(dict.fromkeys(f"`{each.clause}`" for each in records))
     versions = ", ".join(dict.fromkeys(each.versions for each in records))
-    links = dict.fromkeys(_link(link) for each in records for link in each.threads)
+    links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
     lines = [
         "",
-        f"## {name}",
+        f"## {divergence_id}",
         "",
         f"**{title}.** Reason: {reasons}.",
         "",
@@ -83,9 +83,9 @@ def _section(name: str, title: str, records: list[register.Divergence]) -> str:
     return "\n".join(lines)
 
 
-def _link(thread: str) -> str:
-    owner, repository, _, number = thread.rstrip("/").split("/")[-4:]
-    return f"[{number if owner == 'pytorch' else f'{owner}/{repository} {number}'}]({thread})"
+def _thread_link(url: str) -> str:
+    owner, repository, _, number = url.rstrip("/").split("/")[-4:]
+    return f"[{number if owner == 'pytorch' else f'{owner}/{repository} {number}'}]({url})"
 
 
 def specification() -> str:
@@ -103,10 +103,10 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 def stale() -> dict[Path, str]:
     """Return, for each page that is out of date, the text that it should have."""
     texts = {path: page() for path, page in PAGES.items()}
-    return {path: text for path, text in texts.items() if _read(path) != text}
+    return {path: text for path, text in texts.items() if _read_or_empty(path) != text}
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 

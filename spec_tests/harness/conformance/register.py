@@ -131,13 +131,13 @@ def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for entry in _read(path).get("lacks", []):
-        below = [each.id for each in known.values() if each.is_below(entry)]
-        if not below:
+        declared = [each.id for each in known.values() if each.has_prefix(entry)]
+        if not declared:
             raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
-        if below[0] in found:
-            other = found[below[0]]
+        if declared[0] in found:
+            other = found[declared[0]]
             raise pytest.UsageError(f'{path}: lacks "{entry}": "{other}" declares it already')
-        found |= dict.fromkeys(below, entry)
+        found |= dict.fromkeys(declared, entry)
     return found
 
 

@@ -34,7 +34,7 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 ERRORS = ("fail", "not-offered")
 #: Key and value in the line of a test that only compares with torch.nn.parallel.
 JUDGED_BY, AGREEMENT = "by", "agreement"
-#: Key, in the line of a test, of the register entry that declares its clause as lacking.
+#: Key, in the line of a test, for the register entry that declares its clause as lacking.
 DECLARED = not_offered.LACKS_ENTRY
 _NONE: Mapping[str, str] = MappingProxyType({})
 #: Length in characters to which a text in a file of verdicts is cut.
@@ -59,7 +59,7 @@ def clauses_of(report: pytest.TestReport) -> list[str]:
 
 
 def declaration_of(report: pytest.TestReport) -> str:
-    """Return the register entry because of which the test was skipped; empty if there is none."""
+    """Return the entry of ``lacks`` because of which a test was skipped, else an empty text."""
     return next((str(value) for key, value in report.user_properties if key == DECLARED), "")
 
 
@@ -109,7 +109,7 @@ def is_error(test: Mapping[str, str]) -> bool:
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return, for each clause that is lacking as declared, the entry of the register."""
+    """Return the register entries of the clauses that are not offered, as declared, by clause."""
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
@@ -126,11 +126,11 @@ def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
     return sorted(name for name, found in independent.items() if not found)
 
 
-def reference_only_text(names: list[str]) -> str:
-    """Return a sentence with the number and ids ``names`` of the clauses of `reference_only`."""
-    ids = f": {', '.join(names)}" if names else ""
-    count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
-    return f"{count} tested only by comparison with torch.nn.parallel{ids}"
+def reference_only_text(ids: list[str]) -> str:
+    """Return a sentence with the number and the ids of the clauses of `reference_only`."""
+    listed = f": {', '.join(ids)}" if ids else ""
+    count = "1 clause is" if len(ids) == 1 else f"{len(ids)} clauses are"
+    return f"{count} tested only by comparison with torch.nn.parallel{listed}"
 
 
 def worse_verdict(first: str | None, second: str) -> str:
@@ -143,7 +143,8 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
 
     Args:
         found: The verdict of each clause.
-        declared: For each clause that is lacking as declared: the entry of the register.
+        declared: For each clause that is not offered, as the register declares: the entry of the
+            register.
     """
     counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})

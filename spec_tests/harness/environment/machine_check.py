@@ -34,19 +34,20 @@ def require_devices(devices: Sequence[torch.device]) -> None:
     A new or copied tensor must be on the given device, and a copy must not change the current
     device.
     """
-    found = next(_find_misplaced(list(dict.fromkeys(devices))), None)
+    found = next(_find_misplaced_tensors(list(dict.fromkeys(devices))), None)
     if found is not None:
         pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
 
 
-def _find_misplaced(devices: Sequence[torch.device]) -> Iterator[str]:
+def _find_misplaced_tensors(devices: Sequence[torch.device]) -> Iterator[str]:
     for current in devices:
         with torch.accelerator.device_index(current.index):
             for device in devices:
-                yield from _find_misplaced_between(current, device)
+                yield from _check_device_pair(current, device)
 
 
-def _find_misplaced_between(current: torch.device, device: torch.device) -> Iterator[str]:
+def _check_device_pair(current: torch.device, device: torch.device) -> Iterator[str]:
+    """Yield a text for each error of tensors on ``device`` while ``current`` is current."""
     try:
         made = torch.ones(EXTENTS[-1], device=device)
         copied = made.to(current)

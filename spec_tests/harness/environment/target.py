@@ -52,7 +52,7 @@ class Part:
     """A submodule of a target. Access to a missing public name raises `NotOffered`.
 
     Args:
-        name: The submodule.
+        name: The name of the submodule.
         module: The module; None if the target has none.
         named: Objects that ``--target-map`` takes from other modules, by name.
     """
@@ -115,12 +115,12 @@ class Target:
         self.mapping = dict(mapping or {})
         self.package = Part(name, target_map.import_module(name))
         for part, candidates in PARTS.items():
-            module = self._mapped_module(part) or _first_module(name, candidates)
+            module = self._mapped_module(part) or _import_first(name, candidates)
             setattr(self, part, Part(part, module, self._mapped_names(part)))
 
     def submodule(self, name: str) -> ModuleType:
         """Return a submodule of the package that is not in `PARTS`."""
-        found = _first_module(self.name, (name,))
+        found = _import_first(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")
         return found
@@ -136,13 +136,13 @@ class Target:
         return f"<target {self.name}>"
 
 
-def _first_module(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
+def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
     for candidate in candidates:
         name = f"{package}.{candidate}"
         try:
             return target_map.import_module(name)
         except ModuleNotFoundError as error:
-            # The submodule exists but imports a module that is missing: the target is broken.
+            # The submodule exists, but a module that it imports is missing: the target is broken.
             if error.name != name:
                 raise
     return None

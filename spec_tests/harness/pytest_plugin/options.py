@@ -71,7 +71,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add the options about races, late copies and faults of simulated devices."""
+    """Add the options about races, delayed copies and faults of simulated devices."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -138,7 +138,7 @@ def add_target_options(parser: pytest.Parser) -> None:
 
 
 def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options of a run of the conformance suite."""
+    """Add the options that select clauses, write or resume verdicts, and delay inputs."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--clause",

@@ -1,6 +1,6 @@
 """Runs the simulator's race detector around every test: a race fails the test.
 
-``--late-copies`` delays each copy until the host waits for it, so that an early read gets NaN.
+``--late-copies`` delays copies until the host or another stream waits for them.
 """
 
 from collections.abc import Generator, Sequence
@@ -44,7 +44,7 @@ def _is_simulated() -> bool:
     return accelerator is not None and accelerator.type == "sim"
 
 
-def _race_text(found: Sequence[simulator.Race]) -> str:
-    shown = [f"{race}" for race in found[:_MAX_RACES]]
-    left = len(found) - len(shown)
+def _race_text(races: Sequence[simulator.Race]) -> str:
+    shown = [f"{race}" for race in races[:_MAX_RACES]]
+    left = len(races) - len(shown)
     return "\n".join([*shown, f"and {left} more"] if left else shown)

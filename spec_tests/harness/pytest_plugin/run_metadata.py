@@ -32,7 +32,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "target": target,
-        "version": _version(target.partition(".")[0]),
+        "version": _package_version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
         "python": interpreter.python_version(),
@@ -60,7 +60,7 @@ def command(config: pytest.Config) -> str:
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     """Return ``__version__`` of a package, else the version of its distribution, else ''."""
     version = getattr(sys.modules.get(package), "__version__", None)
     if version is not None:

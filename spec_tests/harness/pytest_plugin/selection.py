@@ -41,7 +41,7 @@ def deselect(
 
 
 def needs_reference(item: pytest.Item) -> bool:
-    """Return whether a test only compares with torch.nn.parallel: it uses ``reference``.
+    """Return whether a test compares only with torch.nn.parallel (fixture ``reference``).
 
     A test with the fixture ``answers`` also compares with the oracle.
     """

@@ -56,19 +56,19 @@ class VerdictLog:
         if verdict != "pass":
             found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
-            self._add({**named, **found})
+            self._add_test({**named, **found})
 
-    def _add(self, test: dict[str, str]) -> None:
+    def _add_test(self, test: dict[str, str]) -> None:
         if self._path is not None:
             if self._file is None:
-                self._file = self._open(self._path)
+                self._file = self._open_file(self._path)
             self._file.write(json.dumps(test) + "\n")
             self._file.flush()
         self._tests.append(test)
 
-    def _open(self, path: Path) -> TextIO:
+    def _open_file(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Without tests of an interrupted run, a file that exists is overwritten.
+        # Append if the run is resumed; otherwise overwrite an existing file.
         file = path.open("a" if self._tests else "w", encoding="utf-8")
         if not self._tests:
             # The first line of a new file is the metadata of the run.
@@ -104,7 +104,7 @@ class VerdictLog:
             self.stale = not_offered.stale(self.lacks, self._tests)
         for name, entry in self.stale.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
-            self._add({**found, "reason": _stale_text(entry)})
+            self._add_test({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
