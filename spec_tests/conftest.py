@@ -54,20 +54,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_in_chapter(item.path)]
-    known = clauses.load()
+    known_clauses = clauses.load()
     named: set[str] = set()
     for item in conformance:
-        named |= _clauses_of(item, known)
+        named |= _check_clauses_of(item, known_clauses)
     whole = _is_whole_suite(config) and not clause_filter.selected(config)
     if whole:
-        _raise_if_any("without a test", set(known) - named)
+        _raise_if_any("without a test", set(known_clauses) - named)
         _raise_if_any(
             "tested only by comparison with torch.nn.parallel",
             named - selection.judged_without_reference(conformance),
         )
     path = _register_path(config)
     if path is not None:
-        not_offered.mark(conformance, register.lacks(path, known))
+        not_offered.mark(conformance, register.lacks(path, known_clauses))
         register.mark(conformance, register.load(path), HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong --target-map ends the run here
     selected = clause_filter.selected(config)
@@ -116,11 +116,11 @@ def _is_in_chapter(path: Path) -> bool:
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 
-def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]:
+def _check_clauses_of(item: pytest.Item, known_clauses: dict[str, clauses.Clause]) -> set[str]:
     names = clauses.clauses_of_test(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in known_clauses]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
     absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))

@@ -70,7 +70,7 @@ def _format_record(
         "versions": torch.__version__,
     }
     review = datetime.datetime.now(datetime.UTC).date() + _REVIEW_AFTER
-    texts = {key: _toml(value) for key, value in fields.items()}
+    texts = {key: _format_toml(value) for key, value in fields.items()}
     return _RECORD.format(**texts, review_by=review.isoformat())
 
 
@@ -93,8 +93,8 @@ def _shorten_failure(failure: str) -> str:
     return f"{kind}{colon}{text[:_MAX_LENGTH].strip()}"
 
 
-def _toml(value: str | Sequence[str]) -> str:
+def _format_toml(value: str | Sequence[str]) -> str:
     """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return "".join(["[\n", *(f"    {_toml(each)},\n" for each in value), "]"])
+    return "".join(["[\n", *(f"    {_format_toml(each)},\n" for each in value), "]"])

@@ -33,10 +33,10 @@ exit status of the other commands:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    own_arguments, for_pytest = _split(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(own_arguments)
+    own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
+    options = _make_parser().parse_args(own_arguments)
     if for_pytest and options.command != "run":
-        _parser().error("only run accepts arguments for pytest after --")
+        _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest
     missing = doctor.missing_modules()
     if options.command != "doctor" and missing:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _COMMANDS[options.command](options)
 
 
-def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Split the arguments at ``--``: arguments of this command, and arguments for pytest."""
     if "--" not in arguments:
         return arguments, ()
@@ -53,7 +53,7 @@ def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return arguments[:index], arguments[index + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parallel-conformance",
         description="Check an implementation of torch.nn.parallel against its specification.",
@@ -128,13 +128,13 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_suite(options: argparse.Namespace) -> int:
     from spec_tests.cli import run
 
     return run.run(options)
 
 
-def _clauses(options: argparse.Namespace) -> int:
+def _print_clauses(options: argparse.Namespace) -> int:
     from spec_tests.harness.conformance import clauses
 
     names = options.name
@@ -146,13 +146,13 @@ def _clauses(options: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def _report(options: argparse.Namespace) -> int:
+def _make_report(options: argparse.Namespace) -> int:
     from spec_tests.cli import report
 
     return report.report(options)
 
 
-def _draft(options: argparse.Namespace) -> int:
+def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
     from spec_tests.harness.conformance import verdicts
 
@@ -164,10 +164,10 @@ def _draft(options: argparse.Namespace) -> int:
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "run": _run,
-    "clauses": _clauses,
-    "report": _report,
-    "draft": _draft,
+    "run": _run_suite,
+    "clauses": _print_clauses,
+    "report": _make_report,
+    "draft": _print_draft,
     "doctor": lambda options: doctor.main(),
 }
 

@@ -80,7 +80,7 @@ class Progress(VerdictCounter):
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
-        self._terminal = _terminal(session.config)
+        self._terminal = _terminal_reporter(session.config)
         for line in pytest_report_header(session.config):
             self._terminal.write_line(line)
 
@@ -135,7 +135,7 @@ def _shorten(line: str) -> str:
     return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]} …"
 
 
-def _terminal(config: pytest.Config) -> pytest.TerminalReporter:
+def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:
     found = config.pluginmanager.get_plugin("terminalreporter")
     assert isinstance(found, pytest.TerminalReporter)
     return found

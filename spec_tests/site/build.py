@@ -113,10 +113,10 @@ class Site:
     def _render_page(self, address: str, template: str, **values: Any) -> tuple[str, str]:
         values["root"] = "../" * address.count("/")
         values["address"] = address
-        return address, self._environment.get_template(f"{template}.html").render(values)
+        return address, self._template_environment.get_template(f"{template}.html").render(values)
 
     @cached_property
-    def _environment(self) -> Environment:
+    def _template_environment(self) -> Environment:
         loader = FileSystemLoader(HERE / "templates")
         environment = Environment(
             loader=loader,

@@ -64,11 +64,11 @@ def _read_text(path: Path) -> str:
         raise RefusedError(f"{path} cannot be read: {error}") from None
 
 
-def _parse_json(text: str, where: str) -> Any:
+def _parse_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{where} is not JSON: {error}") from None
+        raise RefusedError(f"{source} is not JSON: {error}") from None
 
 
 def _validate(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:

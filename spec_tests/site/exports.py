@@ -30,7 +30,7 @@ _COLOUR = {
 def matrix_csv(matrix: Matrix) -> str:
     """Return CSV with a row for each clause and a column for each run."""
     head = ["clause", "says", "basis", "source", *(run.label for run in matrix.columns)]
-    return _csv(
+    return _format_csv(
         head,
         (
             [each.id, each.says, each.basis, each.source]
@@ -42,7 +42,7 @@ def matrix_csv(matrix: Matrix) -> str:
 
 def run_csv(run: Run) -> str:
     """Return CSV with a row for each test."""
-    return _csv(
+    return _format_csv(
         _TEST_COLUMNS, ([test.get(key, "") for key in _TEST_COLUMNS] for test in run.tests)
     )
 
@@ -50,7 +50,7 @@ def run_csv(run: Run) -> str:
 def bench_csv(bench: BenchmarkReport) -> str:
     """Return CSV with a row for each benchmark of each run, in seconds and bytes."""
     head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
-    return _csv(
+    return _format_csv(
         head,
         (
             [place, each["group"], each["extra_info"]["library"]]
@@ -84,7 +84,7 @@ def badge(run: Run) -> str:
     )
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _format_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow(map(_escape_formula, head))

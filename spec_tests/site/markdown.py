@@ -48,7 +48,7 @@ def _summary_row(matrix: Matrix, run: Run) -> Cells:
     place = list(matrix.columns).index(run) + 1
     counts = matrix.counts(run)
     return (
-        _link(place, run),
+        _summary_link(place, run),
         run.target,
         run.release,
         run.hardware,
@@ -57,21 +57,21 @@ def _summary_row(matrix: Matrix, run: Run) -> Cells:
     )
 
 
-def _link(text: object, run: Run) -> str:
+def _summary_link(text: object, run: Run) -> str:
     return f"[{text}]({run.folder}/summary.md)"
 
 
 def _older_runs(runs: Sequence[Run]) -> list[str]:
-    links = (f"{_escape(_link(run.label, run))} ({run.suite})" for run in runs)
+    links = (f"{_escape(_summary_link(run.label, run))} ({run.suite})" for run in runs)
     return [f"Runs of other versions of the suite: {', '.join(links)}.", ""] if runs else []
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Cells:
     counts = [matrix.counts(run, chapter) for run in matrix.columns]
-    return (chapter, *(_passed_share(each) for each in counts))
+    return (chapter, *(_pass_ratio(each) for each in counts))
 
 
-def _passed_share(counts: Counter[str]) -> str:
+def _pass_ratio(counts: Counter[str]) -> str:
     judged = sum(counts.values()) - counts["not-run"]
     return f"{counts['pass']} / {judged}" if judged else "-"
 

@@ -41,18 +41,18 @@ class Matrix:
     older: Sequence[Run] = ()
 
     @classmethod
-    def of(cls, results: Results, known: Mapping[str, Clause]) -> "Matrix":
+    def of(cls, results: Results, known_clauses: Mapping[str, Clause]) -> "Matrix":
         """Return the matrix of the newest run of each kind (`Run.kind`).
 
         The columns are runs of the current suite if there are any, else of the suite of the newest
         run.
         """
         judged = dict.fromkeys(name for run in results.runs for name in run.verdicts)
-        removed = sorted(set(judged) - set(known))
-        clauses = {**known, **{name: _removed_clause(name) for name in removed}}
+        removed = sorted(set(judged) - set(known_clauses))
+        clauses = {**known_clauses, **{name: _removed_clause(name) for name in removed}}
         newest = results.newest
         suites = {run.suite for run in newest}
-        suite = suite_version(known)
+        suite = suite_version(known_clauses)
         if suites and suite not in suites:
             suite = max(newest, key=lambda run: run.date).suite
         columns = [run for run in newest if run.suite == suite]
@@ -124,5 +124,5 @@ def history(results: Results) -> list[tuple[Run, Run]]:
     return [pair for members in kinds.values() for pair in pairwise(members)]
 
 
-def _removed_clause(name: str) -> Clause:
-    return Clause(name, "removed from the specification", "observed")
+def _removed_clause(clause_id: str) -> Clause:
+    return Clause(clause_id, "removed from the specification", "observed")

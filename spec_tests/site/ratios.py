@@ -58,8 +58,8 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
             yield from _memory_ratio(group, members, floors)
 
 
-def _time_ratio(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
-    stats = {name: member["stats"] for name, member in members.items()}
+def _time_ratio(group: str, by_library: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
+    stats = {name: benchmark["stats"] for name, benchmark in by_library.items()}
     base = stats[MODULE]["median"] if MODULE in stats else 0.0
 
     def ratio(reference_key: str, impl_key: str) -> float:
@@ -75,9 +75,11 @@ def _time_ratio(group: str, members: dict[str, dict[str, Any]], floor: float | N
 
 
 def _memory_ratio(
-    group: str, members: dict[str, dict[str, Any]], floors: Mapping[str, float]
+    group: str, by_library: dict[str, dict[str, Any]], floors: Mapping[str, float]
 ) -> Iterator[Ratio]:
-    peaks = {name: member["extra_info"].get("peak_bytes") for name, member in members.items()}
+    peaks = {
+        name: benchmark["extra_info"].get("peak_bytes") for name, benchmark in by_library.items()
+    }
     if peaks["reference"] and peaks["impl"]:
         value = peaks["reference"] / peaks["impl"]
         name = f"{group} (bytes)"

@@ -98,7 +98,7 @@ def _make_row(ratios_of_group: Sequence[Ratio], times: Mapping[str, Point]) -> R
 def _times_by_group(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
     """Return the times of each group and library in seconds."""
     found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
-    for each in _benchmarks(bench):
+    for each in _all_benchmarks(bench):
         libraries = found.setdefault(each["group"], {})
         libraries.setdefault(each["extra_info"]["library"], []).append(each["stats"])
     return {
@@ -107,7 +107,7 @@ def _times_by_group(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
     }
 
 
-def _benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
+def _all_benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
     for run in bench.data["runs"]:
         yield from run["benchmarks"]
 
@@ -146,7 +146,7 @@ def _make_curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> 
 def peaks(bench: BenchmarkReport) -> list[Peak]:
     """Return, for each group and library, the median of the runs' peak memory."""
     found: dict[str, dict[str, list[float]]] = {}
-    for each in _benchmarks(bench):
+    for each in _all_benchmarks(bench):
         if "peak_bytes" in each["extra_info"]:
             libraries = found.setdefault(each["group"], {})
             peak = each["extra_info"]["peak_bytes"]

@@ -47,7 +47,7 @@ def agree(
         expected = observe(call, answer, topology, gradients=gradients, strides=strides)
         difference_text = _outcome_difference(actual, expected, tolerance)
         if difference_text is not None:
-            raise AssertionError(_message(call, topology, answer, difference_text))
+            raise AssertionError(_disagreement_text(call, topology, answer, difference_text))
 
 
 def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
@@ -62,7 +62,9 @@ def _to_snapshot(value: Any) -> Any:
     return TensorSnapshot(value.detach().cpu(), {}) if isinstance(value, Tensor) else value
 
 
-def _message(call: Call, topology: Topology, answer: Target, difference_text: str) -> str:
+def _disagreement_text(
+    call: Call, topology: Topology, answer: Target, difference_text: str
+) -> str:
     devices = ", ".join(f"{device}" for device in topology.devices)
     return (
         f"target and {answer.name} disagree on\n  {call!r}\n"

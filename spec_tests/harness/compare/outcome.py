@@ -53,7 +53,7 @@ def observe(
 ) -> Outcome:
     """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
-    _seed()
+    _seed_generators()
     with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -66,7 +66,7 @@ def observe(
     return Outcome(result, _warning_texts(caught), after, found)
 
 
-def _seed() -> None:
+def _seed_generators() -> None:
     """Seed all generators. ``torch.manual_seed`` would be slow: it formats a traceback."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
@@ -97,9 +97,9 @@ def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     return tuple(text for text in texts if not any(part in text for part in _BUILD_WARNINGS))
 
 
-def _input_gradients(value: object, inputs: Mapping[str, Any]) -> Any:
+def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
     leaves = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
-    outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
+    outputs = [tensor for _, tensor in tensors(result, "result") if tensor.requires_grad]
     if not leaves or not outputs:
         return None
     # Each output gets another gradient, so that a test notices swapped outputs.

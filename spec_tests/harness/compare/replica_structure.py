@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-#: Attributes of a module that `_attributes` leaves out: they hold its tensors and children, or
-#: only replicas have them.
+#: Attributes of a module that `_compare_attributes` leaves out: they hold its tensors and
+#: children, or only replicas have them.
 _STATE = ("_parameters", "_buffers", "_modules", "_is_replica", "_former_parameters")
 _MISSING = object()
 
@@ -26,14 +26,14 @@ def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
         source: The replicated module.
     """
     first_paths: dict[int, str] = {}
-    pairs = _pairs(replica, source, "module")
+    pairs = _module_pairs(replica, source, "module")
     return {
         path: _module_structure(module, original, path, first_paths)
         for path, module, original in pairs
     }
 
 
-def _pairs(
+def _module_pairs(
     replica: nn.Module, source: nn.Module, path: str
 ) -> Iterator[tuple[str, nn.Module, nn.Module]]:
     """Yield the path of each module, the replica's module and the original."""
@@ -41,12 +41,20 @@ def _pairs(
     for name, child in source._modules.items():
         copy = replica._modules.get(name)
         if child is not None and copy is not None:
-            yield from _pairs(copy, child, f"{path}.{name}")
+            yield from _module_pairs(copy, child, f"{path}.{name}")
 
 
 def _module_structure(
     module: nn.Module, source: nn.Module, path: str, first_paths: dict[int, str]
 ) -> dict[str, Any]:
+    """Describe one module of a replica.
+
+    Args:
+        module: The replica's module.
+        source: The original module.
+        path: The path of both.
+        first_paths: The first path of each object, by id. New objects are added.
+    """
     tensors = {name: getattr(module, name, None) for name in source._parameters}
     buffers = dict(module._buffers)
     found = {path: module} | {f"{path}.{k}": v for k, v in {**tensors, **buffers}.items()}
@@ -65,11 +73,11 @@ def _module_structure(
         "is": {
             where: first_paths[id(value)] for where, value in found.items() if value is not None
         },
-        "attributes": _attributes(module, source),
+        "attributes": _compare_attributes(module, source),
     }
 
 
-def _attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
+def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
     """Return, for each compared attribute, whether replica and source hold the same object."""
     replica_attributes = vars(module)
     names = [name for name, value in vars(source).items() if _is_compared(name, value)]

@@ -44,7 +44,7 @@ def delayed(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
         yield
         return
     with _use_new_streams(topology):
-        _delay(inputs, topology)
+        _delay_inputs(inputs, topology)
         yield
 
 
@@ -56,7 +56,7 @@ def queue_sleep(device: torch.device, milliseconds: float) -> None:
             sleep(int(milliseconds * _cycles_per_millisecond()))
 
 
-def _delay(inputs: Mapping[str, Any], topology: Topology) -> None:
+def _delay_inputs(inputs: Mapping[str, Any], topology: Topology) -> None:
     storages = list(_storages(inputs))
     saved = [storage.clone() for storage in storages]
     for storage in storages:

@@ -14,21 +14,23 @@ from spec_tests.harness.conformance.clauses import Clause
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
-def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
+def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
     """Store the clauses that ``--clause`` selects.
 
     Args:
         config: The configuration of pytest.
-        known: All clauses by id.
+        known_clauses: All clauses by id.
 
     Raises:
         pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
     """
     names = config.getoption("--clause")
-    unknown = [name for name in names if not any(each.has_prefix(name) for each in known.values())]
+    unknown = [
+        name for name in names if not any(each.has_prefix(name) for each in known_clauses.values())
+    ]
     if unknown:
         raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
-    found = {each.id for each in known.values() if any(map(each.has_prefix, names))}
+    found = {each.id for each in known_clauses.values() if any(map(each.has_prefix, names))}
     config.stash[_SELECTED] = frozenset(found)
 
 

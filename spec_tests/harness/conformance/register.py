@@ -119,19 +119,19 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
 
 
-def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
+def lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
     """Return, for each clause that a register declares as lacking, the entry of ``lacks``.
 
     Args:
         path: The register.
-        known: All clauses by id.
+        known_clauses: All clauses by id.
 
     Raises:
         pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
     found: dict[str, str] = {}
     for entry in _read(path).get("lacks", []):
-        declared = [each.id for each in known.values() if each.has_prefix(entry)]
+        declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
         if not declared:
             raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
         if declared[0] in found:
