@@ -81,7 +81,9 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         "--accelerator", default="auto", metavar="TYPE", help="device type: auto, sim, cuda …"
     )
     parser.add_argument(
-        "--device-ids", metavar="0,1,...", help="ordinals of the devices; may repeat"
+        "--device-ids",
+        metavar="0,1,...",
+        help="ordinals of the devices; an ordinal may be repeated",
     )
     parser.add_argument(
         "--clause",
@@ -95,7 +97,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="place of a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
+        help="place of a submodule or name that the target has elsewhere: "
+        "data_parallel.DataParallel=package.module:Name, or a TOML file; repeatable",
     )
     parser.add_argument(
         "--reference",

@@ -90,14 +90,14 @@ def add_race_options(parser: pytest.Parser) -> None:
         default=None,
         type=int,
         metavar="SEED",
-        help="delay copies until the host waits for them, so that early reads get NaN; sim only; "
-        "0: all copies, another seed: three in four",
+        help="delay copies until the host or another stream waits for them, so that early reads "
+        "get NaN; sim only; seed 0: all copies, another seed: three in four, chosen at random",
     )
     group.addoption(
         "--fault",
         default=None,
         metavar="NAME",
-        help="simulate defective devices during the whole run: "
+        help="imitate a defect of real devices during the whole run; sim only: "
         "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
 
@@ -117,8 +117,9 @@ def add_target_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="place of a part of the target: data_parallel.DataParallel=package.module:Name; or a "
-        "TOML file with such pairs; repeatable",
+        help="place of a submodule or name that the target has elsewhere than torch.nn.parallel: "
+        "data_parallel.DataParallel=package.module:Name; or a TOML file with such pairs; "
+        "repeatable",
     )
     group.addoption(
         "--reference",
@@ -160,8 +161,8 @@ def add_suite_options(parser: pytest.Parser) -> None:
         default=0.0,
         type=float,
         metavar="MS",
-        help="delay the inputs of every compared call by MS milliseconds, with new streams "
-        "current",
+        help="delay the inputs of every compared call on the devices by MS milliseconds, and make "
+        "new streams current",
     )
     group.addoption(
         "--resume",
