@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if path is not None and verdicts is not None and _is_whole_suite(config):
-        verdicts.lacks = register.lacks(path, clauses.load())
+        verdicts.lacks = register.load_lacks(path, clauses.load())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -67,7 +67,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         )
     path = _register_path(config)
     if path is not None:
-        not_offered.mark(conformance, register.lacks(path, known_clauses))
+        not_offered.mark(conformance, register.load_lacks(path, known_clauses))
         register.mark(conformance, register.load(path), HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong --target-map ends the run here
     selected = clause_filter.selected(config)

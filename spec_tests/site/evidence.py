@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "grouped"]
+__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "group_evidence"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def evidence_of(run: Run, clause: str) -> Evidence | None:
     return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
-def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
+def group_evidence(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
     """Return the evidence for a clause, worst verdict first. Runs with equal evidence share it."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:

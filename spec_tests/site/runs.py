@@ -122,7 +122,7 @@ class Results:
 
     @property
     def published(self) -> "Results":
-        """The runs that have a report."""
+        """The published runs, and all benchmarks."""
         return Results([run for run in self.runs if run.published], self.benches)
 
     @property

@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Snapshots of all that is compared between two runs of a call; `Failure` for an error."""
+    """The data of one run of a call that is compared with other runs: snapshots, or `Failure`."""
 
     result: Any
     warnings: tuple[str, ...]

@@ -68,7 +68,7 @@ class _InputPaths:
         }
 
     def aliasing_of(self, tensor: Tensor) -> str | None:
-        """Return a text with the input that ``tensor`` is or shares memory with; None without."""
+        """Return a text that names the input with the same memory; None if there is none."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
         shared = self._pointers.get(_data_pointer(tensor))

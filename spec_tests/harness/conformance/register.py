@@ -119,7 +119,7 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
 
 
-def lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
+def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
     """Return, for each clause that a register declares as lacking, the entry of ``lacks``.
 
     Args:

@@ -109,7 +109,7 @@ def is_error(test: Mapping[str, str]) -> bool:
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the register entries of the clauses that are not offered, as declared, by clause."""
+    """Return, for each clause that is not offered as the register declares, the register entry."""
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}

@@ -11,7 +11,7 @@ from spec_tests.harness.environment.topology import Topology
 #: Seconds after which a script counts as hanging and is killed.
 TIME_LIMIT = 60
 
-#: The code before a script that uses an accelerator.
+#: Code that is put before a script that uses an accelerator.
 _PROLOGUE = """
 import os, signal, sys, threading, time
 import torch
@@ -41,7 +41,7 @@ def run(*modules):
 """
 
 
-#: The code before a script that runs without an accelerator.
+#: Code that is put before a script that runs without an accelerator.
 _WITHOUT_ACCELERATOR = """
 import torch
 from torch import nn

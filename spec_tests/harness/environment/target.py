@@ -119,7 +119,7 @@ class Target:
             setattr(self, part, Part(part, module, self._mapped_names(part)))
 
     def submodule(self, name: str) -> ModuleType:
-        """Return a submodule of the package that is not in `PARTS`."""
+        """Return the submodule ``name`` of the package, which need not be in `PARTS`."""
         found = _import_first(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")
