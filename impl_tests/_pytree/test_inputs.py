@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_sequence
 from impl import SplitAlong, Whole
 from impl._pytree.containers import Constant, FieldsBranch
 from impl._pytree.inputs import InputLeaves, remove_markers
-from impl_tests.samples import Misnamed
+from impl_tests.samples import FakeNamedTuple
 
 
 @dataclasses.dataclass
@@ -110,7 +110,7 @@ def test_packed_sequence_marked_whole_is_copied(leaves):
 
 def test_named_tuple_with_more_members_than_fields_raises(leaves):
     with pytest.raises(ValueError, match="longer"):
-        leaves.flatten(Misnamed([1, 2]), 0, "x")
+        leaves.flatten(FakeNamedTuple([1, 2]), 0, "x")
 
 
 def chain(length, value):

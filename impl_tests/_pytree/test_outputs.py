@@ -12,7 +12,7 @@ from impl._pytree.containers import is_dataclass_instance, is_named_tuple
 from impl._pytree.inputs import InputLeaves
 from impl._pytree.outputs import OutputLeaves
 from impl.scatter_gather import gather
-from impl_tests.samples import Misnamed, Pair
+from impl_tests.samples import FakeNamedTuple, Pair
 
 
 class Triple(NamedTuple):
@@ -128,7 +128,7 @@ def test_sets_of_tensors_are_joined_in_iteration_order():
     [
         (Pair(1, 2), Triple(1, 2, 3)),
         (Triple(1, 2, 3), Pair(1, 2)),
-        (Misnamed([1, 2]), Misnamed([3, 4])),
+        (FakeNamedTuple([1, 2]), FakeNamedTuple([3, 4])),
         ((1, 2), (3,)),
         ([1], [2, 3]),
     ],

@@ -153,14 +153,14 @@ def test_replica_that_disables_autocast_leaves_no_region_open():
     assert in_new_thread(regions) == 0
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("can_isolate_locals")
 def test_default_device_is_transferable():
     assert thread_state.is_fully_transferable()
     with torch.device("meta"):
         assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("can_isolate_locals")
 @pytest.mark.parametrize("make", NOT_TRANSFERABLE.values(), ids=NOT_TRANSFERABLE)
 def test_modes_and_hooks_are_not_transferable(make):
     with make():
@@ -168,7 +168,7 @@ def test_modes_and_hooks_are_not_transferable(make):
     assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("can_isolate_locals")
 def test_functorch_transform_is_not_transferable():
     seen = []
     torch.func.vmap(lambda x: seen.append(thread_state.is_fully_transferable()) or x)(
@@ -216,7 +216,7 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     assert device_module.accelerator_in_use() is None
 
 
-@pytest.mark.usefixtures("isolating", "tracing")
+@pytest.mark.usefixtures("can_isolate_locals", "tracing")
 def test_hooks_on_saved_tensors_are_not_transferable_during_tracing():
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         assert not thread_state.is_fully_transferable()

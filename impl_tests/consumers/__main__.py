@@ -30,7 +30,7 @@ def main(program: str, library: str) -> None:
     torch.set_num_threads(1)
     # With one thread per device, three gradients of one tensor would be added in a random order.
     torch.autograd.set_multithreading_enabled(False)
-    cuda_stubs.load()
+    cuda_stubs.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()

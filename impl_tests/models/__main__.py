@@ -15,7 +15,7 @@ def main(option: str) -> None:
     """Train all models and write the results."""
     if option != "--write":
         raise SystemExit(__doc__)
-    cuda_stubs.load()
+    cuda_stubs.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()

@@ -6,7 +6,7 @@ from impl_tests import cuda_stubs
 from impl_tests.aligned_copies import align_copies
 from spec_tests.harness.environment.topology import Topology
 
-cuda_stubs.load()
+cuda_stubs.load_stubs()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 """The lines of impl that each test executes, and the duration of each test.
 
-All tests run once on unchanged impl under coverage. Lines that run at import belong to no test.
-Processes that a test starts are not recorded.
+All tests run once on unchanged impl under coverage. Lines that are executed at import belong to no
+test. Lines that are executed by other processes of a test are not recorded.
 """
 
 import ast
@@ -25,25 +25,27 @@ from impl_tests.mutation.changes import first_line
 from impl_tests.mutation.session import Tests, use_impl
 from spec_tests.meta_tests.import_order import ROOT
 
-#: The ``seconds`` of a test, the ``lines`` that it executes by file, and whether it ``failed``.
+#: A test's duration in ``seconds``, the ``lines`` that it executes in each file, and whether the
+#: test ``failed``.
 Record = dict[str, Any]
 
 
 class Lines:
-    """The tests that execute a line or the statements around it.
+    """The tests that execute each line of impl.
 
     Args:
-        records: The record of each test. A test that fails under coverage is left out.
+        records: Node id of a test -> its record. Tests that fail under coverage are left out.
 
     Attributes:
-        seconds: The duration of each test.
-        left_out: The tests that were left out.
-        unrecorded: Tests without a recorded line; they may execute lines in other processes.
+        seconds: Node id of a test -> its duration in seconds.
+        left_out: Node ids of the tests that fail under coverage.
+        unrecorded: Node ids of tests without recorded lines. They may execute lines in other
+            processes.
     """
 
     def __init__(self, records: Mapping[str, Record]) -> None:
         self.left_out = {name for name, record in records.items() if record["failed"]}
-        records = {name: it for name, it in records.items() if name not in self.left_out}
+        records = {name: records[name] for name in records if name not in self.left_out}
         self.seconds = {name: float(record["seconds"]) for name, record in records.items()}
         self.unrecorded = {name for name, record in records.items() if not record["lines"]}
         self._tests: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
@@ -53,29 +55,31 @@ class Lines:
                     self._tests[file, line].add(name)
 
     def find_tests(self, file: str, line: int) -> set[str]:
-        """Return the tests that execute the smallest possible statement around a line.
+        """Return the tests that execute a line, else those of the statement around the line.
 
-        For example, no test executes a function's defaults, since they run at import; the tests of
-        its body are returned. For a file that only runs at import all tests are returned. Tests
-        without a recorded line are always included.
+        For example, default arguments are evaluated at import and not by a test, so the tests that
+        execute the function's body are returned. If no test executes a line of the file, all tests
+        are returned. Tests without recorded lines are always included.
         """
         for first, last in _find_spans(file, line):
-            found = self._tests_between(file, first, last)
-            if found:
-                return found | self.unrecorded
+            tests = self._tests_between(file, first, last)
+            if tests:
+                return tests | self.unrecorded
         return set(self.seconds)
 
     def _tests_between(self, file: str, first: int, last: int) -> set[str]:
-        found = [
-            tests
-            for (tested_file, line), tests in self._tests.items()
-            if tested_file == file and first <= line <= last
-        ]
-        return set().union(*found)
+        """Return the tests that execute a line from ``first`` to ``last``."""
+        return set().union(
+            *(
+                tests
+                for (tested_file, line), tests in self._tests.items()
+                if tested_file == file and first <= line <= last
+            )
+        )
 
 
 def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
-    """Return first and last lines: of the line, of the statements around it, of the file."""
+    """Return the line, the statements around the line, and the file, as (first, last) lines."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
     spans = [
         (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
@@ -85,14 +89,14 @@ def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
     return [(line, line), *around, (1, sys.maxsize)]
 
 
-def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
+def record_lines(tests: Tests, *, processes: int, folder: Path) -> Lines:
     """Record the lines that each test executes.
 
     Args:
         tests: The tests.
-        processes: The number of test files to run at a time.
-        folder: The cache of the records. A record is valid while impl and the test file are
-            unchanged.
+        processes: The number of test files that run at the same time.
+        folder: The folder for cached records. A record is valid until impl or the test file
+            changes.
 
     Raises:
         RuntimeError: The tests of a file hung or crashed.
@@ -100,23 +104,27 @@ def record(tests: Tests, *, processes: int, folder: Path) -> Lines:
     folder.mkdir(parents=True, exist_ok=True)
     paths = {file: folder / f"{_hash_files(file)}.json" for file in tests.list_files()}
     missing = [file for file, path in paths.items() if not path.exists()]
-    jobs = (forks.Job(file, functools.partial(_record_file, tests, file)) for file in missing)
-    for done in forks.run(jobs, processes=processes):
-        if done.result is None:
-            raise RuntimeError(f"{done.job.subject} hung or crashed:\n{done.log}")
-        paths[done.job.subject].write_text(json.dumps(done.result))
-    found = [json.loads(path.read_text()) for path in paths.values()]
-    return Lines({name: record for records in found for name, record in records.items()})
+    jobs = (
+        forks.Job(file, functools.partial(_trace_tests_of_file, tests, file)) for file in missing
+    )
+    for ended in forks.run(jobs, processes=processes):
+        if ended.result is None:
+            raise RuntimeError(f"{ended.job.subject} hung or crashed:\n{ended.log}")
+        paths[ended.job.subject].write_text(json.dumps(ended.result))
+    by_file = [json.loads(path.read_text()) for path in paths.values()]
+    return Lines({name: record for records in by_file for name, record in records.items()})
 
 
 def _hash_files(file: str) -> str:
+    """Return a hash of all files of impl and of one test file."""
     digest = hashlib.sha256(file.encode())
     for path in [*sorted(IMPL.rglob("*.py")), ROOT / file]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _record_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
+def _trace_tests_of_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
+    """Run the tests of a file under coverage; return the record of each test."""
     use_impl(IMPL.parent)
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
@@ -135,33 +143,36 @@ def _record_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
 
 
 def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, list[int]]]:
-    found: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    """Return, for each test and each file of impl, the lines that the test executes."""
+    lines: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for path in data.measured_files():
-        for line, names in data.contexts_by_lineno(path).items():
-            for name in names:
-                found[name][Path(path).relative_to(IMPL).as_posix()].append(line)
-    return found
+        for line, tests in data.contexts_by_lineno(path).items():
+            for test in tests:
+                lines[test][Path(path).relative_to(IMPL).as_posix()].append(line)
+    return lines
 
 
 def _trace_backward() -> None:
-    """Trace the backward functions of impl in the threads of autograd.
+    """Make coverage trace impl's backward functions in the threads of autograd.
 
-    Those threads are started in C++, so ``threading.settrace`` does not reach them.
+    C++ starts the threads of autograd, so ``threading.settrace`` has no effect on them.
     """
-    names = [path.relative_to(IMPL.parent).with_suffix("") for path in IMPL.rglob("*.py")]
-    modules = [".".join(name.parts).removesuffix(".__init__") for name in names]
+    paths = [path.relative_to(IMPL.parent).with_suffix("") for path in IMPL.rglob("*.py")]
+    modules = [".".join(path.parts).removesuffix(".__init__") for path in paths]
     for name in modules:
         importlib.import_module(name)
     for function in Function.__subclasses__():
         if function.__module__ in modules:
-            function.backward = staticmethod(_traced(function.backward))  # type: ignore[method-assign]
+            function.backward = staticmethod(_with_tracing(function.backward))  # type: ignore[method-assign]
 
 
-def _traced(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_tracing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` with a wrapper that starts tracing in the thread that calls it."""
+
     @functools.wraps(function)
-    def traced(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         if sys.gettrace() is None:
             sys.settrace(threading.gettrace())
         return function(*args)
 
-    return traced
+    return wrapper
