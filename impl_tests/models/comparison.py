@@ -1,4 +1,4 @@
-"""Comparison of two runs of a model."""
+"""Compare the losses, outputs and weights of two training runs of a model."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -15,27 +15,31 @@ __all__ = [
     "relative_error",
 ]
 
-#: The largest relative error of a loss against one device. The batch is summed in two chunks, in
-#: float32, and the rounding error propagates through three steps.
+#: The largest relative difference between the losses of two devices and of one device. The batch
+#: is summed in two chunks, in float32, and the rounding error grows over three steps.
 LOSS_TOLERANCE = 2e-6
-#: The largest error of an element of outputs or weights, relative to its tensor's largest element.
-#: Elements are not averaged, so their rounding errors are larger than those of losses.
+#: The largest difference between two elements of outputs or weights, relative to the largest
+#: element of their tensor. Elements are not averaged, so they differ more than losses.
 ELEMENT_TOLERANCE = 1e-3
 
 
 def relative_error(loss: float, expected: float) -> float:
-    """Return the difference of two losses, relative to the second."""
+    """Return the difference of two losses, divided by the expected loss."""
     return abs(loss - expected) / abs(expected)
 
 
 def find_differences(run: Run, plain: Run, not_compared: Sequence[str]) -> list[str]:
-    """Return the differences beyond rounding between two runs, on several devices and on one.
+    """Compare a run on two devices with a run on one device; describe differences beyond rounding.
+
+    If an output is a scalar on one device, the mean over the replicas is compared.
 
     Args:
-        run: The run on several devices. If an output is a scalar on one device, it may have one
-            element per replica here; their mean is compared.
+        run: The run on two devices.
         plain: The run on one device.
-        not_compared: Path prefixes of outputs that are not compared.
+        not_compared: Beginnings of the paths of outputs that are not compared.
+
+    Returns:
+        One text for each difference.
     """
     found = []
     for step, (loss, expected) in enumerate(zip(run.losses, plain.losses, strict=True)):
@@ -47,7 +51,7 @@ def find_differences(run: Run, plain: Run, not_compared: Sequence[str]) -> list[
 
 
 def find_bit_differences(run: Run, other: Run) -> list[str]:
-    """Return the losses, outputs and weights in which two runs differ in any bit."""
+    """Return a text for each loss, output and weight in which two runs differ in any bit."""
     found = [] if run.losses == other.losses else [f"losses {run.losses}, not {other.losses}"]
     for left, right in ((run.outputs, other.outputs), (run.weights, other.weights)):
         found += _compare_names(left, right)
@@ -89,7 +93,7 @@ def _compare(
         if value.shape != right.shape:
             yield f"{name} has the shape {tuple(value.shape)}, not {tuple(right.shape)}"
         elif not _is_close(value, right):
-            yield f"{name} has other elements"
+            yield f"{name} has different elements"
 
 
 def _is_close(found: Tensor, expected: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Set-up for torchvision, which the packages import, with a CPU build of PyTorch."""
+"""Preparation of this process: stub CUDA libraries for torchvision, and aligned copies."""
 
 import pytest
 
@@ -11,5 +11,5 @@ cuda_stubs.load_stubs()
 
 @pytest.fixture(scope="session", autouse=True)
 def aligned_copies(topology: Topology) -> None:
-    """Align the reference's copies, because results are compared bit for bit."""
+    """Align the copies that torch.nn.parallel makes, because results are compared bit for bit."""
     align_copies()

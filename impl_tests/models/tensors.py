@@ -1,4 +1,4 @@
-"""The tensors of nested outputs, by their paths."""
+"""Collect the tensors of nested outputs, keyed by their paths."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -9,12 +9,12 @@ from torch import Tensor
 
 __all__ = ["collect_tensors"]
 
-#: The largest depth; objects of other packages may refer to each other in a cycle.
+#: The largest depth of the traversal. It is limited because objects may refer to each other.
 _MAX_DEPTH = 8
 
 
 def collect_tensors(output: Any) -> dict[str, Tensor]:
-    """Return the tensors of ``output`` by path, including those in attributes of objects."""
+    """Return path -> tensor for all tensors of ``output``, also those in objects' attributes."""
     return {path: tensor.detach().cpu().clone() for path, tensor in _walk(output, "", 0)}
 
 

@@ -79,7 +79,7 @@ def _mean_square(output: Tensor) -> Tensor:
     return output.square().mean()
 
 
-def _transformer() -> nn.Module:
+def _build_transformer() -> nn.Module:
     return nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True)
 
 
@@ -110,7 +110,7 @@ MODELS = [
         "nn.Transformer",
         "torch",
         "two inputs",
-        _transformer,
+        _build_transformer,
         lambda rows: (torch.randn(rows, 5, 16), torch.randn(rows, 4, 16)),
         _mean_square,
     ),
