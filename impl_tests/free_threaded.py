@@ -99,23 +99,23 @@ def _probe(python: str) -> dict[str, Any]:
     return build
 
 
-def _create_environment(base: str, folder: Path) -> Path:
+def _create_environment(base_python: str, folder: Path) -> Path:
     """Create a virtual environment with all requirements, if ``folder`` does not have one.
 
     Args:
-        base: The interpreter of the environment.
+        base_python: The interpreter from which the environment is created.
         folder: The folder of the environment.
 
     Returns:
         The environment's interpreter.
     """
     python = folder / "bin" / "python"
-    minor = _probe(base)["version"][1]
+    minor = _probe(base_python)["version"][1]
     torch = os.environ.get("TORCH_VERSION") or TORCH_RELEASES.get(minor, DEFAULT_TORCH)
-    stamp, contents = folder / "made.json", json.dumps([base, torch, _requirements()])
+    stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])
     if not stamp.exists() or stamp.read_text() != contents:
         print(f"creating {folder}: torch {torch}", flush=True)
-        subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
         install_torch(torch, python)
         # An older release with a wheel for this Python is better than a build from source.
         pip(
@@ -123,14 +123,14 @@ def _create_environment(base: str, folder: Path) -> Path:
             "--prefer-binary",
             "--only-binary",
             "numpy,scikit-learn,scipy",
-            *_requirements(),
+            *_read_requirements(),
         )
         subprocess.run([python, "-c", CHECK_GIL], check=True)
         stamp.write_text(contents)
     return python
 
 
-def _requirements() -> Sequence[str]:
+def _read_requirements() -> Sequence[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["dependency-groups"]
     report = [requirement for requirement in groups["report"] if isinstance(requirement, str)]

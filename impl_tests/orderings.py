@@ -79,7 +79,7 @@ def find_deletions() -> Iterator[Deletion]:
             text = path.read_text(encoding="utf-8")
             for node, replacement in _find_calls(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-                source = _replace(text, node, replacement)
+                source = _replace_expression(text, node, replacement)
                 yield Deletion(package, path.relative_to(ROOT), place, source)
 
 
@@ -87,29 +87,31 @@ def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
     """Yield the expressions to delete, each with its replacement."""
     for node in ast.walk(tree):
         match node:
-            case ast.Expr(ast.Call() as call) if _is_ordering(call) or any(
-                map(_is_ordering, call.args)
+            case ast.Expr(ast.Call() as call) if _is_ordering_call(call) or any(
+                map(_is_ordering_call, call.args)
             ):
                 yield call, "None"
             case ast.With(items=items):
                 for item in items:
-                    if _is_ordering(item.context_expr):
+                    if _is_ordering_call(item.context_expr):
                         yield item.context_expr, "__import__('contextlib').nullcontext()"
             case ast.Return(ast.Tuple(elts=[*_, ast.Call(args=[argument]) as call])) if (
-                _is_ordering(call)
+                _is_ordering_call(call)
             ):
                 yield call, ast.unparse(argument)
             case ast.keyword(arg="non_blocking", value=value) if not _is_true(value):
                 yield value, "True"
             case ast.FunctionDef(decorator_list=decorators):
-                yield from ((name, "(lambda f: f)") for name in decorators if _is_ordering(name))
+                yield from (
+                    (name, "(lambda f: f)") for name in decorators if _is_ordering_call(name)
+                )
 
 
-def _is_ordering(node: ast.expr) -> bool:
+def _is_ordering_call(node: ast.expr) -> bool:
     """Return whether ``node`` calls or names a function that orders work."""
     match node:
         case ast.Call(func=function):
-            return _is_ordering(function)
+            return _is_ordering_call(function)
         case ast.Attribute(ast.Name("current"), "close"):  # It restores the previous stream.
             return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
@@ -121,7 +123,7 @@ def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _replace(text: str, node: ast.expr, replacement: str) -> str:
+def _replace_expression(text: str, node: ast.expr, replacement: str) -> str:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None
     before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]

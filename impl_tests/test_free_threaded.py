@@ -45,7 +45,7 @@ def test_the_probe_returns_the_version_and_whether_python_is_free_threaded():
 
 
 def test_requirements_contain_the_packages_for_tests_and_reports():
-    requirements = " ".join(free_threaded._requirements())
+    requirements = " ".join(free_threaded._read_requirements())
     assert all(
         name in requirements for name in ("pytest-xdist", "scikit-learn", "hypothesis", "jinja2")
     )

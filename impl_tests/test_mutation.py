@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import changes, drops, equivalent, verdicts
-from impl_tests.mutation.lines import Lines
+from impl_tests.mutation import changes, equivalent, operators, verdicts
+from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
 
@@ -67,7 +67,7 @@ def record(lines=()):
 @pytest.mark.parametrize("name", CHANGED_CODES)
 def test_each_change_drops_an_element_or_fixes_a_condition(name):
     code, expected = CHANGED_CODES[name]
-    assert list(drops.changed_texts(code)) == expected
+    assert list(operators.changed_texts(code)) == expected
 
 
 def test_equal_changes_of_a_function_are_numbered():
@@ -133,27 +133,29 @@ def test_each_record_of_equivalent_toml_names_a_change():
 
 def test_find_tests_returns_the_tests_that_execute_a_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"here": record([line]), "near": record([line + 1])})
+    lines = ExecutedLines({"here": record([line]), "near": record([line + 1])})
     assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here"}
 
 
 def test_find_tests_returns_tests_of_the_statement_around_an_unexecuted_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"far": record([1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
-    near = Lines({"near": record([line + 1]), "far": record([1])})
+    lines = ExecutedLines(
+        {"far": record([1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}}
+    )
+    near = ExecutedLines({"near": record([line + 1]), "far": record([1])})
     assert lines.find_tests("_comm/chunk_sizes.py", line) == {"far"}
     assert near.find_tests("_comm/chunk_sizes.py", line) == {"near"}
 
 
 def test_find_tests_always_returns_tests_without_recorded_lines():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"here": record([line]), "far": record([1]), "unrecorded": record()})
+    lines = ExecutedLines({"here": record([line]), "far": record([1]), "unrecorded": record()})
     assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here", "unrecorded"}
 
 
 def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
     file = "_pytree/markers.py"
-    lines = Lines({"a": record([1]), "b": record()})
+    lines = ExecutedLines({"a": record([1]), "b": record()})
     assert lines.find_tests(file, line_of(file, "class Whole(Generic[T]):")) == {"a", "b"}
 
 
@@ -161,7 +163,7 @@ def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
     file = "_compat/gc_pause.py"
     line = line_of(file, "@contextmanager")
     inside = {**record(), "lines": {file: [line + 10]}}
-    lines = Lines({"inside": inside, "far": record([1])})
+    lines = ExecutedLines({"inside": inside, "far": record([1])})
     assert lines.find_tests(file, line) == {"inside"}
 
 
@@ -221,7 +223,7 @@ def test_a_missing_cache_is_empty(tmp_path):
 
 
 def test_tests_that_detected_a_nearby_change_come_first():
-    lines = Lines({name: record([1]) for name in ["a", "b", "c"]})
+    lines = ExecutedLines({name: record([1]) for name in ["a", "b", "c"]})
     first, second = MARKERS[NO_DATACLASS], MARKERS[NO_DATACLASS.replace("Whole", "SplitAlong")]
     kills = Kills()
     assert kills.order_tests(first, lines) == ["a", "b", "c"]
@@ -237,5 +239,5 @@ def test_no_test_starts_after_the_time_limit():
 
 
 def test_a_test_that_fails_under_coverage_is_left_out():
-    lines = Lines({"bad": {**record([1]), "failed": True}})
+    lines = ExecutedLines({"bad": {**record([1]), "failed": True}})
     assert (lines.left_out, lines.seconds) == ({"bad"}, {})

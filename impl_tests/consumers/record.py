@@ -36,11 +36,11 @@ def make_record(losses: Sequence[float], model: nn.Module, wrapper: Callable[...
     return Record(
         losses=[float(loss) for loss in losses],
         weights={name: value.tolist() for name, value in weights.items()},
-        wrapper_module=_defining_module(wrapper),
+        wrapper_module=_find_defining_module(wrapper),
     )
 
 
-def _defining_module(wrapper: Callable[..., Any]) -> str:
+def _find_defining_module(wrapper: Callable[..., Any]) -> str:
     """Return the Python module that defines ``data_parallel`` or the base class DataParallel."""
     if not isinstance(wrapper, type):
         return wrapper.__module__

@@ -8,7 +8,7 @@ from typing import TypedDict
 from .record import Record
 from .running import HERE, PROGRAMS, run
 
-__all__ = ["Result", "load_results", "summarize", "write"]
+__all__ = ["Result", "load_results", "summarize", "write_results"]
 
 _FILE = HERE / "results.json"
 
@@ -49,7 +49,7 @@ def summarize(program: str, reference: Record, ours: Record) -> Result:
     )
 
 
-def write() -> None:
+def write_results() -> None:
     """Run all programs and write ``results.json``."""
     results = {
         program: summarize(program, run(program, "reference"), run(program, "impl"))

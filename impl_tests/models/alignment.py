@@ -25,13 +25,13 @@ def align_replicas(wrapper: type[nn.Module]) -> type[nn.Module]:
         def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
             replicas: list[nn.Module] = super().replicate(module, device_ids)
             for replica in replicas[1:]:  # Replica 0 has the module's own tensors.
-                _align(replica)
+                _align_tensors(replica)
             return replicas
 
     return Aligned
 
 
-def _align(replica: nn.Module) -> None:
+def _align_tensors(replica: nn.Module) -> None:
     """Replace misaligned tensors of ``replica`` by clones. Tied tensors stay tied."""
     clones: dict[int, Tensor] = {}
 

@@ -11,7 +11,7 @@ from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
 from .training import VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write"]
+__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write_results"]
 
 #: The variants whose losses are published. With several backward threads, losses are not
 #: reproducible, so they are not published.
@@ -65,7 +65,7 @@ def run_all(model: Model) -> dict[str, Run | str]:
 
 def summarize(model: Model, runs: Runs) -> Result:
     """Return the result of a model, from its runs."""
-    plain, reference, ours = runs["one device"], runs["reference"], runs["impl"]
+    single_device, reference, ours = runs["one device"], runs["reference"], runs["impl"]
     reference_result = _judge_reference(model, runs)
     published = {variant: runs[variant] for variant in _PUBLISHED}
     losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
@@ -74,10 +74,10 @@ def summarize(model: Model, runs: Runs) -> Result:
         chosen_for=model.chosen_for,
         losses=losses,
         reference=reference_result,
-        rounded=reference_result == "same" and _bit_differences(ours, reference) != [],
-        impl=_find_error(model, plain, ours) or "right",
+        rounded=reference_result == "same" and _describe_bit_differences(ours, reference) != [],
+        impl=_find_error(model, single_device, ours) or "right",
         deviation=_largest_error(losses),
-        wrong=_known_error(model),
+        wrong=_describe_known_error(model),
     )
 
 
@@ -86,13 +86,13 @@ def load_results() -> dict[str, Result]:
     return {name: Result(**fields) for name, fields in json.loads(_FILE.read_text()).items()}
 
 
-def write(models: Mapping[str, Model]) -> None:
+def write_results(models: Mapping[str, Model]) -> None:
     """Train all models and write ``results.json``."""
     results = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
     _FILE.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def _known_error(model: Model) -> str:
+def _describe_known_error(model: Model) -> str:
     if model.impl:
         return f"both: {model.impl}"
     return model.reference and f"reference: {model.reference}"
@@ -107,21 +107,21 @@ def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
 def _judge_reference(model: Model, runs: Runs) -> str:
     """Return "same" if the reference equals impl bit for bit, else its error or differences."""
     error = _find_error(model, runs["one device"], runs["reference"])
-    found = _bit_differences(runs["aligned impl"], runs["aligned reference"])
+    found = _describe_bit_differences(runs["aligned impl"], runs["aligned reference"])
     return error or "; ".join(found[:3]) or "same"
 
 
-def _bit_differences(run: Run | str, other: Run | str) -> list[str]:
+def _describe_bit_differences(run: Run | str, other: Run | str) -> list[str]:
     """Return a text for each value in which two runs differ, or the error of a failed run."""
     if isinstance(run, str):
         return [run]
     return [other] if isinstance(other, str) else find_bit_differences(run, other)
 
 
-def _find_error(model: Model, plain: Run | str, run: Run | str) -> str:
+def _find_error(model: Model, single_device: Run | str, run: Run | str) -> str:
     """Return the error of a run, or its first differences from the run on one device."""
     if isinstance(run, str):
         return run
-    if isinstance(plain, str):
-        return f"one device: {plain}"
-    return "; ".join(find_differences(run, plain, model.not_compared)[:3])
+    if isinstance(single_device, str):
+        return f"one device: {single_device}"
+    return "; ".join(find_differences(run, single_device, model.not_compared)[:3])

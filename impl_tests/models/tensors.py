@@ -22,15 +22,15 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield path, value
     elif depth < _MAX_DEPTH:
-        for step, member in _members(value):
+        for step, member in _members_with_paths(value):
             yield from _walk(member, f"{path}{step}", depth + 1)
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def _members_with_paths(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((f".{key}", member) for key, member in value.items())
     elif isinstance(value, tuple) and hasattr(value, "_asdict"):
-        yield from _members(value._asdict())
+        yield from _members_with_paths(value._asdict())
     elif isinstance(value, list | tuple):
         yield from ((f"[{index}]", member) for index, member in enumerate(value))
     elif dataclasses.is_dataclass(value) or _is_object(value):

@@ -49,16 +49,16 @@ class Trial:
         return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in ERRORS)
 
 
-def collect_tests(names: Iterable[str]) -> dict[str, list[str]]:
+def collect_tests(clause_ids: Iterable[str]) -> dict[str, list[str]]:
     """Collect the suite in a new process; return, for each clause, the node ids of its tests.
 
     Args:
-        names: The ids of the clauses.
+        clause_ids: The ids of the clauses.
 
     Raises:
         RuntimeError: The suite cannot be collected.
     """
-    job = forks.Job("the collection", functools.partial(_collect, sorted(set(names))))
+    job = forks.Job("the collection", functools.partial(_collect, sorted(set(clause_ids))))
     (ended,) = forks.run([job], processes=1)
     if ended.result is None:
         raise RuntimeError("the suite could not be collected: run pytest --collect-only")
@@ -115,9 +115,9 @@ def _run_suite(mutant: Mutant, arguments: Sequence[str], folder: Path) -> dict[s
     return by_clause(read(path))
 
 
-def _collect(names: Sequence[str], _: Path) -> dict[str, list[str]]:
+def _collect(clause_ids: Sequence[str], _: Path) -> dict[str, list[str]]:
     plugin = _Collector()
-    clauses = [f"--clause={name}" for name in names]
+    clauses = [f"--clause={name}" for name in clause_ids]
     _run_pytest(["spec_tests", "--collect-only", *clauses], plugin)
     return plugin.tests
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from impl_tests.mutation import equivalent, trials, verdicts
 from impl_tests.mutation.changes import Change, find_changes
-from impl_tests.mutation.lines import Lines, record_lines
-from impl_tests.mutation.session import Tests, call_with_tests
+from impl_tests.mutation.executed_lines import ExecutedLines, record_lines
+from impl_tests.mutation.session import CollectedTests, call_with_tests
 
 #: The tests must detect at least this share of the changes that have an effect.
 REQUIRED_SHARE = 0.98
@@ -29,16 +29,16 @@ def main() -> int:
         selected = random.Random(options.seed).sample(selected, options.sample)
     detected: set[Change] = set()
 
-    def try_changes(tests: Tests) -> None:
-        detected.update(_detected_changes(tests, selected, options))
+    def try_changes(tests: CollectedTests) -> None:
+        detected.update(_find_detected_changes(tests, selected, options))
 
     call_with_tests(try_changes)
     _print_summary(selected, detected, without_effect)
     return int(len(detected) < REQUIRED_SHARE * len(selected))
 
 
-def _detected_changes(
-    tests: Tests, selected: Sequence[Change], options: argparse.Namespace
+def _find_detected_changes(
+    tests: CollectedTests, selected: Sequence[Change], options: argparse.Namespace
 ) -> Iterator[Change]:
     """Try the selected changes and print each result; yield the changes that a test detects."""
     lines = record_lines(tests, processes=options.processes, folder=options.lines)
@@ -52,15 +52,15 @@ def _detected_changes(
             verdicts.save(options.verdicts, trial.change, trial.killer)
         killers[trial.change] = trial.killer
     suspects = lines.seconds.keys() & set(killers.values())
-    broken = trials.failing_tests(tests, suspects, processes=options.processes)
+    broken = trials.find_failing_tests(tests, suspects, processes=options.processes)
     for name in sorted(broken):
         print(f"fails on unchanged impl, so it detects nothing: {name}")
     return (change for change, killer in killers.items() if killer not in {None, *broken})
 
 
 def _run_trials(
-    tests: Tests,
-    lines: Lines,
+    tests: CollectedTests,
+    lines: ExecutedLines,
     selected: Sequence[Change],
     killers: Mapping[Change, str | None],
     options: argparse.Namespace,

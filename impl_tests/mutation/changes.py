@@ -16,7 +16,7 @@ from cosmic_ray.ast import get_ast
 from cosmic_ray.mutating import MutationVisitor
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import drops
+from impl_tests.mutation import operators
 
 #: The operators of cosmic-ray that are used. Of several similar operators one is enough.
 OPERATORS = (
@@ -132,26 +132,28 @@ def _changed_texts(statement: str) -> Iterable[str]:
     """Return the distinct changed texts of a top-level statement, in order."""
     # Each change needs a new syntax tree. Unpickling a tree is eight times as fast as parsing.
     tree = pickle.dumps(get_ast(statement))
-    replaced = itertools.chain.from_iterable(_apply(operator, tree) for operator in OPERATORS)
-    return dict.fromkeys([*replaced, *drops.changed_texts(statement)])
+    replaced = itertools.chain.from_iterable(
+        _apply_operator(operator, tree) for operator in OPERATORS
+    )
+    return dict.fromkeys([*replaced, *operators.changed_texts(statement)])
 
 
-def _apply(operator: str, tree: bytes) -> Iterator[str]:
+def _apply_operator(operator_name: str, pickled_tree: bytes) -> Iterator[str]:
     """Yield the code of a pickled syntax tree after each change that an operator can make."""
-    operator_class = plugins.get_operator(f"core/{operator}")
-    for occurrence in itertools.count(0, _STRIDE.get(operator, 1)):
+    operator_class = plugins.get_operator(f"core/{operator_name}")
+    for occurrence in itertools.count(0, _STRIDE.get(operator_name, 1)):
         visitor = MutationVisitor(occurrence, operator_class())
-        changed = visitor.walk(pickle.loads(tree))
+        changed = visitor.walk(pickle.loads(pickled_tree))
         if not visitor.mutation_applied:
             return
         text = changed.get_code()
-        if _is_python(text):
+        if _is_valid_python(text):
             yield text
 
 
-def _is_python(text: str) -> bool:
+def _is_valid_python(code: str) -> bool:
     with contextlib.suppress(SyntaxError):
-        ast.parse(text)
+        ast.parse(code)
         return True
     return False
 
@@ -182,12 +184,12 @@ def _find_places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
             last = node.end_lineno or node.lineno
-            places |= dict.fromkeys(range(first_line(node), last + 1), name)
+            places |= dict.fromkeys(range(first_line_of(node), last + 1), name)
         places |= _find_places(node, f"{name}." if name else "")
     return places
 
 
-def first_line(node: ast.stmt) -> int:
+def first_line_of(node: ast.stmt) -> int:
     """Return the number of a statement's first line, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])

@@ -51,7 +51,7 @@ class Outcome:
     seconds: float
 
 
-class Tests:
+class CollectedTests:
     """The tests of a session. Tests of impl's private modules are collected at their first use."""
 
     def __init__(self, session: pytest.Session) -> None:
@@ -62,35 +62,35 @@ class Tests:
         """Return the files of all tests, as node ids write them."""
         paths = [path for pattern in PRIVATE for path in ROOT.glob(pattern)]
         private = [path for path in paths if path.name not in _EXCLUDED]
-        collected = {_file_of(name) for name in self._items}
+        collected = {_file_of(node_id) for node_id in self._items}
         return sorted(collected | {str(path.relative_to(ROOT)) for path in private})
 
     def tests_of_file(self, file: str) -> list[str]:
         """Return the node ids of a file's tests."""
         self._collect(file)
-        return [name for name in self._items if _file_of(name) == file]
+        return [node_id for node_id in self._items if _file_of(node_id) == file]
 
     def run(
-        self, names: Iterable[str], before: Callable[[str], object] = print
+        self, node_ids: Iterable[str], before: Callable[[str], object] = print
     ) -> Iterator[Outcome]:
         """Run tests in the given order, and yield their results.
 
         A test that cannot be collected or that ends the session counts as failed.
 
         Args:
-            names: The node ids of the tests.
+            node_ids: The node ids of the tests.
             before: A function to call with the node id of each test before the test starts.
         """
-        for name, following in itertools.pairwise(itertools.chain(names, [""])):
-            item, after = self._find_item(name), self._find_item(following)
-            before(name)
+        for node_id, following in itertools.pairwise(itertools.chain(node_ids, [""])):
+            item, after = self._find_item(node_id), self._find_item(following)
+            before(node_id)
             start = time.monotonic()
             failed = self._session.testsfailed
             has_run = item is not None and _run_protocol(item, after)
             has_failed = not has_run or self._session.testsfailed > failed
-            yield Outcome(name, has_failed, time.monotonic() - start)
+            yield Outcome(node_id, has_failed, time.monotonic() - start)
 
-    def first_failure(self, names: Iterable[str], seconds: float = math.inf) -> str | None:
+    def first_failure(self, node_ids: Iterable[str], seconds: float = math.inf) -> str | None:
         """Run tests in the given order until one fails; return its node id, or None.
 
         No test starts after ``seconds`` of CPU time. The fixtures of the failed test are not torn
@@ -99,26 +99,26 @@ class Tests:
         self._session.config.pluginmanager.register(_RaiseOnFailure())
         started: list[str] = []
         try:
-            outcomes = self.run(take_for_seconds(seconds, names), before=started.append)
+            outcomes = self.run(take_for_seconds(seconds, node_ids), before=started.append)
             return next((outcome.name for outcome in outcomes if outcome.failed), None)
         except (_TestFailed, Exception):  # An error of a wrong impl may make pytest itself fail.
             return started[-1]
 
-    def _find_item(self, name: str) -> pytest.Item | None:
-        if name:
-            self._collect(_file_of(name))
-        return self._items.get(name)
+    def _find_item(self, node_id: str) -> pytest.Item | None:
+        if node_id:
+            self._collect(_file_of(node_id))
+        return self._items.get(node_id)
 
     def _collect(self, file: str) -> None:
-        if not any(_file_of(name) == file for name in self._items):
+        if not any(_file_of(node_id) == file for node_id in self._items):
             found = self._session.perform_collect([file])
             self._items |= {item.nodeid: item for item in found}
 
 
-def take_for_seconds(seconds: float, names: Iterable[str]) -> Iterator[str]:
-    """Yield names until this process has used ``seconds`` of CPU time."""
+def take_for_seconds(seconds: float, node_ids: Iterable[str]) -> Iterator[str]:
+    """Yield node ids until this process has used ``seconds`` of CPU time."""
     end = _cpu_seconds() + seconds
-    return itertools.takewhile(lambda _: _cpu_seconds() < end, names)
+    return itertools.takewhile(lambda _: _cpu_seconds() < end, node_ids)
 
 
 def _cpu_seconds() -> float:
@@ -148,11 +148,11 @@ def _run_protocol(item: pytest.Item, following: pytest.Item | None) -> bool:
     return True
 
 
-def _file_of(name: str) -> str:
-    return name.partition("::")[0]
+def _file_of(node_id: str) -> str:
+    return node_id.partition("::")[0]
 
 
-def call_with_tests(function: Callable[[Tests], None]) -> None:
+def call_with_tests(function: Callable[[CollectedTests], None]) -> None:
     """Collect the conformance tests in a pytest session, and pass them to ``function``."""
     arguments = [*(f"spec_tests/{chapter}" for chapter in CONFORMANCE), "-qq", "-s"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
@@ -164,7 +164,7 @@ def call_with_tests(function: Callable[[Tests], None]) -> None:
 class _CallFunction:
     """A pytest plugin that calls a function instead of running the collected tests."""
 
-    def __init__(self, function: Callable[[Tests], None]) -> None:
+    def __init__(self, function: Callable[[CollectedTests], None]) -> None:
         self._function = function
         self._folders: dict[Path, pytest.Collector] = {}
 
@@ -178,11 +178,11 @@ class _CallFunction:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Call the function with the collected tests."""
-        self._function(Tests(session))
+        self._function(CollectedTests(session))
         return True
 
 
-def use_impl(folder: Path) -> None:
+def import_impl_from(folder: Path) -> None:
     """Make this process and its child processes import impl from ``folder``."""
     sys.path.insert(0, str(folder))
     os.environ.update(

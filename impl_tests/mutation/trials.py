@@ -10,8 +10,8 @@ from pathlib import Path
 from impl_tests import forks
 from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import Change
-from impl_tests.mutation.lines import Lines
-from impl_tests.mutation.session import Tests, use_impl
+from impl_tests.mutation.executed_lines import ExecutedLines
+from impl_tests.mutation.session import CollectedTests, import_impl_from
 
 #: Seconds that are added to each test's duration, so that the order of the fastest tests depends
 #: less on their durations than on the changes that they have detected.
@@ -53,37 +53,37 @@ class Kills:
         """Count a change that the test ``killer`` detected."""
         self._counts.update((scope, killer) for scope in _scopes(change))
 
-    def order_tests(self, change: Change, lines: Lines) -> list[str]:
+    def order_tests(self, change: Change, lines: ExecutedLines) -> list[str]:
         """Return the tests that may detect a change, in the order in which they should run."""
         tests = lines.find_tests(change.file, change.line)
-        cases = _case_numbers(sorted(tests, key=lambda name: (lines.seconds[name], name)))
+        cases = _number_cases(sorted(tests, key=lambda node_id: (lines.seconds[node_id], node_id)))
 
-        def expected_seconds(name: str) -> float:
-            kills = sum(self._counts[scope, name] for scope in _scopes(change))
-            seconds = lines.seconds[name] + _overhead(change, name)
-            return seconds * cases[name] / (1 + _KILL_WEIGHT * kills)
+        def expected_seconds(node_id: str) -> float:
+            kills = sum(self._counts[scope, node_id] for scope in _scopes(change))
+            seconds = lines.seconds[node_id] + _added_seconds(change, node_id)
+            return seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
 
         return sorted(cases, key=expected_seconds)
 
 
-def _overhead(change: Change, name: str) -> float:
-    """Return the seconds to add to the duration of the test ``name``.
+def _added_seconds(change: Change, node_id: str) -> float:
+    """Return the seconds to add to the duration of the test ``node_id``.
 
     The file of a test of a private module must be collected first. Nothing is added to tests in a
     file that is named after the changed file, because they are the likeliest to fail.
     """
-    if name.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
+    if node_id.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
         return 0
-    return _COLLECTION if name.startswith("impl_tests") else _OVERHEAD
+    return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
 
 
-def _case_numbers(names: Iterable[str]) -> dict[str, int]:
+def _number_cases(node_ids: Iterable[str]) -> dict[str, int]:
     """Return, for each node id, its position from 1 among the cases of its test function."""
     count: Counter[str] = Counter()
     numbers: dict[str, int] = {}
-    for name in names:
-        count.update([function := name.partition("[")[0]])
-        numbers[name] = count[function]
+    for node_id in node_ids:
+        count.update([function := node_id.partition("[")[0]])
+        numbers[node_id] = count[function]
     return numbers
 
 
@@ -93,8 +93,8 @@ def _scopes(change: Change) -> tuple[str, ...]:
 
 
 def run(
-    tests: Tests,
-    lines: Lines,
+    tests: CollectedTests,
+    lines: ExecutedLines,
     selected: Sequence[Change],
     *,
     kills: Kills,
@@ -119,25 +119,30 @@ def run(
         yield Trial(change, killer, ended.seconds, f"{count}/{len(selected)}")
 
 
-def failing_tests(tests: Tests, names: Iterable[str], *, processes: int) -> set[str]:
+def find_failing_tests(
+    tests: CollectedTests, node_ids: Iterable[str], *, processes: int
+) -> set[str]:
     """Run each test alone in a new process on unchanged impl; return the tests that fail."""
-    jobs = (forks.Job(name, functools.partial(_is_failing, tests, name)) for name in sorted(names))
+    jobs = (
+        forks.Job(node_id, functools.partial(_is_failing, tests, node_id))
+        for node_id in sorted(node_ids)
+    )
     results = forks.run(jobs, processes=processes)
     return {ended.job.subject for ended in results if ended.result is not False}
 
 
-def _is_failing(tests: Tests, name: str, _: Path) -> bool:
-    use_impl(IMPL.parent)
-    return tests.first_failure([name]) is not None
+def _is_failing(tests: CollectedTests, node_id: str, _: Path) -> bool:
+    import_impl_from(IMPL.parent)
+    return tests.first_failure([node_id]) is not None
 
 
 def _find_killer(
-    tests: Tests, change: Change, names: Sequence[str], seconds: float, folder: Path
+    tests: CollectedTests, change: Change, node_ids: Sequence[str], seconds: float, folder: Path
 ) -> dict[str, str | None]:
     change.write(folder)
-    use_impl(folder)
+    import_impl_from(folder)
     try:
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"the import of impl: {error!r}"}
-    return {"killer": tests.first_failure(names, seconds)}
+    return {"killer": tests.first_failure(node_ids, seconds)}

@@ -13,7 +13,7 @@ import torch
 
 from impl_tests.stress import races
 from impl_tests.stress.rounds import Results, run_rounds
-from impl_tests.stress.sharing import Shared
+from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
 from spec_tests.harness.environment import interpreter
 
@@ -29,7 +29,7 @@ def main() -> int:
     if options.accelerator == "sim":
         simulator.enable(4)
     with tempfile.TemporaryDirectory() as folder:
-        name = options.race and races.write(options.race, Path(folder))
+        name = options.race and races.write_package(options.race, Path(folder))
         return _run(name or "impl", options)
 
 
@@ -43,7 +43,7 @@ def _run(package: str, options: argparse.Namespace) -> int:
     start = printed = time.monotonic()
     results = Results()
     for results in run_rounds(
-        Shared(package, devices), options.minutes * 60, options.threads, seed
+        SharedModules(package, devices), options.minutes * 60, options.threads, seed
     ):
         if time.monotonic() - printed > _PROGRESS_INTERVAL:
             printed = time.monotonic()

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .sharing import Shared, build_net, create_tensor
+from .sharing import SharedModules, build_net, create_tensor
 
 __all__ = ["JOBS", "Job"]
 
-Job = Callable[[Shared, random.Random], None]
+Job = Callable[[SharedModules, random.Random], None]
 #: Seconds after which a wait at a barrier fails.
 BARRIER_TIMEOUT = 10
 _CONTEXT_VAR = contextvars.ContextVar[int]("value")
@@ -32,11 +32,11 @@ def _check_equal(found: Tensor, expected: Tensor) -> None:
         raise AssertionError(f"wrong result: {found.cpu().tolist()}, not {expected.tolist()}")
 
 
-def _draw_devices(shared: Shared, rng: random.Random) -> list[torch.device]:
+def _draw_devices(shared: SharedModules, rng: random.Random) -> list[torch.device]:
     return rng.sample(shared.devices, rng.randint(2, len(shared.devices)))
 
 
-def _check_comm(shared: Shared, rng: random.Random) -> None:
+def _check_comm(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast, scatter and gather of comm."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
     x = create_tensor(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
@@ -47,7 +47,7 @@ def _check_comm(shared: Shared, rng: random.Random) -> None:
     _check_equal(comm.gather(chunks, 0, devices[-1]), x)
 
 
-def _check_coalesced(shared: Shared, rng: random.Random) -> None:
+def _check_coalesced(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast_coalesced and reduce_add_coalesced."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
     tensors = [create_tensor(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
@@ -56,7 +56,7 @@ def _check_coalesced(shared: Shared, rng: random.Random) -> None:
         _check_equal(total, tensor * len(devices))
 
 
-def _check_functions(shared: Shared, rng: random.Random) -> None:
+def _check_functions(shared: SharedModules, rng: random.Random) -> None:
     """Check Scatter and Gather from the CPU, which uses side streams, and second derivatives."""
     functions, devices = shared.import_module("functions"), _draw_devices(shared, rng)
     x = create_tensor(len(devices) * 2, 2).requires_grad_()
@@ -70,7 +70,7 @@ def _check_functions(shared: Shared, rng: random.Random) -> None:
         raise AssertionError(f"{devices[0]} has two side streams")
 
 
-def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
+def _check_scatter_gather(shared: SharedModules, rng: random.Random) -> None:
     """Check scatter and gather of nested values, markers and packed sequences."""
     parallel, devices = shared.parallel, _draw_devices(shared, rng)
     k = len(devices)
@@ -88,7 +88,7 @@ def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
     _check_equal(torch.cat(rows).squeeze(2), x)
 
 
-def _check_replicate(shared: Shared, rng: random.Random) -> None:
+def _check_replicate(shared: SharedModules, rng: random.Random) -> None:
     """Check replicas of a module that all threads share, and gradients of an unshared module."""
     devices = shared.devices[: rng.randint(2, len(shared.devices))]
     x = create_tensor(2, 3)
@@ -119,7 +119,7 @@ class _WaitForOthers(nn.Module):
         return x + _THREAD_LOCAL.value, x.device.index, torch.is_grad_enabled(), was_empty
 
 
-def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
+def _check_parallel_apply(shared: SharedModules, rng: random.Random) -> None:
     """Check that modules run at the same time, each with the caller's thread state."""
     devices = _draw_devices(shared, rng)
     value, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
@@ -137,7 +137,7 @@ def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
 class _FailingModule(nn.Module):
     """A module that calls parallel_apply, and then raises an error unless its number is 0."""
 
-    def __init__(self, shared: Shared, number: int) -> None:
+    def __init__(self, shared: SharedModules, number: int) -> None:
         super().__init__()
         self.shared, self.number = shared, number
 
@@ -149,7 +149,7 @@ class _FailingModule(nn.Module):
         return x
 
 
-def _check_errors(shared: Shared, rng: random.Random) -> None:
+def _check_errors(shared: SharedModules, rng: random.Random) -> None:
     """Check that parallel_apply raises the first of several errors, also after nested calls."""
     devices = _draw_devices(shared, rng)
     modules = [_FailingModule(shared, number) for number in range(len(devices))]
@@ -164,14 +164,14 @@ def _check_errors(shared: Shared, rng: random.Random) -> None:
         raise AssertionError("no error was raised")
 
 
-def _check_shared_wrapper(shared: Shared, rng: random.Random) -> None:
+def _check_shared_wrapper(shared: SharedModules, rng: random.Random) -> None:
     """Check a wrapper that all threads call."""
     x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.set_grad_enabled(rng.random() < 0.5):
         _check_equal(shared.wrapper(x).detach(), shared.net(x).detach())
 
 
-def _check_training(shared: Shared, rng: random.Random) -> None:
+def _check_training(shared: SharedModules, rng: random.Random) -> None:
     """Check that a module wrapped in DataParallel has the gradients of an equal plain module."""
     devices = [shared.devices[0], *rng.sample(shared.devices[1:], 2)]
     wrapped, plain = build_net(devices[0]), build_net(devices[0])
@@ -186,21 +186,21 @@ def _check_training(shared: Shared, rng: random.Random) -> None:
         _check_equal(parameter.grad, expected.grad)
 
 
-def _check_cpu_replicas(shared: Shared, rng: random.Random) -> None:
+def _check_cpu_replicas(shared: SharedModules, rng: random.Random) -> None:
     """Check DataParallel with three replicas on the CPU."""
     net = build_net("cpu")
     x = create_tensor(rng.randint(1, 9), 3)
     _check_equal(shared.parallel.DataParallel(net, ["cpu"] * 3)(x).detach(), net(x).detach())
 
 
-def _check_hold(shared: Shared, rng: random.Random) -> None:
+def _check_hold(shared: SharedModules, rng: random.Random) -> None:
     """Check a call inside of hold(), which caches replicas; all threads use the same wrapper."""
     x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.no_grad(), shared.held.hold():
         _check_equal(shared.held(x), shared.held.module(x))
 
 
-def _check_pool(shared: Shared, rng: random.Random) -> None:
+def _check_pool(shared: SharedModules, rng: random.Random) -> None:
     """Check that a pool of workers runs each function in its own thread, and ends all threads."""
     pool = shared.import_module("_threads.pool")._Pool()
     for _ in range(rng.randint(1, 5)):
@@ -216,7 +216,7 @@ def _check_pool(shared: Shared, rng: random.Random) -> None:
         raise AssertionError("threads of a closed pool still run")
 
 
-def _check_pause_gc(shared: Shared, rng: random.Random) -> None:
+def _check_pause_gc(shared: SharedModules, rng: random.Random) -> None:
     """Check that the garbage collector is off inside a block of pause_gc."""
     with shared.import_module("_compat.gc_pause").pause_gc():
         if gc.isenabled():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from impl_tests.mutants import Mutant
 
-__all__ = ["load", "write"]
+__all__ = ["load", "write_package"]
 
 
 def load() -> dict[str, Mutant]:
@@ -15,7 +15,7 @@ def load() -> dict[str, Mutant]:
     return {table["name"]: Mutant(breaks=(), **table) for table in tables}
 
 
-def write(name: str, folder: Path) -> str:
+def write_package(name: str, folder: Path) -> str:
     """Write impl with the race ``name`` into ``folder``; return the name of the new package."""
     race = load()[name]
     race.write(folder)

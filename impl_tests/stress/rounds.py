@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from .jobs import JOBS
-from .sharing import Shared
+from .sharing import SharedModules
 
 __all__ = ["Results", "Snapshot", "find_growth", "run_rounds"]
 
@@ -58,7 +58,9 @@ class Results:
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Results]:
+def run_rounds(
+    shared: SharedModules, seconds: float, threads: range, seed: int
+) -> Iterator[Results]:
     """Run rounds for ``seconds`` or until a check fails; yield the results after each round.
 
     Args:
@@ -94,7 +96,7 @@ def _exit_after(seconds: float) -> Iterator[None]:
 
 
 def _run_round(
-    shared: Shared, rng: random.Random, count: int, results: Results, pool: Executor
+    shared: SharedModules, rng: random.Random, count: int, results: Results, pool: Executor
 ) -> None:
     """Run a round in ``count`` threads.
 
@@ -132,7 +134,7 @@ def _record_errors(results: Results) -> Iterator[None]:
         results.errors.append(str(error))
 
 
-def _check_idle(shared: Shared, results: Results) -> None:
+def _check_idle(shared: SharedModules, results: Results) -> None:
     """Check that impl caches no replicas and does not pause the garbage collector."""
     with _record_errors(results):
         shared.check_caches_are_empty()
@@ -140,7 +142,7 @@ def _check_idle(shared: Shared, results: Results) -> None:
             raise AssertionError("the garbage collector is off outside of pause_gc")
 
 
-def _take_snapshot(shared: Shared) -> Snapshot:
+def _take_snapshot(shared: SharedModules) -> Snapshot:
     # A finalizer in the first collection may create garbage for the second collection.
     gc.collect()
     gc.collect()

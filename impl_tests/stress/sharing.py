@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Shared", "build_net", "create_tensor"]
+__all__ = ["SharedModules", "build_net", "create_tensor"]
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
@@ -20,14 +20,14 @@ def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 
 
 def build_net(device: torch.device | str) -> nn.Sequential:
     """Return a module with a buffer and submodules; all parameter values are integers."""
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _AddBuffer(), nn.Linear(4, 2)).double()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
     return module.to(device)
 
 
-class _Shift(nn.Module):
+class _AddBuffer(nn.Module):
     """A module that adds its buffer to the input."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class _Shift(nn.Module):
         return x + self.shift
 
 
-class Shared:
+class SharedModules:
     """The package under test, a module, and two DataParallel wrappers.
 
     Args:
@@ -60,7 +60,9 @@ class Shared:
         self.net = build_net(devices[0])
         self.wrapper = self.parallel.DataParallel(self.net, devices)
         self.replications = 0
-        self.held = _count_replications(self.parallel, self)(build_net(devices[0]).eval(), devices)
+        self.held = _make_counting_class(self.parallel, self)(
+            build_net(devices[0]).eval(), devices
+        )
 
     def import_module(self, name: str) -> ModuleType:
         """Return the module ``name`` of the package under test."""
@@ -80,7 +82,9 @@ class Shared:
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 
-def _count_replications(parallel: Any, shared: Shared) -> Any:
+def _make_counting_class(parallel: Any, shared: SharedModules) -> Any:
+    """Return a DataParallel class whose ``replicate`` increments ``shared.replications``."""
+
     class Counting(parallel.DataParallel):  # type: ignore[misc] # the base is a variable
         def replicate(self, module: nn.Module, device_ids: Any) -> Any:
             shared.replications += 1

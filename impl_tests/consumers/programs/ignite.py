@@ -14,7 +14,7 @@ from torch import nn
 from impl_tests.consumers.record import Record, make_record
 
 
-class _Device:
+class _CudaTypedDevice:
     """The first simulated device. Its type is cuda, because ``auto_model`` wraps only then."""
 
     type = "cuda"
@@ -42,7 +42,7 @@ def _wrap(net: nn.Module) -> nn.Module:
     """Wrap ``net`` with ``auto_model``, patched to find several CUDA devices."""
     auto = ignite.distributed.auto
     auto.torch = _PatchedModule(torch, cuda=torch.accelerator)
-    auto.idist = _PatchedModule(ignite.distributed, device=_Device)
+    auto.idist = _PatchedModule(ignite.distributed, device=_CudaTypedDevice)
     wrapped: nn.Module = auto.auto_model(net)
     return wrapped
 

@@ -21,8 +21,8 @@ from torch.autograd import Function
 
 from impl_tests import forks
 from impl_tests.mutants import IMPL
-from impl_tests.mutation.changes import first_line
-from impl_tests.mutation.session import Tests, use_impl
+from impl_tests.mutation.changes import first_line_of
+from impl_tests.mutation.session import CollectedTests, import_impl_from
 from spec_tests.meta_tests.import_order import ROOT
 
 #: A test's duration in ``seconds``, the ``lines`` that it executes in each file, and whether the
@@ -30,7 +30,7 @@ from spec_tests.meta_tests.import_order import ROOT
 Record = dict[str, Any]
 
 
-class Lines:
+class ExecutedLines:
     """The tests that execute each line of impl.
 
     Args:
@@ -82,14 +82,14 @@ def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
     """Return the line, the statements around the line, and the file, as (first, last) lines."""
     nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
     spans = [
-        (first_line(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
+        (first_line_of(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
     ]
     around = [span for span in spans if span[0] <= line <= span[1]]
     around.sort(key=lambda span: span[1] - span[0])
     return [(line, line), *around, (1, sys.maxsize)]
 
 
-def record_lines(tests: Tests, *, processes: int, folder: Path) -> Lines:
+def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> ExecutedLines:
     """Record the lines that each test executes.
 
     Args:
@@ -112,7 +112,7 @@ def record_lines(tests: Tests, *, processes: int, folder: Path) -> Lines:
             raise RuntimeError(f"{ended.job.subject} hung or crashed:\n{ended.log}")
         paths[ended.job.subject].write_text(json.dumps(ended.result))
     by_file = [json.loads(path.read_text()) for path in paths.values()]
-    return Lines({name: record for records in by_file for name, record in records.items()})
+    return ExecutedLines({name: record for records in by_file for name, record in records.items()})
 
 
 def _hash_files(file: str) -> str:
@@ -123,9 +123,9 @@ def _hash_files(file: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _trace_tests_of_file(tests: Tests, file: str, _: Path) -> dict[str, Record]:
+def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str, Record]:
     """Run the tests of a file under coverage; return the record of each test."""
-    use_impl(IMPL.parent)
+    import_impl_from(IMPL.parent)
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
     _trace_backward()
