@@ -16,7 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """Yield the names of all imported modules, relative ones with their leading dots.
+    """Yield the names of all imported modules; relative names have leading dots.
 
     ``from package import name`` yields ``package`` and ``package.name``, since ``name`` may be a
     module.
@@ -46,7 +46,10 @@ def strings(path: Path) -> Iterator[str]:
 
 
 def compared_with(path: Path, value: str) -> Iterator[str]:
-    """Yield every comparison and match case with ``value``, or with a list that contains it."""
+    """Yield as text every comparison and match case with ``value``, or with a list that has it.
+
+    ``value`` is the source text of an expression.
+    """
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]

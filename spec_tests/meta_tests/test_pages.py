@@ -1,4 +1,4 @@
-"""The README's code runs, generated pages are up to date, and links lead to files."""
+"""The code in the README runs, generated pages are up to date, and links lead to files."""
 
 import re
 import subprocess

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 Z = torch.complex(X, X)
-#: An expected result on the CPU, and a function that returns a different one on the device.
+#: Property -> an expected result on the CPU, and a function whose result differs in this property.
 DIFFERENT = {
     "numbers": (X, lambda: X.to(DEVICE) + 0.1),
     "type": (X, lambda: X.to(DEVICE).double()),

@@ -105,7 +105,7 @@ def test_copies_between_devices_share_no_memory(layout, source, destination):
 
 @pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_like_factories_create_on_another_device(layout, destination):
+def test_like_factories_create_tensors_on_the_given_device(layout, destination):
     x = compressed(layout=layout)
     assert_same(
         torch.zeros_like(compressed("cpu", layout)),

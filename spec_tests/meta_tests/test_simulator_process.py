@@ -159,7 +159,7 @@ def test_lock_excludes_other_processes(tmp_path):
     import time
     from pathlib import Path
     from spec_tests.simulator import build
-    with build._locked(Path({str(tmp_path / "lock")!r})):
+    with build._lock_file(Path({str(tmp_path / "lock")!r})):
         begin = time.monotonic()
         time.sleep(0.3)
         print(begin, time.monotonic())
@@ -172,10 +172,10 @@ def test_lock_excludes_other_processes(tmp_path):
 
 
 def test_child_process_keeps_the_lock(tmp_path):
-    with build._locked(tmp_path / "lock") as lock:
+    with build._lock_file(tmp_path / "lock") as lock:
         compiler = subprocess.Popen(["sleep", "0.5"], pass_fds=[lock])
     begin = time.monotonic()
-    with build._locked(tmp_path / "lock"):
+    with build._lock_file(tmp_path / "lock"):
         assert time.monotonic() - begin > 0.3
     assert compiler.wait() == 0
 

@@ -1,7 +1,7 @@
 """``torch._C._broadcast_coalesced``: the stand-in, or the primitive of a CUDA build.
 
-On all devices but the first, the tensors of one chunk share a storage. The tests use this to find
-the chunks.
+On all devices but the first, the copies of the tensors of one chunk share a storage. The tests
+recognize the chunks by these storages.
 """
 
 import pytest
@@ -18,14 +18,14 @@ def to_first_device(topology, *tensors):
 
 
 def broadcast(topology, tensors, limit=BUFFER_SIZE, count=2):
-    """Broadcast to ``count`` different devices and return one list per device."""
+    """Broadcast to ``count`` different devices and return one list of tensors per device."""
     topology.require(distinct=count)
     ordinals = list(dict.fromkeys(topology.ordinals))[:count]
     return torch._C._broadcast_coalesced(tensors, ordinals, limit)
 
 
 def chunk_lengths(tensors):
-    """Return the number of tensors of each storage, in order of first use."""
+    """Return for each storage, in order of first use, how many tensors share it."""
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
@@ -35,7 +35,7 @@ def test_no_tensors_return_one_empty_list_per_device(topology):
 
 
 def test_no_devices_raise(topology):
-    # Undefined behavior in the CUDA primitive, so only the stand-in is tested.
+    # The CUDA primitive has undefined behavior for this call, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="needs at least one device"):
         STAND_INS["_broadcast_coalesced"]([], [], BUFFER_SIZE)
 

@@ -1,7 +1,8 @@
 """A wait for autograd threads at the exit of the process.
 
-When a backward pass returns, the autograd thread of the last device may still hold the graph. It
-needs the Python interpreter to release the graph. If the process ends at that moment, it aborts.
+When a backward pass returns, the autograd thread of the last device may still hold the graph. The
+thread needs the Python interpreter to release the graph. If the interpreter exits before that, the
+process aborts.
 """
 
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["wait_for_autograd_threads"]
 
-#: Seconds between two polls. The main thread sleeps then, so others can take the GIL.
+#: Seconds between two polls. Other threads can acquire the GIL while the main thread sleeps.
 _POLL_INTERVAL = 0.005
 #: Consecutive polls that must find all autograd threads asleep.
 _IDLE_POLLS = 3
@@ -23,16 +24,16 @@ def wait_for_autograd_threads() -> None:
     idle = 0
     while idle < _IDLE_POLLS and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL)
-        idle = 0 if _is_any_running() else idle + 1
+        idle = 0 if _has_running_autograd_thread() else idle + 1
 
 
-def _is_any_running() -> bool:
-    return any(_is_running(task) for task in Path("/proc/self/task").glob("*"))
+def _has_running_autograd_thread() -> bool:
+    return any(_is_running_autograd_thread(task) for task in Path("/proc/self/task").glob("*"))
 
 
-def _is_running(task: Path) -> bool:
+def _is_running_autograd_thread(task_folder: Path) -> bool:
     try:
-        name, _, fields = (task / "stat").read_text().partition("(")[2].rpartition(")")
+        name, _, fields = (task_folder / "stat").read_text().partition("(")[2].rpartition(")")
     except OSError:  # the thread has ended
         return False
     return name.startswith("pt_autograd") and fields.split()[0] != "S"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from .allowed_differences import AllowedDifferences
 from .database import Case
-from .exceptions import Exceptions
 from .trial import DEVICE, Comparison, Outcome, compare
 
 __all__ = ["run"]
@@ -14,22 +14,23 @@ __all__ = ["run"]
 _QUICK_SAMPLES = 2
 
 
-def run(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
-    """Run all samples of ``case``, or a few if ``quick`` and the operator is not listed."""
-    listed = any(case.operator in error.operators for error in exceptions.errors)
+def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
+    """Run all samples of ``case``. If ``quick``, run two, unless an error of it is allowed."""
+    listed = any(case.operator in error.operators for error in allowed.errors)
     limit = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
-        values=case.operator not in exceptions.uninitialized,
-        same_kernel=case.operator not in exceptions.other_kernels,
+        values=case.operator not in allowed.uninitialized,
+        same_kernel=case.operator not in allowed.other_kernels,
     )
     outcomes: list[Outcome] = []
-    for function, gradients in _functions(case, quick=quick):
+    for function, gradients in _variants(case, quick=quick):
         samples = case.samples(DEVICE, requires_grad=gradients)
         outcomes += _compare_samples(function, samples, comparison, gradients, limit)
     return outcomes
 
 
-def _functions(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
+def _variants(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """Yield the operator and its in-place variant, and whether to compare gradients."""
     yield case.info.op, case.has_gradients
     if case.info.inplace_variant is not None and not quick:
         yield case.info.inplace_variant, False

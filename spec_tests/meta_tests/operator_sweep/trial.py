@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .host import HostCopies
+from .host_copies import HostCopies
 
 __all__ = ["DEVICE", "Comparison", "Outcome", "compare"]
 
-#: Not the current device, so that use of the current device by mistake fails.
+#: The tested device. It is not current, so operators that use the current device by mistake fail.
 DEVICE = "sim:1"
 _SEED = 20
-#: rtol and atol for kernels that sum in another order, half precision included.
+#: rtol and atol for kernels that sum in another order, also in half precision.
 _LOOSE_TOLERANCE = (0.07, 0.003)
 
 
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Options of a comparison; devices, shapes and dtypes are always compared.
+    """The properties to compare; devices, shapes and dtypes are always compared.
 
     Args:
         values: Compare the values.
@@ -50,16 +50,16 @@ class Comparison:
 def compare(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
 ) -> Outcome:
-    """Call ``function`` on both; compare results, gradients and the arguments afterwards."""
-    on_device = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    """Call ``function`` on the CPU and the device; compare results, gradients and arguments."""
+    on_device = tree_map(_detach_view, [sample.input, sample.args, sample.kwargs])
     on_cpu = HostCopies().copy(on_device)
     try:
-        expected = _run(function, on_cpu, gradients)
+        expected = _call(function, on_cpu, gradients)
     except Exception as error:
         return Outcome("unsupported", f"{type(error).__name__}: {error}")
     try:
         device = _device_of_results(on_device)
-        actual = _run(function, on_device, gradients)
+        actual = _call(function, on_device, gradients)
         _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
@@ -69,26 +69,26 @@ def compare(
     return Outcome("agrees")
 
 
-def _without_base(leaf: Any) -> Any:
-    # A view created under no_grad gets no gradient although it requires one.
+def _detach_view(leaf: Any) -> Any:
+    # A view that was created under no_grad gets no gradient, even if it requires grad.
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
 
 
-def _run(function: Callable[..., Any], call: list[Any], gradients: bool) -> list[Any]:
+def _call(function: Callable[..., Any], arguments: list[Any], gradients: bool) -> list[Any]:
     torch.manual_seed(_SEED)
-    first, args, kwargs = call
-    leaves = [leaf for leaf in _tensors(call) if leaf.requires_grad and leaf.is_leaf]
+    first, args, kwargs = arguments
+    leaves = [leaf for leaf in _tensors(arguments) if leaf.requires_grad and leaf.is_leaf]
     result = function(first, *args, **kwargs)
-    return [result, _gradients(result, leaves) if gradients else (), call]
+    return [result, _compute_gradients(result, leaves) if gradients else (), arguments]
 
 
 def _tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _gradients(result: Any, leaves: list[Tensor]) -> Any:
+def _compute_gradients(result: Any, leaves: list[Tensor]) -> Any:
     results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
     if not results or not leaves:
         return ()
@@ -105,14 +105,17 @@ def _output_gradient(tensor: Tensor) -> Tensor:
     return ramp.to(plain.dtype).to(plain.device)
 
 
-def _device_of_results(call: list[Any]) -> str:
-    """Return the call's ``device`` argument, else the simulated device if an argument is on it."""
-    kwargs = call[2]
+def _device_of_results(arguments: list[Any]) -> str:
+    """Return the device that the results of the call must be on.
+
+    It is the argument ``device``, else ``DEVICE`` if an argument is on it, else the CPU.
+    """
+    kwargs = arguments[2]
     if kwargs.get("device") is not None:
         return str(torch.device(kwargs["device"]))
     named = {
         str(getattr(leaf, "device", leaf))
-        for leaf in tree_leaves(call)
+        for leaf in tree_leaves(arguments)
         if isinstance(leaf, (Tensor, torch.device, str))
     }
     return DEVICE if DEVICE in named else "cpu"

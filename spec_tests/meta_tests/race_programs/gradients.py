@@ -92,7 +92,7 @@ def side_stream_in_hook_waits_for_gradient(correct: bool) -> Tensor:
 
 
 @race_program("backward", late_copies=False)
-def saved_tensor_is_not_overwritten_on_other_stream(correct: bool) -> Tensor:
+def saved_tensor_is_not_overwritten_on_another_stream(correct: bool) -> Tensor:
     leaf, weights, side = _leaf(), copy_to(0), new_stream(0)
     result = (leaf * weights).sum()
     side.wait_stream(current_stream(0))

@@ -1,4 +1,5 @@
-// The line of the user's program, or the backward node, that runs an operator.
+// The location that a report names: the line of the user's program, or the autograd node, that runs
+// an operator.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-"""Wrong implementations of torch.nn.parallel's functions, to be both target and reference."""
+"""Buggy functions that a test uses for target and reference at once. Only the oracle is right."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from torch import nn
 
 from spec_tests.harness.environment.target import Target
 
-parallel: Any = torch.nn.parallel  # partly without annotations
+parallel: Any = torch.nn.parallel  # has incomplete annotations
 
 
 def wrong_target(name: str) -> Target:
-    """Return torch.nn.parallel with one function, such as ``comm.scatter``, from this module."""
+    """Return torch.nn.parallel with one function, such as ``comm.scatter``, of this module."""
     return Target("torch.nn.parallel", {name: f"{__name__}:{name.split('.')[1]}"})
 
 
@@ -46,9 +46,9 @@ def data_parallel(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 class Broadcast:
-    """A broadcast that copies the first tensor in place of every other."""
+    """A broadcast that copies the first tensor once for every tensor."""
 
     @staticmethod
     def apply(devices: Any, *tensors: Any) -> Any:
-        """Return the right number of copies."""
+        """Return as many copies of the first tensor as there should be copies in total."""
         return parallel._functions.Broadcast.apply(devices, *[tensors[0]] * len(tensors))
