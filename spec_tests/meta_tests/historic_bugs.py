@@ -1,7 +1,7 @@
 """Functions of torch.nn.parallel with bugs that back ends or earlier releases have had.
 
-Each function has one bug. A test puts one of them into a target with ``--target-map``. A bug of a
-back end has the same kind as a fault of the simulator, which `test_historic_bugs` names.
+Each function has one bug, and a test puts it into a target with ``--target-map``. The names in
+`test_historic_bugs.BUGS` are those of the simulator's faults with the same kind of bug.
 """
 
 import functools
@@ -80,7 +80,7 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
 
 
 def gather_zeros_from_other_devices(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Gather, but replace tensors by zeros that are on another device than the first tensor."""
+    """Gather, but with zeros in place of each tensor on another device than the first tensor."""
     first = tensors[0].device
     received = [x if x.device == first else torch.zeros_like(x) for x in tensors]
     result: Tensor = comm.gather(received, *args, **kwargs)

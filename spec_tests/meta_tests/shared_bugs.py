@@ -10,9 +10,10 @@ from spec_tests.harness.environment.target import Target
 parallel: Any = torch.nn.parallel  # has incomplete annotations
 
 
-def wrong_target(name: str) -> Target:
-    """Return torch.nn.parallel with one function, such as ``comm.scatter``, of this module."""
-    return Target("torch.nn.parallel", {name: f"{__name__}:{name.split('.')[1]}"})
+def wrong_target(function_name: str) -> Target:
+    """Return torch.nn.parallel with one function, such as ``comm.scatter``, taken from here."""
+    replacement = f"{__name__}:{function_name.split('.')[1]}"
+    return Target("torch.nn.parallel", {function_name: replacement})
 
 
 def scatter(*args: Any, **kwargs: Any) -> Any:
@@ -50,5 +51,5 @@ class Broadcast:
 
     @staticmethod
     def apply(devices: Any, *tensors: Any) -> Any:
-        """Return as many copies of the first tensor as there should be copies in total."""
+        """Broadcast the first tensor as often as there are tensors."""
         return parallel._functions.Broadcast.apply(devices, *[tensors[0]] * len(tensors))

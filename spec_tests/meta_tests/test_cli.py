@@ -254,7 +254,7 @@ def _doctor_output(capsys):
 
 
 class RecordingTerminal:
-    """A terminal that records lines: those that replace the last line in ``rewritten``."""
+    """A terminal that records new lines in ``lines``, and replaced lines in ``rewritten``."""
 
     def __init__(self):
         self.lines, self.rewritten = [], []

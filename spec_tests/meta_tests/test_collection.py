@@ -64,7 +64,8 @@ def test_a_clause_tested_only_against_the_reference_is_refused(run_suite, fixtur
 
 
 def test_clauses_tested_only_against_the_reference_are_counted(run_suite):
-    tests = ("-k", "test_")  # a run of all tests would be refused
+    # Without -k the suite would refuse the run, because only a comparison tests a.two.
+    tests = ("-k", "test_")
     result = run_suite(FIXTURES_OF_TWO.format(fixtures="target, reference"), *tests)
     result.stdout.fnmatch_lines(
         "1 clause is tested only by comparison with torch.nn.parallel: a.two"

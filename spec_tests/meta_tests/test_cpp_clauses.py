@@ -107,8 +107,8 @@ class WrongFrontEnd:
     Args:
         test: The test of the clause.
         function: The wrong function.
-        parameters: The parameters of the test.
-        error: The class of the error by which the test fails.
+        parameters: Values of the test's parametrized arguments.
+        error: The class of the error with which the test fails.
     """
 
     test: Callable[..., None]

@@ -56,7 +56,7 @@ BUGS = {
         "0.",
     ),
 }
-#: Issue number -> the same, for stream bugs of earlier PyTorch releases.
+#: Stream bugs of earlier PyTorch releases. The name of each is the number of its PyTorch issue.
 BUGS |= {
     "78824": (
         "parallel_apply.parallel_apply",
@@ -77,7 +77,7 @@ BUGS |= {
         "call tensor.record_stream(the default stream of sim:0) before the last reference is",
     ),
 }
-#: For some bugs: options of the run without which the bug has no effect.
+#: For some bugs: the options of pytest without which the bug has no effect.
 OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
 #: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector would.
 OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}

@@ -66,7 +66,7 @@ def test_compare_checks_the_device_of_the_result(kwargs, wrong):
         result = tensor.new_ones(*args, **kwargs)
         return result.to(wrong) if wrong and tensor.device.type == "sim" else result
 
-    outcome = compare(function, sample, Comparison(), gradients=False)
+    outcome = compare(function, sample, Comparison(), with_gradients=False)
     assert outcome.verdict == ("differs" if wrong else "agrees")
     assert f"on {wrong}" in outcome.detail or not wrong
 

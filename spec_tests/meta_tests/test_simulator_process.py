@@ -148,10 +148,10 @@ def test_build_searches_ninja_beside_the_interpreter(tmp_path, monkeypatch):
 
 
 def test_cache_key_depends_on_torch_version(monkeypatch):
-    key = build.SIMULATOR.key
-    assert key == build.SIMULATOR.key
+    key = build.SIMULATOR.cache_key
+    assert key == build.SIMULATOR.cache_key
     monkeypatch.setattr(torch, "__version__", "another")
-    assert build.SIMULATOR.key != key
+    assert build.SIMULATOR.cache_key != key
 
 
 def test_lock_excludes_other_processes(tmp_path):
@@ -198,7 +198,7 @@ def test_forked_child_computes_on_the_cpu():
     torch.ones(3, device="sim:1")
 
     def compute():
-        torch.manual_seed(0)  # skips devices that cannot be used
+        torch.manual_seed(0)  # does not seed devices that this process cannot use
         assert torch.sim._is_in_bad_fork()
         assert not torch.sim.is_initialized()
         assert torch.ones(3).sum().item() == 3

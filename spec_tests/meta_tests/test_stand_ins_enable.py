@@ -23,7 +23,7 @@ def test_second_enable_changes_nothing(topology):
 
 @pytest.fixture
 def existing_primitive(topology, monkeypatch):
-    """Return a function that replaces ``torch._C._gather`` until the end of the test."""
+    """Replace ``torch._C._gather`` for one test, and return the replacement."""
 
     def primitive():
         """Do nothing."""

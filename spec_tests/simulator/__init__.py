@@ -20,9 +20,9 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, native
-from .exit import wait_for_autograd_threads
 from .faults import FAULTS, PRIMITIVES, fault
 from .race_detector import Access, Race, races
+from .wait_at_exit import wait_for_autograd_threads
 
 __all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
 

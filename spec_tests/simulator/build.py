@@ -49,7 +49,7 @@ class Extension:
     flags: tuple[str, ...] = ("-O1", "-std=c++20")
 
     @property
-    def key(self) -> str:
+    def cache_key(self) -> str:
         """A digest of the sources, the flags, and the versions of PyTorch and Python."""
         digest = hashlib.sha256()
         for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
@@ -61,7 +61,7 @@ class Extension:
     @property
     def library(self) -> Path:
         """The path of the compiled library in the cache."""
-        name = f"{self.name}_{self.key}"
+        name = f"{self.name}_{self.cache_key}"
         return _cache_folder() / name / f"{name}.so"
 
 
@@ -82,7 +82,7 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
         with _lock_file(folder / "lock") as lock:
             if not library.exists():
                 os.replace(_build(extension, name, folder / "build", lock), library)
-    return _import(name, library)
+    return _import_library(name, library)
 
 
 def _create_folder(folder: Path, extension: Extension) -> None:
@@ -173,7 +173,7 @@ def _require_tool(extension: Extension, tool: str, search_path: str, remedy: str
         raise RuntimeError(f"{extension.description} needs {tool} to be built: {remedy}")
 
 
-def _import(name: str, library: Path) -> ModuleType:
+def _import_library(name: str, library: Path) -> ModuleType:
     loader = importlib.machinery.ExtensionFileLoader(name, str(library))
     spec = importlib.machinery.ModuleSpec(name, loader, origin=str(library))
     module = importlib.util.module_from_spec(spec)

@@ -114,8 +114,8 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
         found += map(_make_race, extension.close_races())
 
 
-def _make_race(raw: native.RawRace) -> Race:
-    first, second, is_free, device, nbytes, allocation = raw
+def _make_race(raw_race: native.RawRace) -> Race:
+    first, second, is_free, device, nbytes, allocation = raw_race
     memory = f"sim:{device}" if device >= 0 else "the host (pinned)"
     return Race(
         Access(*first),

@@ -18,9 +18,9 @@ class AllowedError:
 
     Args:
         operators: Names in PyTorch's database. Some releases of PyTorch lack some of them.
-        dtypes: The dtypes for which they raise it.
-        message: A part of every error message.
-        reason: The reason for not implementing them.
+        dtypes: The dtypes for which the operators raise it.
+        message: A text that every error message contains.
+        reason: Why sim does not implement the operators.
     """
 
     operators: tuple[str, ...]
@@ -64,12 +64,12 @@ def load(path: Path = FILE) -> AllowedDifferences:
     """Read the file. Each table ``error`` has the fields of `AllowedError`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return AllowedDifferences(
-        tuple(_make_error(table) for table in tables.get("error", [])),
+        tuple(_make_allowed_error(table) for table in tables.get("error", [])),
         frozenset(tables["uninitialized"]["operators"]),
         frozenset(tables["other_kernels"]["operators"]),
     )
 
 
-def _make_error(table: dict[str, object]) -> AllowedError:
+def _make_allowed_error(table: dict[str, object]) -> AllowedError:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
     return AllowedError(**fields)  # type: ignore[arg-type] # a wrong or missing key raises TypeError

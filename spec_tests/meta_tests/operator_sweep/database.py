@@ -15,7 +15,7 @@ import torch
 
 __all__ = ["DTYPES", "QUICK_DTYPES", "Case", "find_cases"]
 
-#: One dtype for each kind of kernel: gradients, integers, complex, bool, half precision.
+#: One dtype of each kind: float with gradients, integer, complex, bool, half precision.
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")
 _LAYOUTS = ("sparse_coo", "sparse_csr")

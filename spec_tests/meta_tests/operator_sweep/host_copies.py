@@ -20,9 +20,9 @@ class HostCopies:
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._originals: list[Any] = []  # keeps alive the storages whose addresses are keys
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, pytree: Any) -> Any:
         """Copy a pytree to the CPU, and replace each device in it by the CPU."""
-        return tree_map(self._copy_leaf, value)
+        return tree_map(self._copy_leaf, pytree)
 
     def _copy_leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):

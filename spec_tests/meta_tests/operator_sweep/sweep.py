@@ -15,17 +15,17 @@ _QUICK_SAMPLES = 2
 
 
 def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
-    """Run all samples of ``case``. If ``quick``, run two, unless an error of it is allowed."""
+    """Run the samples of ``case``: all, or two if ``quick`` and no error of it is allowed."""
     listed = any(case.operator in error.operators for error in allowed.errors)
-    limit = _QUICK_SAMPLES if quick and not listed else None
+    max_samples = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
         values=case.operator not in allowed.uninitialized,
         same_kernel=case.operator not in allowed.other_kernels,
     )
     outcomes: list[Outcome] = []
-    for function, gradients in _variants(case, quick=quick):
-        samples = case.samples(DEVICE, requires_grad=gradients)
-        outcomes += _compare_samples(function, samples, comparison, gradients, limit)
+    for function, with_gradients in _variants(case, quick=quick):
+        samples = case.samples(DEVICE, requires_grad=with_gradients)
+        outcomes += _compare_samples(function, samples, comparison, with_gradients, max_samples)
     return outcomes
 
 
@@ -40,14 +40,14 @@ def _compare_samples(
     function: Callable[..., Any],
     samples: Iterator[Any],
     comparison: Comparison,
-    gradients: bool,
-    limit: int | None,
+    with_gradients: bool,
+    max_samples: int | None,
 ) -> Iterator[Outcome]:
     try:
-        for sample in islice(samples, limit):
-            outcome = compare(function, sample, comparison, gradients=gradients)
-            if outcome.verdict == "unsupported" and gradients:
-                outcome = compare(function, sample, comparison, gradients=False)
+        for sample in islice(samples, max_samples):
+            outcome = compare(function, sample, comparison, with_gradients=with_gradients)
+            if outcome.verdict == "unsupported" and with_gradients:
+                outcome = compare(function, sample, comparison, with_gradients=False)
             yield outcome
     except NotImplementedError as error:  # the device cannot create the inputs
         yield Outcome("unimplemented", str(error).split("\n")[0])

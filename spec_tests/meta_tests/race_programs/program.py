@@ -30,7 +30,7 @@ _CUDA = "https://docs.nvidia.com/cuda/"
 _API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
 _GITHUB = "https://github.com/pytorch/pytorch/"
-#: Pages that state the rules: documentation, or PyTorch's source where no documentation does.
+#: Name -> page that states the rule: documentation, or PyTorch's source if no documentation does.
 SOURCES = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",

@@ -9,7 +9,7 @@ comm: Any = nn.parallel.comm  # has no annotations
 
 
 def total(inputs: Any, destination: Any = None) -> Any:
-    """Raise a ValueError without a text if shapes differ (the first bug)."""
+    """Sum the inputs, but raise a ValueError without a text if shapes differ (the first bug)."""
     try:
         return comm.reduce_add(inputs, destination)
     except ValueError:

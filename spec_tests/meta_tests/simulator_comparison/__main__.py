@@ -41,9 +41,9 @@ def main(arguments: list[str]) -> int:
     return int(bool(found) or not simulated)
 
 
-def _summarize(simulated: Record, found: Sequence[Difference]) -> dict[str, object]:
-    listed = [asdict(each) for each in found[:_MAX_LISTED]]
-    return {"calls": len(simulated), "differing": len(found), "differences": listed}
+def _summarize(simulated: Record, differences: Sequence[Difference]) -> dict[str, object]:
+    listed = [asdict(difference) for difference in differences[:_MAX_LISTED]]
+    return {"calls": len(simulated), "differing": len(differences), "differences": listed}
 
 
 def _write_record(options: argparse.Namespace) -> None:

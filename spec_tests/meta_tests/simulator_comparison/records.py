@@ -46,7 +46,7 @@ def record_outcomes(
         for target in targets:
             outcome = observe(call, target, topology)
             parts = {
-                part.name: _without_accelerator(getattr(outcome, part.name), topology.accelerator)
+                part.name: _replace_accelerator(getattr(outcome, part.name), topology.accelerator)
                 for part in fields(Outcome)
             }
             outcomes[target.name, repr(call)] = replace(outcome, **parts)
@@ -70,28 +70,28 @@ def find_differences(simulated: Record, real: Record) -> Iterator[Difference]:
                 break
 
 
-def _without_accelerator(value: Any, accelerator: str) -> Any:
+def _replace_accelerator(value: Any, accelerator: str) -> Any:
     """Return ``value`` with the name of the accelerator replaced by ``device``."""
     match value:
         case str():
-            return _replace_name(value, accelerator)
+            return _replace_in_text(value, accelerator)
         case TensorSnapshot(values, facts):
             return TensorSnapshot(values, _replace_in_members(facts, accelerator))
         case Structure(kind, members):
             return Structure(kind, _replace_in_members(members, accelerator))
         case Leaf(kind, text, identity):
-            return Leaf(kind, _replace_name(text, accelerator), identity)
+            return Leaf(kind, _replace_in_text(text, accelerator), identity)
         case Failure(kind, text):
-            return Failure(kind, _replace_name(text, accelerator))
+            return Failure(kind, _replace_in_text(text, accelerator))
         case tuple():
-            return tuple(_without_accelerator(each, accelerator) for each in value)
+            return tuple(_replace_accelerator(each, accelerator) for each in value)
     return value
 
 
 def _replace_in_members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
-    return {key: _without_accelerator(member, accelerator) for key, member in members.items()}
+    return {key: _replace_accelerator(member, accelerator) for key, member in members.items()}
 
 
-def _replace_name(text: str, accelerator: str) -> str:
+def _replace_in_text(text: str, accelerator: str) -> str:
     text = re.sub(rf"\b{accelerator}\b", "device", text)
     return re.sub(rf"\b{accelerator.upper()}\b", "DEVICE", text)

@@ -40,13 +40,15 @@ def assert_same(expected: object, actual: object) -> None:
             assert want == got
 
 
-def _assert_same_tensor(want: Tensor, got: Tensor) -> None:
-    assert str(got.device) == DEVICE, f"on {got.device}"
-    assert want.requires_grad == got.requires_grad
-    assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg())
-    torch.testing.assert_close(got.detach().cpu(), want.detach(), equal_nan=True)
-    if want.layout == torch.strided:
-        assert want.stride() == got.stride(), f"strides {got.stride()}, not {want.stride()}"
+def _assert_same_tensor(expected: Tensor, actual: Tensor) -> None:
+    assert str(actual.device) == DEVICE, f"on {actual.device}"
+    assert expected.requires_grad == actual.requires_grad
+    assert (expected.is_conj(), expected.is_neg()) == (actual.is_conj(), actual.is_neg())
+    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), equal_nan=True)
+    if expected.layout == torch.strided:
+        assert expected.stride() == actual.stride(), (
+            f"strides {actual.stride()}, not {expected.stride()}"
+        )
 
 
 def assert_same_call(function: Function, inputs: Sequence[Tensor]) -> None:

@@ -44,8 +44,8 @@ void run(size_t index) {
   count = deferred.size();
 }
 
-// Returns the index of the newest copy that is ordered before `clock` and after no other deferred
-// copy. Every copy is ordered before a null clock.
+// Returns the index of the newest deferred copy that may run now: it is ordered before `clock`, and
+// after no other deferred copy. A null `clock` admits every copy.
 std::optional<size_t> next_due(const Clock* clock) {
   const auto is_due = [&](const DeferredCopy& copy) {
     return clock == nullptr || is_ordered_before(copy, *clock);

@@ -1,4 +1,4 @@
-// Converts sim tensors to CPU tensors with the same memory and back, during one operator call.
+// For one operator call: converts sim tensors to CPU tensors with the same memory, and back.
 
 #pragma once
 

@@ -26,9 +26,8 @@ struct Stream {
   uint64_t host_version = 0;
 };
 
-// The mutex guards all variables below. They are never destroyed, because threads may outlive this
-// library.
-// Never free device memory while the mutex is held: the free acquires the mutex again.
+// The mutex guards all variables below, which are never destroyed, because threads may outlive this
+// library. Never free device memory while the mutex is held: the free acquires the mutex again.
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;

@@ -26,7 +26,7 @@ namespace sim::races {
 using Time = uint32_t;
 using Clock = std::vector<Time>;
 
-// The clock of a stream when an event was recorded on it.
+// The clock that a stream had when an event was recorded on it.
 struct EventClock {
   uint64_t generation = 0;
   Clock clock;
@@ -103,7 +103,7 @@ class Step {
   void writes(const at::Tensor& tensor) {
     record(tensor, true);
   }
-  // Records a result. Ignores it if it shares memory with an argument.
+  // Records a write of a result, unless the result shares memory with an argument.
   void returns(const at::Tensor& tensor);
   void host_waits() const;
 

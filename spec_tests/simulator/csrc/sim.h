@@ -30,11 +30,11 @@ c10::DeviceIndex current_device() noexcept;
 // is the fault "device-left".
 void force_current_device(c10::DeviceIndex index) noexcept;
 bool in_bad_fork() noexcept;
-// Raises in a forked child whose parent used the devices, and for an invalid ordinal.
+// Raises an error for an invalid ordinal, and in a forked child whose parent used the devices.
 void check_usable(c10::DeviceIndex index);
 // Returns the current stream of the device in this thread.
 c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept;
-// Replaces `sim` without an index with the current device.
+// Returns the device itself, or the current device if `device` has no index.
 c10::Device with_index(c10::Device device);
 void register_runtime();
 
@@ -67,7 +67,7 @@ at::Tensor memory_sharing_view(const at::Tensor& tensor);
 
 // fallback.cpp: runs the CPU kernel for every operator without a sim kernel.
 void register_fallbacks();
-// Runs the CPU kernel, for sim kernels that handle only some calls themselves.
+// Runs the operator's CPU kernel. Called by sim kernels for the calls that they do not handle.
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace sim

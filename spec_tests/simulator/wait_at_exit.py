@@ -1,4 +1,4 @@
-"""A wait for autograd threads at the exit of the process.
+"""Waits for the autograd threads when the process exits.
 
 When a backward pass returns, the autograd thread of the last device may still hold the graph. The
 thread needs the Python interpreter to release the graph. If the interpreter exits before that, the
