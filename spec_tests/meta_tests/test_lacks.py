@@ -74,12 +74,12 @@ def test_some_tests_of_a_declared_clause_may_pass(run_suite, lacks):
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_a_selection_of_tests_allows_that_a_declared_clause_passes(run_suite, lacks):
+def test_a_declared_clause_may_pass_if_only_some_tests_are_selected(run_suite, lacks):
     result = run_suite(ONE_OF_THREE_MISSING, "-k", "scatter", *lacks("a.one"))
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_an_aborted_run_allows_that_a_declared_clause_passes(run_suite, lacks):
+def test_a_declared_clause_may_pass_in_an_aborted_run(run_suite, lacks):
     body = ONE_OF_THREE_MISSING.replace("getattr(target.comm, name)", "assert name != 'scatter'")
     result = run_suite(body, "-x", *lacks("a.one"))
     result.stdout.no_fnmatch_line("*as lacking, but the target offers it*")

@@ -45,6 +45,6 @@ def test_assert_same_call_detects_different_gradients():
         assert_same_call(Wrong.apply, [X])
 
 
-def test_equal_results_and_calls_pass():
+def test_both_assertions_accept_equal_results():
     assert_same((X, 3), (X.to(DEVICE), 3))
     assert_same_call(lambda x: x * 2, [X])

@@ -121,7 +121,7 @@ def test_program_writes_differences_to_json(
     assert f"1 calls compared, {int(is_changed)} differ" in capsys.readouterr().out
 
 
-def test_program_fails_without_any_call(monkeypatch):
+def test_program_that_compares_no_calls_fails(monkeypatch):
     monkeypatch.setattr(program, "_run_both", lambda options: ({}, {}))
     assert program.main([]) == 1
 

@@ -123,7 +123,7 @@ def test_members_share_memory_with_the_tensor():
     assert_same(DENSE * 2, x.to_dense())
 
 
-def test_gradients_flow_through_products():
+def test_gradients_of_a_product_agree_with_the_cpu():
     def gradients(device):
         x = compressed(device).requires_grad_()
         y = torch.arange(12.0).reshape(4, 3).to(device).requires_grad_()

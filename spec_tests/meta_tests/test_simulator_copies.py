@@ -69,7 +69,7 @@ def test_copying_into_a_view_converts_the_dtype_and_broadcasts(source, destinati
 
 
 @pytest.mark.parametrize(("source", "destination"), ROUTES)
-def test_gradient_returns_to_the_device_of_the_leaf(source, destination):
+def test_gradient_is_on_the_device_of_the_leaf(source, destination):
     x = torch.arange(3.0, device=source, requires_grad=True)
     (x.to(destination) ** 2).sum().backward()
     assert str(x.grad.device) == source

@@ -51,7 +51,7 @@ def run_in_forked_child(function):
     return text
 
 
-def test_second_enable_does_nothing():
+def test_second_enable_with_the_same_device_count_does_nothing():
     simulator.enable(device_count=4)
     assert torch.sim.device_count() == 4
 
@@ -102,7 +102,7 @@ def test_new_process_enables_quickly_and_exits_without_error():
     assert float(elapsed) < 0.9
 
 
-def test_process_keeps_its_exit_status():
+def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     done = run(
         """
         import torch

@@ -66,7 +66,7 @@ def test_negative_ordinal_after_the_first_raises(topology):
         )
 
 
-def test_first_list_contains_the_tensors_themselves(topology):
+def test_copies_for_the_first_device_are_the_tensors_themselves(topology):
     tensors = [torch.nn.Parameter(counting((4,)).to(topology.device(0))) for _ in range(2)]
     tensors.append(tensors[0] * 2)
     graph = tensors[2].grad_fn
@@ -76,7 +76,7 @@ def test_first_list_contains_the_tensors_themselves(topology):
     assert tensors[2].grad_fn is graph
 
 
-def test_other_lists_contain_plain_leaves(topology):
+def test_copies_for_other_devices_are_leaves_of_class_tensor(topology):
     tensors = [
         torch.nn.Parameter(tensor)
         for tensor in to_first_device(topology, counting((4,)), counting((4,)))
@@ -100,7 +100,7 @@ def test_copies_have_values_dtype_and_device(topology):
         assert torch.equal(result.cpu(), tensor.cpu())
 
 
-def test_tensors_of_a_chunk_share_a_storage_but_no_version(topology):
+def test_tensors_of_a_chunk_share_a_storage_but_no_version_counter(topology):
     results = broadcast(topology, to_first_device(topology, counting((4,)), counting((2, 2))))[1]
     assert chunk_lengths(results) == [2]
     assert [result.storage_offset() for result in results] == [0, 4]

@@ -199,8 +199,8 @@ Time tick(uint32_t index) {
   return ++stream.clock[index];
 }
 
-// Returns whether `access` allows freeing the memory: it ran on the allocating stream, or on a stream
-// passed to record_stream, or is ordered before `clock`, the clock of the allocating stream.
+// Returns whether the memory may be freed after `access`: `access` ran on the allocating stream or
+// on a recorded stream, or is ordered before `clock`, the clock of the allocating stream.
 bool is_safe_to_free(
     const AllocationState& allocation, const Access& access, const Clock& clock) {
   const auto& stream = streams[access.stream];
