@@ -1,7 +1,7 @@
 """Functions of torch.nn.parallel with bugs that back ends or earlier releases have had.
 
-Each function has one bug, and a test puts it into a target with ``--target-map``. The names in
-`test_historic_bugs.BUGS` are those of the simulator's faults with the same kind of bug.
+Each function has one bug, and a test puts it into a target with ``--target-map``. Its key in
+`test_historic_bugs.BUGS` is a similar fault of the simulator, or the issue that reported the bug.
 """
 
 import functools

@@ -156,7 +156,7 @@ every_call = pytest.mark.parametrize(
 
 
 def run(primitive, call, first, second):
-    """Run ``call`` and return the facts of all arguments and results, or the error."""
+    """Run ``call``; return the `facts` of its arguments and results, or the error if it fails."""
     args = call(first, second, first.index, second.index)
     try:
         result = primitive(*args)

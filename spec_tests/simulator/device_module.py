@@ -71,7 +71,7 @@ def _ordinal(device: DeviceLike) -> int:
 
 
 def is_available() -> bool:
-    """Return whether there is a device."""
+    """Return whether there is at least one device."""
     return device_count() > 0
 
 

@@ -10,7 +10,7 @@ from .trial import DEVICE, Comparison, Outcome, compare
 
 __all__ = ["run"]
 
-#: The number of sample inputs of a quick sweep.
+#: Sample inputs of each operator in each dtype in a quick sweep.
 _QUICK_SAMPLES = 2
 
 
