@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from spec_tests.distributed.pool import Rank
+from spec_tests.distributed.pool import RankContext
 
 #: The module, batch and parameters of this rank, kept between calls.
 _STATE: dict[str, Any] = {}
@@ -22,7 +22,9 @@ CLASSES = 16
 _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
-def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float) -> None:
+def prepare(
+    rank: RankContext, library: str, layers: int, width: int, rows: int, cap_mb: float
+) -> None:
     """Build a module and a batch of ``rows`` rows per rank."""
     torch.manual_seed(0)
     module = nn.Sequential(*(_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES))
@@ -38,7 +40,7 @@ def prepare(rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
-def step(rank: Rank) -> float:
+def step(rank: RankContext) -> float:
     """Run forward and backward; return the sum of a gradient."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
@@ -46,7 +48,7 @@ def step(rank: Rank) -> float:
     return float(_STATE["parameters"][0].grad.sum())
 
 
-def count_bytes_sent(rank: Rank) -> dict[str, int]:
+def count_bytes_sent(rank: RankContext) -> dict[str, int]:
     """Return the bytes that one step passes to each collective on this rank."""
     counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}

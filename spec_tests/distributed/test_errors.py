@@ -34,7 +34,7 @@ def test_an_unpicklable_error_is_raised_as_a_runtime_error(ranks):
 @clause("distributed.errors.afterwards")
 def test_a_step_after_a_failed_call_has_whole_gradients(ranks):
     net = probes.make_linear()
-    net(probes.rank_rows(3)).sum().backward()
+    net(probes.make_rank_rows(3)).sum().backward()
     check_close(ranks.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
 
 
@@ -43,7 +43,7 @@ def test_an_unpicklable_output_is_refused_on_every_rank(ranks):
     found = ranks.run(3, failing_calls.return_unpicklable)
     assert [type(result) for result in found] == [Raised] * 3, found
     assert "in rank 0" in found[0].text
-    # The rest of pickle's text differs between releases of Python.
+    # Python releases differ in the rest of the error text of pickle.
     assert "return_unpicklable.<locals>.<lambda>" in found[0].text
 
 

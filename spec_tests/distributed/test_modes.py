@@ -35,7 +35,7 @@ print("equal")
 
 
 def require_nccl(topology):
-    """End the test as not-run without NCCL."""
+    """Report the test as not run if there is no CUDA device or no NCCL."""
     if topology.accelerator != "cuda" or not dist.is_nccl_available():
         not_run("needs a CUDA device and NCCL")
 
@@ -71,7 +71,7 @@ def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(ranks, size, r
 
 @clause("distributed.function")
 @pytest.mark.parametrize("dim", [0, 1])
-def test_the_function_matches_the_class(ranks, dim):
+def test_the_function_returns_the_outputs_of_the_class(ranks, dim):
     x = modes.make_batch(4).detach()
     weight_grad = (18 * x**2 / 3 + x).sum()
     expected = [(3 * x, 3 * x, weight_grad)] * 3

@@ -35,7 +35,7 @@ def test_gradients_of_some_parameters_only_are_refused(ranks, api):
 @clause("distributed.singled-out-arguments")
 @pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
 def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
-    x = probes.rank_rows(3).requires_grad_()
+    x = probes.make_rank_rows(3).requires_grad_()
     (probes.make_linear()(x) ** 2).sum().backward()
     check_close(ranks.run(3, failing_calls.differentiate_inputs, api), [x.grad] * 3)
 
@@ -120,4 +120,4 @@ def test_different_inputs_are_refused_on_every_rank(ranks, different_rank, diffe
 
 @clause("distributed.check-inputs")
 def test_equal_inputs_pass_the_check(ranks):
-    check_close(ranks.run(2, failing_calls.call_with_equal_inputs), [probes.rank_rows(2)] * 2)
+    check_close(ranks.run(2, failing_calls.call_with_equal_inputs), [probes.make_rank_rows(2)] * 2)

@@ -41,7 +41,9 @@ def test_gradients_accumulate_over_calls_and_steps(
 @clause("distributed.buffers")
 @example_count.divide_examples(3)
 @given(
-    training=trainings(kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])),
+    training=trainings(
+        layer_kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])
+    ),
     calls=st.sampled_from([1, 2]),
 )
 def test_rank_zero_has_the_buffers_of_one_process(ranks, target, topology, training, calls):
