@@ -1,6 +1,6 @@
 """DataParallel: a training step of transformers' Trainer.
 
-The Trainer passes all arguments by keyword, among them one number per device.
+The Trainer passes all arguments by keyword. One of them is a tensor with one number per device.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 
-#: Pairs of the number of devices and the number of rows.
+#: Pairs: the number of devices, the number of rows in the batch.
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
 
