@@ -57,7 +57,7 @@ def flatten(tensors):
 
 
 def train_step(parallel, rows):
-    """Run one iteration; return outputs and gradients."""
+    """Run forward and backward; return the outputs and gradients as one vector."""
     parallel.zero_grad()
     out = parallel(rows)
     out.square().sum().backward()
@@ -80,13 +80,13 @@ def test_code_is_compiled_once_per_device(target, topology, compilation, devices
     )
     for _ in range(3):
         train_step(parallel, rows)
-    # Two slots of one device share the code.
+    # A device that occurs twice in the list has one compiled graph.
     checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
 
 
 @ONCE
 @EVERY_COMPILATION
-def test_training_and_evaluation_compile_once_per_device(target, topology, compilation):
+def test_training_and_evaluation_each_compile_once_per_device(target, topology, compilation):
     backend = CountingBackend()
     parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
     for backend in (first, second, second):
         module.compile(backend=backend)
         train_step(*wrapped(target, topology, module))
-    # A second compile() with the same backend compiles again, as it does without replicas.
+    # A second compile() with the same back end compiles again, as for a module without replicas.
     devices = len(set(topology.take(3)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
 
@@ -140,7 +140,7 @@ def test_a_graph_break_raises_no_error(target, topology):
 
 
 @ONCE
-def test_compile_options_are_kept(target, topology):
+def test_fullgraph_of_a_compiled_module_applies_to_its_replicas(target, topology):
     backend = CountingBackend()
     module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True)
     parallel, rows = wrapped(target, topology, module)
@@ -150,7 +150,7 @@ def test_compile_options_are_kept(target, topology):
 
 
 class Recording(nn.Module):
-    """A module that records the thread and the device at the start and at the end of each call."""
+    """A module that records the thread and the input's device at the start and end of a call."""
 
     def __init__(self, records):
         super().__init__()
@@ -173,10 +173,8 @@ def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilati
     parallel(rows)
     events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
     checks.same([(event, device) for event, _, device in records], events, compilation)
-    if sys.version_info < (
-        3,
-        13,
-    ):  # Later versions use another thread to hide the state of the calling thread.
+    # On later versions another thread runs the replicas, to hide the state of the calling thread.
+    if sys.version_info < (3, 13):
         assert {thread for _, thread, _ in records} == {threading.get_ident()}
 
 
@@ -273,7 +271,7 @@ def test_double_backward_works_with_a_backend_that_supports_it(target, topology)
 
 
 def double_backward_step(parallel, rows):
-    """Return the parameters' gradients of a penalty on the rows' gradient."""
+    """Return the gradients of a penalty, the squared gradient of ``rows``, for the parameters."""
     rows = rows.detach().requires_grad_()
     (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
     return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))

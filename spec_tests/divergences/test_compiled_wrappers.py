@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_leaves
 
 from spec_tests.divergences.compile_backends import (
     CountingBackend,
-    compiled_files,
-    frame_count,
-    reset_frame_count,
+    count_frames,
+    list_compiled_files,
+    reset_metrics,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
 )
-#: Functions that compile a wrapper, by the name of the compilation.
+#: For each way to compile a wrapper w: a function of the wrapper and options of torch.compile.
 COMPILATIONS = {
     "torch.compile(w)": lambda wrapper, **options: torch.compile(wrapper, **options),
     "w.compile()": lambda wrapper, **options: wrapper.compile(**options) or wrapper,
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: Functions of a tensor, devices and a module that return the arguments of each function.
+#: For each public function: how to build its arguments from a tensor, two devices and a module.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
@@ -58,7 +58,7 @@ Pair = namedtuple("Pair", ("left", "right"))
 def reset_compiler():
     """Reset the compiler and its counters."""
     torch.compiler.reset()
-    reset_frame_count()
+    reset_metrics()
 
 
 class Scaled(nn.Module):
@@ -99,11 +99,11 @@ def check_surrounding_code(function, arguments, topology):
 
     found = torch.compile(call, backend=backend)(x)
     checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), frame_count()), (2, 2))
+    checks.same((len(backend.devices), count_frames()), (2, 2))
 
 
 def train_step(forward, wrapper, x):
-    """Run one iteration; return outputs and gradients."""
+    """Run forward and backward; return the outputs and gradients as one vector."""
     wrapper.zero_grad()
     out = forward(x)
     out.square().sum().backward()
@@ -130,7 +130,7 @@ def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, c
     for count in (4, 4, 6, 7, 1):
         train_step(compiled, wrapper, rows(topology, count))
         # The wrapper may use one frame to report the reason of the graph break.
-        assert frame_count() <= 1, count
+        assert count_frames() <= 1, count
 
 
 @SEVERAL
@@ -154,7 +154,7 @@ def test_code_around_a_wrapper_is_compiled(target, topology):
     x = rows(topology, 4)
     checks.same(compiled(x), wrapper(x + 1).sin().sum(), tolerance=checks.LAYER)
     checks.same(len(backend.devices), 2)
-    assert frame_count() <= 3
+    assert count_frames() <= 3
 
 
 @SURROUNDING
@@ -165,14 +165,14 @@ def test_code_around_a_call_is_compiled(target, topology, name):
 
 @SURROUNDING
 def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # Not in CALLS, because torch.compile does not trace this call of the reference either.
+    # Not in CALLS: of the reference, too, torch.compile traces no frame of this call.
     function = target.functions.ReduceAddCoalesced.apply
     check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 
 
 @SURROUNDING
 def test_backward_of_a_wrapper_is_not_compiled(target, topology):
-    # On the CPU backward runs in the calling thread.
+    # On the CPU backward runs in the calling thread, where torch.compile could trace it.
     wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
     backend = CountingBackend()
 
@@ -184,7 +184,7 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     found = torch.compile(iterate, backend=backend)(x)
     checks.same(found, expected, tolerance=checks.LAYER)
     # The wrapper may use one frame to report the reason of the graph break.
-    assert len(set(compiled_files()) - {__file__}) <= 1, compiled_files()
+    assert len(set(list_compiled_files()) - {__file__}) <= 1, list_compiled_files()
 
 
 @ONE
@@ -237,7 +237,7 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
 
     compiled = torch.compile(call, backend=backend)
     checks.same(compiled(x), call(x), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), frame_count()), (3, 3))
+    checks.same((len(backend.devices), count_frames()), (3, 3))
 
 
 @UNTRACED
@@ -325,7 +325,7 @@ def test_fullgraph_with_several_devices_is_refused(target, topology, compilation
 def test_torch_compile_traces_the_code_of_the_reference(reference, topology):
     wrapper = wrapped(reference, topology, 2)
     train_step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
-    assert frame_count() > 10
+    assert count_frames() > 10
 
 
 @ONE

@@ -42,7 +42,7 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
 
 @OBJECTS
 @given(count=st.integers(1, 3))
-def test_reference_first_replica_has_views(reference, topology, count):
+def test_reference_first_replica_has_views_of_complex_parameters(reference, topology, count):
     module = EdgeCaseModule("complex").build(topology)
     first, *_ = reference.replicate.replicate(module, topology.take(count), True)
     checks.same(list(first.parameters()), [])

@@ -21,7 +21,7 @@ NONE = clause("divergences.SG-9.none-beside-others-is-refused")
 
 
 class FailingIterable:
-    """An iterable whose iteration fails, as a cache with two kinds of layers does."""
+    """An iterable whose iteration ends with an AttributeError, like some transformers caches."""
 
     error_text = "'Layer' object has no attribute 'keys'"
 
@@ -34,7 +34,7 @@ class FailingIterable:
 
 
 class FailingConstructor:
-    """An iterable whose class cannot be built from one iterable."""
+    """An iterable that gather cannot rebuild: the constructor needs two arguments, not one."""
 
     error_text = r"__init__\(\) missing 1 required"
 
@@ -89,7 +89,7 @@ def test_strings_in_containers_are_gathered_into_a_list(target, topology, values
 
 @STRINGS
 @given(values=texts)
-def test_reference_returns_the_repr_of_a_map_object(reference, topology, values):
+def test_reference_gathers_strings_into_the_repr_of_a_map_object(reference, topology, values):
     found = reference.scatter_gather.gather(values, topology.device(0))
     checks.same(found.startswith("<map object at 0x"), True, values)
 
@@ -123,14 +123,14 @@ def test_reference_refuses_numbers(reference, topology, values):
 @OTHERS
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
-def test_other_values_are_gathered_into_a_list(target, topology, values):
+def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
     checks.same([*map(id, found[0])], [*map(id, values)], values)
 
 
 @OTHERS
 @given(count=st.integers(1, 4))
-def test_reference_refuses_other_values(reference, topology, count):
+def test_reference_refuses_an_object_that_is_not_iterable(reference, topology, count):
     with pytest.raises(TypeError, match="'Opaque' object is not iterable"):
         reference.scatter_gather.gather([Opaque()] * count, topology.device(0))
 
@@ -176,7 +176,7 @@ def _unpair(pair, depth, first):
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:
-    """Return one output per replica, with None instead of the tensor where ``mask`` is true."""
+    """Return one output per replica: it contains None where ``mask`` is true, else a tensor."""
     devices = topology.take(len(mask))
     tensors = [
         None if none else torch.ones(1, device=d) for none, d in zip(mask, devices, strict=True)

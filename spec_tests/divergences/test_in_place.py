@@ -13,13 +13,13 @@ from spec_tests.divergences.rescaled import (
     compare_after_step,
     compare_chunks,
     compare_halving,
-    evaluating_rescaler,
-    penalty,
+    gradient_penalty,
+    make_evaluating_rescaler,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-#: Two devices, and four slots in which device 1 is first and occurs twice.
+#: Slots: two devices; and four slots, of which device 1 is the first and the third.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
 CHANGED_VIEW_TEXT = "is a view and its base or another view of its base has been modified inplace"
 
@@ -35,7 +35,7 @@ def test_forward_may_change_any_parameter_in_place(target, topology, kind, slots
 @SLOTS
 @clause("divergences.FN-2.every-parameter")
 def test_a_module_may_rescale_its_layers_in_evaluation(target, topology, slots):
-    found, expected = compare_chunks(target, topology, evaluating_rescaler, slots)
+    found, expected = compare_chunks(target, topology, make_evaluating_rescaler, slots)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -63,7 +63,7 @@ def test_replica_zero_uses_the_parameters_after_an_optimizer_step(target, topolo
 @clause("divergences.FN-2.second-derivatives")
 def test_a_gradient_penalty_on_changed_parameters_is_differentiable(target, topology, slots):
     found, expected = compare_chunks(
-        target, topology, evaluating_rescaler, slots, function=penalty
+        target, topology, make_evaluating_rescaler, slots, function=gradient_penalty
     )
     checks.same(found, expected, tolerance=checks.LAYER)
 
@@ -98,7 +98,7 @@ def test_reference_reports_a_view_of_the_changed_parameter(reference, topology):
 @clause("divergences.FN-2.every-parameter")
 def test_reference_refuses_a_module_that_rescales_its_layers(reference, topology):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_chunks(reference, topology, evaluating_rescaler, (0, 1))
+        compare_chunks(reference, topology, make_evaluating_rescaler, (0, 1))
 
 
 @pytest.mark.parametrize("index", range(3))
@@ -119,4 +119,6 @@ def test_reference_refuses_replica_zero_after_an_optimizer_step(reference, topol
 @clause("divergences.FN-2.second-derivatives")
 def test_reference_refuses_a_gradient_penalty_on_changed_parameters(reference, topology):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_chunks(reference, topology, evaluating_rescaler, (0, 1), function=penalty)
+        compare_chunks(
+            reference, topology, make_evaluating_rescaler, (0, 1), function=gradient_penalty
+        )

@@ -32,7 +32,7 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """A callable that records its start and end with the thread; returns its device or raises."""
+    """A callable that records its start, end and thread. It returns its device or raises."""
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
@@ -41,7 +41,7 @@ class Recording:
         self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # A concurrent module would start here.
+        time.sleep(0.001)  # If modules ran concurrently, another would start here.
         self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 
@@ -59,7 +59,7 @@ def test_each_module_starts_after_the_previous_one_has_ended(target, topology, c
 
 
 class NoOpMode(TorchFunctionMode):
-    """A mode that changes nothing."""
+    """A function mode that calls every function unchanged."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))

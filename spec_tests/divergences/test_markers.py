@@ -1,4 +1,4 @@
-"""Marked arguments, which are not split like the others and which the reference lacks: SG-5."""
+"""Arguments marked as Whole or SplitAlong; the reference has no markers: SG-5."""
 
 import pytest
 import torch
@@ -83,7 +83,9 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
 
 @MEMORY
 @given(slots=device_slots(min_size=2))
-def test_a_whole_tensor_on_its_own_device_is_shared(target, topology, slots):
+def test_the_first_replica_shares_the_memory_of_a_whole_tensor_on_its_device(
+    target, topology, slots
+):
     tensor = torch.ones(3, device=topology.device(slots[0]))
     found = target.scatter_gather.scatter(target.package.Whole(tensor), topology.take(slots))
     found[0].add_(1)
@@ -102,7 +104,7 @@ def test_every_device_gets_a_replica_without_split_arguments(target, topology, s
 
 
 class WithState(nn.Module):
-    """A recurrent layer whose state has the batch on dimension 1."""
+    """A recurrent layer whose state has its batch dimension at index 1."""
 
     def __init__(self):
         super().__init__()
@@ -130,7 +132,7 @@ def test_state_may_be_split_along_another_dimension(target, topology, batch, slo
 
 @BATCH_DIM
 @given(slots=device_slots(min_size=2))
-def test_reference_splits_state_like_rows(reference, topology, slots):
+def test_reference_splits_a_recurrent_state_along_dimension_0(reference, topology, slots):
     rows, state = torch.rand(4, 2, 3), torch.rand(1, 4, 2)
     inputs = rows.to(topology.device(0)), state.to(topology.device(0))
     found = reference.scatter_gather.scatter(inputs, topology.take(slots))

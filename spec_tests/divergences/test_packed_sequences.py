@@ -78,11 +78,11 @@ def test_reference_cannot_join_packed_sequences(reference, topology, spec, count
 @given(spec=packed_specs(grads=(True,)), slots=device_slots())
 @example_sorted
 @example_unsorted
-def test_gradients_reach_their_own_rows(target, topology, spec, slots):
+def test_gradients_of_packed_sequences_reach_their_own_rows(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter([packed], topology.take(slots))
     [found] = target.scatter_gather.gather(chunks, topology.device(0))
-    # The output's gradient is the rows themselves, so that a misplaced row changes the result.
+    # The rows themselves are the gradient of the output, so a misplaced row changes the result.
     (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
     checks.same(gradient, packed.data, spec)
 

@@ -8,7 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.methods import StoringMethods, owners, with_stored_forward
+from spec_tests.divergences.methods import (
+    StoringMethods,
+    get_method_owners,
+    make_linear_with_stored_forward,
+)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -33,13 +37,13 @@ def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         expected = {"own_method": replica, "child_method": replica.child, "forward": replica}
-        checks.same(owners(replica), expected, slots)
+        checks.same(get_method_owners(replica), expected, slots)
 
 
 @METHODS
 @given(slots=device_slots())
 def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
-    module = nn.Sequential(with_stored_forward()).to(topology.device(slots[0]))
+    module = nn.Sequential(make_linear_with_stored_forward()).to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = torch.zeros_like(replica[0].weight)
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
@@ -52,11 +56,11 @@ def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         expected = {"own_method": module, "child_method": module.child, "forward": replica}
-        checks.same(owners(replica), expected, slots)
+        checks.same(get_method_owners(replica), expected, slots)
 
 
 def _dictionaries(module):
-    """Return every dictionary of hooks of every module below ``module``."""
+    """Return the hook dictionaries of ``module`` and of all its submodules."""
     return [
         value
         for _, child in modules_with_paths(module)

@@ -62,7 +62,7 @@ def test_an_argument_with_one_row_per_device_follows_the_batch(
 
 @FOLLOW
 @given(case=few_rows())
-def test_reference_pads_with_empty_arguments(reference, topology, case):
+def test_reference_pads_the_inputs_with_empty_tuples(reference, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = reference.scatter_gather.scatter_kwargs(
         *arguments, topology.take(case.devices)
@@ -90,7 +90,7 @@ def test_arguments_with_different_chunk_counts_are_refused(target, topology, cas
 
 @UNEVEN
 @given(case=uneven_rows())
-def test_reference_drops_rows(reference, topology, case):
+def test_reference_drops_rows_of_arguments_with_more_chunks(reference, topology, case):
     found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
     kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
     assert kept != list(case.rows)
@@ -140,7 +140,7 @@ def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
 
 @SCALAR_GRADIENTS
 @given(slots=device_slots())
-def test_gradients_of_the_copies_are_summed(target, topology, slots):
+def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots):
     scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)
     copies = target.scatter_gather.scatter(scalar, topology.take(slots))
     torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])

@@ -6,16 +6,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.divergences.unused_parameters import (
+    apply_to_chunks,
     backward,
     backward_of_penalty,
-    chunk_by_chunk,
-    plain_gradients,
+    list_gradients,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.unused_parameters import LayerUse, PartlyUsedLayers, layer_uses, rows
 
-#: One used and one unused layer, for which the reference fails.
+#: A layer that both replicas use, and a layer that no replica uses.
 UNUSED = (LayerUse("all"), LayerUse("none"))
 DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
 
@@ -30,12 +30,14 @@ def _pair(topology, picked, tied):
 @example(picked=UNUSED, tied=False)
 @example(picked=UNUSED[::-1], tied=True)
 @given(picked=layer_uses(), tied=st.booleans())
-def test_gradients_equal_those_without_replicas(target, topology, picked, tied, differentiate):
+def test_gradients_of_partly_used_layers_equal_those_without_replicas(
+    target, topology, picked, tied, differentiate
+):
     parallel, plain = _pair(topology, picked, tied)
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, rows(topology))
-    differentiate(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(parallel), plain_gradients(plain), (picked, tied))
+    differentiate(apply_to_chunks(plain), rows(topology))
+    checks.same(list_gradients(parallel), list_gradients(plain), (picked, tied))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
@@ -43,8 +45,8 @@ def test_functional_form_leaves_unused_parameters_without_gradient(target, topol
     parallel, plain = _pair(topology, UNUSED, tied=False)
     outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
     outputs.sum().backward()
-    backward(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(parallel), plain_gradients(plain))
+    backward(apply_to_chunks(plain), rows(topology))
+    checks.same(list_gradients(parallel), list_gradients(plain))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")

@@ -37,13 +37,13 @@ MASKED_EXAMPLE = Masked(4, requires_grad=True)
 
 
 def weighted_total(chunks, device):
-    """Return the sum of the chunks' totals, each multiplied by the number of its chunk from 1."""
+    """Return the sum of (chunk number from 1) times (sum of squares of the chunk)."""
     totals = [sum_of_squares(chunk).to(device) for chunk in chunks]
     return sum(number * chunk_total for number, chunk_total in enumerate(totals, 1))
 
 
 def weighted_entries(spec, topology, count):
-    """Return twice the entries of ``spec``, each multiplied by the number of its chunk from 1."""
+    """Return the gradient of `weighted_total`: 2 * (chunk number from 1) * entry."""
     counts = even_chunks(len(spec), count)
     numbers = [number for number, length in enumerate(counts, 1) for _ in range(length)]
     pairs = zip(entries(spec.build(topology)), numbers, strict=True)
@@ -60,7 +60,7 @@ def _multiply(entry, factor):
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
-def test_gradients_reach_their_entries(target, topology, spec, slots):
+def test_gradients_of_nested_and_masked_tensors_reach_their_entries(target, topology, spec, slots):
     tensor = spec.build(topology)
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     weighted_total([chunk for [chunk] in chunks], tensor.device).backward()
@@ -76,7 +76,9 @@ def test_gradients_reach_their_entries(target, topology, spec, slots):
     [(NESTED_EXAMPLE, RuntimeError), (MASKED_EXAMPLE, ValueError)],
     ids=["nested", "masked"],
 )
-def test_reference_cannot_join_the_gradients(reference, topology, spec, error, slots):
+def test_reference_cannot_join_nested_and_masked_gradients(
+    reference, topology, spec, error, slots
+):
     tensor = spec.build(topology)
     chunks = reference.scatter_gather.scatter(tensor, topology.take(slots))
     with pytest.raises(error, match=r"invalid shape|only concrete integers|copy_"):

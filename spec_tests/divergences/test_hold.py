@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.held import (
+from spec_tests.divergences.hold_changes import CHANGES
+from spec_tests.divergences.hold_sequences import (
     LATE_CHANGE,
     LATE_GRADIENTS,
     Scaled,
-    run_held_and_fresh,
-    sequences,
+    forward_sequences,
+    run_with_and_without_hold,
 )
-from spec_tests.divergences.held_changes import CHANGES
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
@@ -40,7 +40,7 @@ def network():
 
 
 def recording_data_parallel(target, created):
-    """Return a DataParallel class that records devices and weak references per ``replicate``."""
+    """Return a DataParallel class whose replicate appends devices and weakrefs to ``created``."""
 
     class Recording(target.data_parallel.DataParallel):
         def replicate(self, module, device_ids):
@@ -67,7 +67,7 @@ def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
     created = []
     module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
-        assert not created  # Replicas are created at their first use.
+        assert not created  # The first forward creates the replicas.
         for batch in (x[:rows], x, x[:1], x):
             checks.same(module(batch), module.module(batch), tolerance=checks.LAYER)
     assert [devices for devices, _ in created] == [module.device_ids]
@@ -163,17 +163,17 @@ def test_a_forward_on_another_stream_has_its_own_replicas(target, topology):
 
 
 @SAME
-@given(sequence=sequences())
+@given(sequence=forward_sequences())
 @example(sequence=LATE_CHANGE)
 @example(sequence=LATE_GRADIENTS)
-def test_held_replicas_give_the_results_of_new_ones(target, topology, sequence):
-    held, fresh = run_held_and_fresh(sequence, target, topology)
+def test_held_replicas_return_the_same_as_new_replicas(target, topology, sequence):
+    held, fresh = run_with_and_without_hold(sequence, target, topology)
     checks.same(held, fresh, sequence)
 
 
 @SAME
 @pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
-def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology, inference):
+def test_each_forward_starts_with_the_buffers_of_the_module(target, topology, inference):
     module, x = wrapped(target, topology, module=StateUpdater())
     with torch.no_grad(), module.hold():
         for count in (1, 2, 3):
@@ -184,7 +184,7 @@ def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology
 
 
 @SAME
-def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
+def test_held_replicas_get_changed_buffers_of_inference_mode(target, topology):
     with torch.inference_mode():
         module, x = wrapped(target, topology, module=OrdinalColumn().to(topology.device(0)))
         with module.hold():
@@ -210,14 +210,14 @@ def test_grad_mode_is_refused(target, topology):
 
 @CHANGED
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_the_error_names_the_change(target, topology, change):
+def test_a_change_within_the_block_raises_an_error_that_names_it(target, topology, change):
     module, x = wrapped(target, topology)
     with torch.no_grad():
         with module.hold():
             module(x)
-            text = change(module)
+            pattern = change(module)
             for _ in range(2):
-                with pytest.raises(RuntimeError, match=text):
+                with pytest.raises(RuntimeError, match=pattern):
                     module(x)
         if len(module.device_ids) == 3:
             checks.same(module.eval()(x), module.module(x), tolerance=checks.LAYER)
@@ -225,7 +225,7 @@ def test_the_error_names_the_change(target, topology, change):
 
 @CHANGED
 @pytest.mark.parametrize("index", range(4))
-def test_every_parameter_is_checked(target, topology, index):
+def test_a_changed_parameter_is_named_in_the_error(target, topology, index):
     module, x = wrapped(target, topology)
     name, parameter = [*module.module.named_parameters()][index]
     with torch.inference_mode(), module.hold():
@@ -285,7 +285,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
         return sum(memory.memory_allocated(device) for device in set(topology.devices))
 
     with torch.no_grad():
-        module(x)  # Libraries allocate permanent memory at their first use.
+        module(x)  # In the first forward, libraries allocate memory that they keep.
         before = used()
         with module.hold():
             module(x)
@@ -306,7 +306,7 @@ def test_the_wrapper_can_be_freed_after_the_block(target, topology):
 
 
 class CallCounter(nn.Linear):
-    """A linear layer that counts its calls in an attribute and returns the count."""
+    """A linear layer that counts its calls in an attribute; every output element is the count."""
 
     calls = 0
 
@@ -328,7 +328,7 @@ def test_attributes_set_in_forward_persist_within_the_block(target, topology):
 
 @SINGLE
 @given(grad=st.booleans())
-def test_hold_does_nothing_with_one_device(target, topology, grad):
+def test_with_one_device_hold_does_nothing(target, topology, grad):
     module, x = wrapped(target, topology, module=Scaled(), devices=1)
     with torch.set_grad_enabled(grad), module.hold():
         checks.same(module(x).detach(), x)
