@@ -12,16 +12,16 @@ MAX_RANKS = 4
 
 
 @pytest.fixture(scope="session")
-def ranks(target: Target) -> Iterator[Pool]:
+def pool(target: Target) -> Iterator[Pool]:
     """Yield the pool that all tests share. Fail if the target lacks ``distributed``."""
     _ = target.distributed.DataParallel
-    pool = Pool(target.name, target.mapping, MAX_RANKS)
-    yield pool
-    pool.close()
+    shared = Pool(target.name, target.mapping, MAX_RANKS)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def new_ranks(target: Target) -> Iterator[Callable[[int], Pool]]:
+def start_pool(target: Target) -> Iterator[Callable[[int], Pool]]:
     """Yield a function that starts a pool for one test, which may kill the processes."""
     _ = target.distributed.DataParallel
     pools: list[Pool] = []
@@ -31,5 +31,5 @@ def new_ranks(target: Target) -> Iterator[Callable[[int], Pool]]:
         return pools[-1]
 
     yield start
-    for pool in pools:
-        pool.close()
+    for started in pools:
+        started.close()

@@ -34,14 +34,14 @@ class RankContext:
         size: The number of ranks in the group.
         group: The process group; None for the default group.
         distributed: The module ``distributed`` of the target.
-        markers: The target's module with ``Whole`` and ``SplitAlong``.
+        target_package: The target's package, which has the markers ``Whole`` and ``SplitAlong``.
     """
 
     rank: int
     size: int
     group: Any
     distributed: Any
-    markers: Any
+    target_package: Any
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Raised:
 
 
 class Pool:
-    """``size`` processes, which are the ranks of a process group with the back end gloo.
+    """``size`` processes, which are the ranks of a process group with the backend gloo.
 
     Args:
         target: The name of the target.
@@ -173,7 +173,7 @@ def _call(function: Callable[..., Any], context: RankContext, args: Any, kwargs:
 
 
 def _discard_output() -> None:
-    """Discard what this process prints, such as gloo's messages about lost connections."""
+    """Discard the output of this process, such as gloo's messages about lost connections."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.dup2(devnull, 2)

@@ -47,7 +47,7 @@ class NestedModule(nn.Module):
 
 
 class Scale(nn.Module):
-    """Multiplication by a parameter, which allows any dimension to be split."""
+    """Module that multiplies by one number, so the input may be split along any dimension."""
 
     def __init__(self) -> None:
         super().__init__()

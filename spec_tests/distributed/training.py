@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.distributed.calls import copy_to_cpu
-from spec_tests.distributed.pool import RankContext
+from spec_tests.distributed.pool import Pool, RankContext
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
@@ -53,16 +53,16 @@ class Training:
         unused = torch.zeros(1)  # Optimizers refuse an empty list of parameters.
         optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1, momentum=0.5)
         steps = [
-            self._step(wrapped, net, optimizer, index, device) for index in range(len(self.rows))
+            self._step(wrapped, net, optimizer, step, device) for step in range(len(self.rows))
         ]
         return {"steps": steps, "buffers": [copy_to_cpu(each) for each in net.buffers()]}
 
     def _step(
-        self, wrapped: Any, net: nn.Module, optimizer: Any, index: int, device: torch.device
+        self, wrapped: Any, net: nn.Module, optimizer: Any, step: int, device: torch.device
     ) -> list[Any]:
         if not self.accumulates:
             optimizer.zero_grad()
-        x = _make_batch(self.rows[index], index, device)
+        x = _make_batch(self.rows[step], step, device)
         outputs = [wrapped(x * (call + 1)) for call in range(self.calls)]
         loss = sum((output**2).sum() for output in outputs) + self._weight_penalty(net)
         loss.backward()
@@ -92,12 +92,12 @@ def train_in_one_process(target: Target, topology: Topology, training: Training)
 
 
 def check_same_training(
-    ranks: Any, target: Target, topology: Topology, training: Training
+    pool: Pool, target: Target, topology: Topology, training: Training
 ) -> None:
     """Fail unless every rank has the results of one process. Compare buffers on rank 0 only."""
     __tracebackhide__ = True
     expected = train_in_one_process(target, topology, training)
-    found = ranks.run(training.ranks, train_on_rank, training)
+    found = pool.run(training.ranks, train_on_rank, training)
     for rank, result in enumerate(found):
         for key in ["steps", "buffers"] if rank == 0 else ["steps"]:
             check_close(

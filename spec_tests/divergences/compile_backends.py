@@ -31,12 +31,12 @@ class BarrierBackend:
     concurrently.
 
     Args:
-        count: The number of devices, which is the number of graphs at the barrier.
+        device_count: The number of devices, which is the number of graphs at the barrier.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, device_count: int) -> None:
         self.settings: list[str] = []
-        self._barrier = threading.Barrier(count, timeout=10)
+        self._barrier = threading.Barrier(device_count, timeout=10)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Return a function that runs ``graph``."""

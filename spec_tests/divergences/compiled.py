@@ -11,7 +11,7 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
 
-#: A back end of torch.compile: its name, or a function that compiles a captured graph.
+#: A backend of torch.compile: its name, or a function that compiles a captured graph.
 Backend = str | Callable[..., Any]
 
 
@@ -35,7 +35,7 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: For each way to compile a module m: a function of a module and a back end.
+#: For each way to compile a module m: a function of a module and a backend.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "torch.compile(m)": _compile,
     "m.compile()": _compile_in_place,
@@ -44,13 +44,13 @@ COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledNetwork:
     """A description of a compiled network.
 
     Args:
         network: The network.
         compilation: How the network is compiled: a key of `COMPILATIONS`.
-        backend: The name of the back end of torch.compile.
+        backend: The name of the backend of torch.compile.
     """
 
     network: ModuleSpec

@@ -9,12 +9,12 @@ from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
 
-def metadata(mapping: Any) -> object:
+def get_metadata(mapping: Any) -> object:
     """Return the class, the default factory and the attributes of ``mapping``."""
-    return type(mapping), getattr(mapping, "default_factory", None), attributes(mapping)
+    return type(mapping), getattr(mapping, "default_factory", None), get_attributes(mapping)
 
 
-def attributes(value: object) -> dict[str, object]:
+def get_attributes(value: object) -> dict[str, object]:
     """Return the attributes of ``value``: an empty dict if it has no ``__dict__``."""
     return dict(getattr(value, "__dict__", {}))
 
@@ -45,6 +45,6 @@ def as_dicts(value: Any) -> Any:
     return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
 
 
-def leaf_classes(value: object) -> list[type]:
+def get_leaf_classes(value: object) -> list[type]:
     """Return the classes of the leaves of ``value``."""
     return [type(leaf) for _, leaf in leaves(value, "")]

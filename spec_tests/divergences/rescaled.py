@@ -29,7 +29,7 @@ KINDS = [
 #: The names in KINDS, without the module that has no parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: The result and the expected result.
+#: A result of the target, and the expected result.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
@@ -123,7 +123,7 @@ def compare_chunks(
 def compare_halving(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """For each parameter: return `compare_chunks` of a module whose hook halves the parameter."""
+    """Return one pair for each parameter: a hook of the module halves this parameter."""
     names = _leaf_names(_make_seeded(partial(_make_sequence, kind)))
     return [
         compare_chunks(target, topology, partial(_make_sequence, kind, halves=name), slots)

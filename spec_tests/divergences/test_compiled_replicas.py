@@ -125,7 +125,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
     for backend in (first, second, second):
         module.compile(backend=backend)
         train_step(*wrapped(target, topology, module))
-    # A second compile() with the same back end compiles again, as for a module without replicas.
+    # A second compile() with the same backend compiles again, as for a module without replicas.
     devices = len(set(topology.take(3)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
 
@@ -241,7 +241,7 @@ def test_compiled_backward_runs_on_all_devices_concurrently(
     )
     train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
     found = train_step(parallel, rows)
-    # Before PyTorch 2.12 both lists are empty.
+    # Before PyTorch 2.12 both lists of settings are empty.
     checks.same(backend.settings, single_backend.settings * devices, compilation)
     checks.same(
         found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
@@ -271,7 +271,7 @@ def test_double_backward_works_with_a_backend_that_supports_it(target, topology)
 
 
 def double_backward_step(parallel, rows):
-    """Return the gradients of a penalty, the squared gradient of ``rows``, for the parameters."""
+    """Return the gradients of a gradient penalty with respect to the parameters."""
     rows = rows.detach().requires_grad_()
     (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
     return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))

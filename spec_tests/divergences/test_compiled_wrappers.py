@@ -165,7 +165,7 @@ def test_code_around_a_call_is_compiled(target, topology, name):
 
 @SURROUNDING
 def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # Not in CALLS: of the reference, too, torch.compile traces no frame of this call.
+    # Not in CALLS: in torch.nn.parallel, too, torch.compile does not trace this call.
     function = target.functions.ReduceAddCoalesced.apply
     check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 

@@ -5,7 +5,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.containers import as_dicts, build_tensors, leaf_classes, metadata
+from spec_tests.divergences.containers import (
+    as_dicts,
+    build_tensors,
+    get_leaf_classes,
+    get_metadata,
+)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -43,7 +48,9 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     expected = oracle.scatter_gather.scatter([as_dicts(batch), None], devices)
     checks.same(snapshot(as_dicts(found), {}), snapshot(expected, {}), spec)
     checks.same(
-        [leaf_classes(result) for result, _ in found], [leaf_classes(batch)] * len(found), spec
+        [get_leaf_classes(result) for result, _ in found],
+        [get_leaf_classes(batch)] * len(found),
+        spec,
     )
 
 
@@ -97,7 +104,7 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
     tensor = torch.arange(len(slots), device=topology.device(0))
     mapping = kind(b=tensor, a=3)
     found = target.scatter_gather.scatter([mapping], topology.take(slots))
-    checks.same([metadata(result) for [result] in found], [metadata(mapping)] * len(slots))
+    checks.same([get_metadata(result) for [result] in found], [get_metadata(mapping)] * len(slots))
     members = [(list(result), result["b"].tolist(), result["a"]) for [result] in found]
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
 
@@ -108,7 +115,7 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
 def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
     mapping = kind(b=torch.arange(len(slots), device=topology.device(0)), a=3)
     found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    assert metadata(mapping) not in [metadata(result) for [result] in found]
+    assert get_metadata(mapping) not in [get_metadata(result) for [result] in found]
 
 
 @SCATTERED_MAPPINGS
@@ -134,5 +141,5 @@ def test_reference_cannot_rebuild_a_default_dict(reference, topology, slots):
 def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
     outputs = [kind(b=torch.ones(1, device=device), a=None) for device in topology.take(slots)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
-    checks.same(metadata(found), metadata(outputs[0]), slots)
+    checks.same(get_metadata(found), get_metadata(outputs[0]), slots)
     checks.same([*found, len(found["b"]), found["a"]], ["b", "a", len(slots), None], slots)

@@ -12,7 +12,7 @@ def apply_to_chunks(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def list_gradients(module: nn.Module) -> Mapping[str, object]:
-    """For each parameter: return the gradient as a list, or None."""
+    """Return the gradient of each parameter as a list, or None."""
     return {
         name: None if parameter.grad is None else parameter.grad.tolist()
         for name, parameter in module.named_parameters(remove_duplicate=False)
