@@ -46,7 +46,9 @@ def training_step(target, topology, count, rows):
 @clause("data_parallel.per-device-argument")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
-def test_a_trainer_step_works_for_any_batch_size(target, answers, topology, count, rows):
+def test_a_trainer_step_equals_that_of_the_reference_for_any_batch_size(
+    target, answers, topology, count, rows
+):
     found = training_step(target, topology, count, rows)
     for answer in answers:
         expected = training_step(answer, topology, count, rows)

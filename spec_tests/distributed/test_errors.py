@@ -32,7 +32,7 @@ def test_an_unpicklable_error_is_raised_as_a_runtime_error(pool):
 
 
 @clause("distributed.errors.afterwards")
-def test_a_step_after_a_failed_call_has_whole_gradients(pool):
+def test_a_step_after_a_failed_call_has_the_gradients_of_all_ranks(pool):
     net = probes.make_linear()
     net(probes.make_rank_rows(3)).sum().backward()
     check_close(pool.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)

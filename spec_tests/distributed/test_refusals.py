@@ -54,7 +54,7 @@ def test_different_modules_are_refused_on_every_rank(pool, different_rank, diffe
 
 
 @clause("distributed.unlike-modules")
-def test_a_parameter_of_rank_zero_alone_is_refused(pool):
+def test_a_parameter_that_only_rank_zero_has_is_refused(pool):
     found = pool.run(3, failing_calls.wrap_different_module, 0, "bias is ")
     check_same_error(found, "RuntimeError", "the module of rank 1 differs", "bias is missing")
 

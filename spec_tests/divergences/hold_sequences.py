@@ -33,18 +33,18 @@ class SharedBuffer(nn.Module):
     total: Tensor
     last: Tensor
 
-    def __init__(self, inner: nn.Linear) -> None:
+    def __init__(self, child: nn.Linear) -> None:
         super().__init__()
-        self.inner = inner
+        self.child = child
         self.register_buffer("total", torch.zeros(2))
         self.register_buffer("last", torch.zeros(2))
         self.register_buffer("absent", None)
-        inner.register_buffer("shared", self.total)
+        child.register_buffer("shared", self.total)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the rows plus the buffers."""
         y: Tensor = (
-            self.inner(x) + self.total + 2 * self.inner.get_buffer("shared") + 3 * self.last
+            self.child(x) + self.total + 2 * self.child.get_buffer("shared") + 3 * self.last
         )
         self.total += x.sum(0)
         self.last = self.total + 1

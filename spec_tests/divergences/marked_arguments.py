@@ -31,7 +31,7 @@ def expected_arguments(
     return map_tensors(case.arguments, 0, take_chunk, None)
 
 
-def gradients_of(value: object, inputs: object) -> Any:
+def compute_gradients(value: object, inputs: object) -> Any:
     """Return the gradients of all tensors in ``value`` with respect to ``inputs``."""
     outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
     leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]

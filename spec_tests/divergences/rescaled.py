@@ -94,7 +94,7 @@ def gradient_penalty(model: Model, x: Tensor) -> Tensor:
     return gradient.square()
 
 
-def compare_chunks(
+def run_parallel_and_separate(
     target: Target,
     topology: Topology,
     make_module: Callable[[], nn.Module],
@@ -120,18 +120,20 @@ def compare_chunks(
     return _collect_results(found, [parallel]), _collect_results(expected, separate)
 
 
-def compare_halving(
+def run_halving_each_parameter(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
     """Return one pair for each parameter: a hook of the module halves this parameter."""
     names = _leaf_names(_make_seeded(partial(_make_sequence, kind)))
     return [
-        compare_chunks(target, topology, partial(_make_sequence, kind, halves=name), slots)
+        run_parallel_and_separate(
+            target, topology, partial(_make_sequence, kind, halved_parameter=name), slots
+        )
         for name in names
     ]
 
 
-def compare_after_step(
+def run_after_optimizer_step(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> Pair:
     """Return the results of replicas, and of separate modules, after an optimizer step.
@@ -144,7 +146,7 @@ def compare_after_step(
     parallel, *separate = [_make_seeded(make_module).to(devices[0]) for _ in range(1 + len(slots))]
     replicas = target.replicate.replicate(parallel, devices)
     for module in (parallel, separate[0]):
-        _step(module)
+        _run_optimizer_step(module)
     rows = TensorSpec((2, WIDTH), slot=slots[0]).build(topology)
     pairs = zip(replicas, devices, strict=True)
     found = [replica(rows.to(device)).to(devices[0]) for replica, device in pairs]
@@ -154,20 +156,20 @@ def compare_after_step(
     )
 
 
-def _make_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
+def _make_sequence(kind: str, *, halved_parameter: str | None = None) -> nn.Module:
     # The hook is on a parent, because replicas of some modules lose the hooks of the module.
     module = nn.Sequential(EDGE_CASES[kind]())
-    if halves is not None:
-        module.register_forward_pre_hook(partial(_halve, halves))
+    if halved_parameter is not None:
+        module.register_forward_pre_hook(partial(_halve_parameter, halved_parameter))
     return module
 
 
-def _halve(name: str, module: nn.Module, *_: object) -> None:
+def _halve_parameter(name: str, module: nn.Module, *_: object) -> None:
     with torch.no_grad():
         _get_tensor(module, name).mul_(0.5)
 
 
-def _step(module: nn.Module) -> None:
+def _run_optimizer_step(module: nn.Module) -> None:
     parameters = list(module.parameters())
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
@@ -180,13 +182,13 @@ def _collect_results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
     flat = [leaf for row in leaves for leaf in row]
     gradients = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
     count = len(leaves[0])
-    sums = [_sum(gradients[index::count]) for index in range(count)]
+    sums = [_sum_gradients(gradients[index::count]) for index in range(count)]
     tensors = [output, *sums, *leaves[0]]
     values = [tensor if tensor is None else tensor.detach().cpu() for tensor in tensors]
     return snapshot(values, {}, strides=False)
 
 
-def _sum(gradients: Sequence[Tensor | None]) -> Tensor | None:
+def _sum_gradients(gradients: Sequence[Tensor | None]) -> Tensor | None:
     dense = [gradient.to_dense() for gradient in gradients if gradient is not None]
     return reduce(torch.add, dense) if dense else None
 

@@ -80,7 +80,7 @@ def test_gather_fills_a_complex_output(target, topology, call):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-def test_reference_returns_real_views(reference, topology):
+def test_reference_returns_real_views_of_complex_tensors(reference, topology):
     tensor = counting((2, 3), torch.complex64, topology.device(0))
     devices = topology.take(2)
     found = [

@@ -65,7 +65,9 @@ def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs,
 
 @OFFSETS
 @given(slots=device_slots(min_size=2))
-def test_reference_fails_after_an_odd_number_of_real_elements(reference, topology, slots):
+def test_reference_fails_on_complex_parameters_after_an_odd_number_of_reals(
+    reference, topology, slots
+):
     tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
     module = nn.ParameterList(tensors).to(topology.device(slots[0]))
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):

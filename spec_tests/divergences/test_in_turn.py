@@ -96,7 +96,7 @@ class StateChanging:
 
 @STATE
 @given(grad=st.booleans(), autocast=st.booleans(), count=st.integers(2, 5))
-def test_each_module_runs_in_the_callers_state(target, topology, grad, autocast, count):
+def test_each_module_starts_with_the_state_of_the_caller(target, topology, grad, autocast, count):
     StateChanging.storage.value = "the caller's"
     x = torch.ones(1, device=topology.device(0))
     with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=autocast):
@@ -157,7 +157,7 @@ def network(target, topology, **options):
 
 @DATA_PARALLEL
 @given(rows=st.sampled_from([4, 6, 8, 9, 12]), seed=st.integers(0, 9))
-def test_data_parallel_gives_the_same_results_in_turn(target, topology, rows, seed):
+def test_data_parallel_with_in_turn_gives_the_same_results(target, topology, rows, seed):
     results = []
     for options in ({}, {"in_turn": True}):
         module = network(target, topology, **options)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marked_arguments import expected_arguments, gradients_of
+from spec_tests.divergences.marked_arguments import compute_gradients, expected_arguments
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -62,7 +62,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
     expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
-    checks.same(gradients_of(found, inputs), gradients_of(expected, inputs), case)
+    checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
 @GRADIENTS
@@ -118,7 +118,7 @@ class WithState(nn.Module):
 @example_count.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
-def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):
+def test_a_recurrent_state_may_be_split_along_another_dimension(target, topology, batch, slots):
     first_device = topology.device(slots[0])
     module = WithState().to(first_device)
     rows, state = (

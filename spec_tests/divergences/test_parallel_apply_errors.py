@@ -189,7 +189,7 @@ def test_reference_raises_errors_without_a_cause(reference, topology):
 @clause("divergences.PA-6.nothing-outlives-the-handler")
 @example(errors=[ExceptionSpec(ValueError)])
 @given(errors=st.lists(ANY_EXCEPTIONS | BASE_EXCEPTIONS, min_size=1, max_size=4))
-def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
+def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topology, errors):
     with disable_gc():
         references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)

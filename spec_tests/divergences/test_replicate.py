@@ -123,7 +123,7 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 
 @INDEPENDENT
 @given(spec=module_specs(), slots=device_slots())
-def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
+def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         before = snapshot(named_tensors(module), {})

@@ -22,7 +22,7 @@ SCALAR_GRADIENTS = clause("divergences.SG-4.scalar-gradients-are-summed")
 @FOLLOW
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology, case):
+def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
@@ -32,7 +32,7 @@ def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology
 @FOLLOW
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology, case):
+def test_positional_arguments_get_the_chunk_count_of_keyword_ones(target, topology, case):
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(inputs, (("text", [7]),) * case.chunks, case)
@@ -43,7 +43,7 @@ def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
 @given(case=few_rows())
 @example(case=FewRows(5, 4))
-def test_an_argument_with_one_row_per_device_follows_the_batch(
+def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     target, topology, batch_first, case
 ):
     row_per_device = torch.arange(case.devices, device=topology.device(0))

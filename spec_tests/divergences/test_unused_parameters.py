@@ -6,10 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.divergences.unused_parameters import (
-    apply_to_chunks,
-    backward,
     backward_of_penalty,
+    backward_of_sum,
     list_gradients,
+    make_chunkwise,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -17,7 +17,7 @@ from spec_tests.strategies.unused_parameters import LayerUse, PartlyUsedLayers, 
 
 #: A layer that both replicas use, and a layer that no replica uses.
 UNUSED = (LayerUse("all"), LayerUse("none"))
-DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
+DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward_of_sum, backward_of_penalty])
 
 
 def _pair(topology, picked, tied):
@@ -36,7 +36,7 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
     parallel, plain = _pair(topology, picked, tied)
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, rows(topology))
-    differentiate(apply_to_chunks(plain), rows(topology))
+    differentiate(make_chunkwise(plain), rows(topology))
     checks.same(list_gradients(parallel), list_gradients(plain), (picked, tied))
 
 
@@ -45,7 +45,7 @@ def test_functional_form_leaves_unused_parameters_without_gradient(target, topol
     parallel, plain = _pair(topology, UNUSED, tied=False)
     outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
     outputs.sum().backward()
-    backward(apply_to_chunks(plain), rows(topology))
+    backward_of_sum(make_chunkwise(plain), rows(topology))
     checks.same(list_gradients(parallel), list_gradients(plain))
 
 
@@ -67,7 +67,7 @@ def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
     unused = module.layers[1].weight
     before = unused.tolist()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.5)
-    backward(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    backward_of_sum(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
     optimizer.step()
     assert unused.tolist() == before
 
@@ -75,5 +75,5 @@ def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
 @clause("divergences.FN-1.unused-stay-without-gradient")
 def test_reference_gives_an_unused_parameter_a_zero_gradient(reference, topology):
     module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
-    backward(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    backward_of_sum(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
     assert module.layers[1].weight.grad.unique().tolist() == [0.0]

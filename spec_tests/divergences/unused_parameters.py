@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-def apply_to_chunks(module: nn.Module) -> Callable[[Tensor], Tensor]:
+def make_chunkwise(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return a function that applies the module itself to both halves of its input."""
     return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
 
@@ -19,7 +19,7 @@ def list_gradients(module: nn.Module) -> Mapping[str, object]:
     }
 
 
-def backward(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
+def backward_of_sum(model: Callable[[Tensor], Tensor], x: Tensor) -> None:
     """Run backward from the sum of the outputs."""
     torch.autograd.backward(model(x).sum())
 
