@@ -98,6 +98,7 @@ def test_a_call_without_gradients_starts_no_reduction(pool, size):
 @clause("distributed.dropout")
 @pytest.mark.parametrize("size", SIZES)
 def test_each_rank_draws_from_its_own_generator(pool, target, size):
+    # Expected: the same layer with dropout, applied to the rows of each rank with the same seed.
     chunks = probes.make_rank_rows(size).split(2)
     expected = [
         calls.apply_dropout(lambda net, chunk=chunk: lambda _: net(chunk), None, size)

@@ -34,8 +34,8 @@ def test_idle_ranks_train_like_one_process(pool, target, topology, training, siz
 def test_gradients_accumulate_over_calls_and_steps(
     pool, target, topology, training, calls, weight_decay
 ):
-    more = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
-    check_same_training(pool, target, topology, more)
+    accumulating = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
+    check_same_training(pool, target, topology, accumulating)
 
 
 @clause("distributed.buffers")

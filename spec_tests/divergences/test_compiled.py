@@ -14,9 +14,9 @@ from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
 
-UNCHANGED = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
-OUTPUTS = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
-GRADIENTS = clause("divergences.RE-1.gradients-of-compiled-modules")
+UNCHANGED_CLAUSE = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
+OUTPUTS_CLAUSE = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
+GRADIENTS_CLAUSE = clause("divergences.RE-1.gradients-of-compiled-modules")
 EVERY_COMPILATION = pytest.mark.parametrize(
     "compilation", ["torch.compile(m)", "a compiled child"]
 )
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings(
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -51,7 +51,7 @@ def test_replicate_leaves_a_compiled_module_unchanged(
     checks.same(laws.attribute_ids(module), before, network)
 
 
-@OUTPUTS
+@OUTPUTS_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -64,7 +64,7 @@ def test_replicas_return_the_outputs_of_the_compiled_module(
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -77,7 +77,7 @@ def test_gradients_of_replicas_are_summed_in_the_compiled_module(
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @given(slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
     module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology, slots[0])
@@ -86,7 +86,7 @@ def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology,
     checks.same(laws.attribute_ids(module), before, slots)
 
 
-@OUTPUTS
+@OUTPUTS_CLAUSE
 @EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
@@ -100,7 +100,7 @@ def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
@@ -115,7 +115,7 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @EVERY_COMPILATION
 def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, compilation):
     module = CompiledNetwork(LINEAR, compilation, "eager").build(topology)
@@ -124,8 +124,8 @@ def test_reference_removes_the_parameters_of_a_compiled_module(reference, topolo
     checks.same(names, [], compilation)
 
 
-@OUTPUTS
-@GRADIENTS
+@OUTPUTS_CLAUSE
+@GRADIENTS_CLAUSE
 def test_reference_replica_uses_the_weights_of_the_module_compiled_in_place(reference, topology):
     module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology)
     rows = torch.ones(2, 4, device=topology.device(0))

@@ -13,11 +13,11 @@ from spec_tests.harness.compare.refusals import missing_facts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
-STRINGS = clause("divergences.SG-6.strings-are-listed")
-NUMBERS = clause("divergences.SG-7.numbers-are-listed")
-OTHERS = clause("divergences.SG-7.other-values-are-listed")
-FAILING = clause("divergences.SG-7.failing-iterables-are-listed")
-NONE = clause("divergences.SG-9.none-beside-others-is-refused")
+STRINGS_CLAUSE = clause("divergences.SG-6.strings-are-listed")
+NUMBERS_CLAUSE = clause("divergences.SG-7.numbers-are-listed")
+OTHERS_CLAUSE = clause("divergences.SG-7.other-values-are-listed")
+FAILING_CLAUSE = clause("divergences.SG-7.failing-iterables-are-listed")
+NONE_CLAUSE = clause("divergences.SG-9.none-beside-others-is-refused")
 
 
 class FailingIterable:
@@ -71,14 +71,14 @@ others = st.lists(
 masks = st.lists(st.booleans(), min_size=2, max_size=4).filter(lambda mask: len(set(mask)) == 2)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_in_containers_are_gathered_into_a_list(target, topology, values):
@@ -87,14 +87,14 @@ def test_strings_in_containers_are_gathered_into_a_list(target, topology, values
     checks.same(found, {"name": [values, ["same"] * len(values)]}, outputs)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
 def test_reference_gathers_strings_into_the_repr_of_a_map_object(reference, topology, values):
     found = reference.scatter_gather.gather(values, topology.device(0))
     checks.same(found.startswith("<map object at 0x"), True, values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 @example(values=[1, 2])
 @example(values=[True, False])
@@ -102,7 +102,7 @@ def test_numbers_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 @example(values=[1, 2])
 def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, values):
@@ -113,14 +113,14 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
     checks.same((type(found), len(found.left), found.right), (Typed, len(values), values), values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 def test_reference_refuses_numbers(reference, topology, values):
     with pytest.raises(TypeError, match="object is not iterable"):
         reference.scatter_gather.gather(values, topology.device(0))
 
 
-@OTHERS
+@OTHERS_CLAUSE
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
 def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
@@ -128,14 +128,14 @@ def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topolo
     checks.same([*map(id, found[0])], [*map(id, values)], values)
 
 
-@OTHERS
+@OTHERS_CLAUSE
 @given(count=st.integers(1, 4))
 def test_reference_refuses_an_object_that_is_not_iterable(reference, topology, count):
     with pytest.raises(TypeError, match="'Opaque' object is not iterable"):
         reference.scatter_gather.gather([Opaque()] * count, topology.device(0))
 
 
-@FAILING
+@FAILING_CLAUSE
 @given(make=failing, count=st.integers(1, 4), depth=st.integers(0, 2), first=st.booleans())
 @example(make=failing_iterable, count=2, depth=0, first=True)
 @example(make=failing_constructor, count=2, depth=0, first=True)
@@ -154,7 +154,7 @@ def test_failing_iterables_are_gathered_into_a_list(target, topology, make, coun
     checks.same(joined, torch.cat([tensor.to(devices[0]) for tensor in tensors]))
 
 
-@FAILING
+@FAILING_CLAUSE
 @given(make=failing, count=st.integers(1, 4))
 def test_reference_propagates_the_errors_of_iterables(reference, topology, make, count):
     values = [make(device) for device in topology.take(count)]
@@ -188,7 +188,7 @@ def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
     return str([replica for replica, none in enumerate(mask) if none is is_none])
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 @example(mask=[True, False])
 @example(mask=[False, True])
@@ -199,14 +199,14 @@ def test_none_beside_tensors_is_refused(target, topology, mask):
     checks.same(missing_facts(caught.value, facts), [], mask)
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 def test_reference_drops_the_tensors_after_none(reference, topology, mask):
     outputs = [output["x"][1] for output in _outputs(topology, [True, *mask])]
     checks.same(reference.scatter_gather.gather(outputs, topology.device(0)), None, mask)
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 def test_reference_fails_on_none_after_tensors(reference, topology, mask):
     outputs = [output["x"][1] for output in _outputs(topology, [False, *mask])]

@@ -17,11 +17,11 @@ from spec_tests.strategies.markers import Mark, MarkedArguments, marked_argument
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-MARKS = clause("divergences.SG-5.marked-arguments")
-GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
-MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
-ALONE = clause("divergences.SG-5.whole-alone")
-BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
+MARKS_CLAUSE = clause("divergences.SG-5.marked-arguments")
+GRADIENTS_CLAUSE = clause("divergences.SG-5.gradients-of-marked-arguments")
+MEMORY_CLAUSE = clause("divergences.SG-5.whole-on-its-device-is-shared")
+ALONE_CLAUSE = clause("divergences.SG-5.whole-alone")
+BATCH_DIM_CLAUSE = clause("divergences.SG-5.state-with-another-batch-dim")
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(
     case=MarkedArguments(
@@ -30,7 +30,7 @@ with_mixed = example(
 )
 
 
-@MARKS
+@MARKS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_every_replica_gets_its_chunks_of_marked_arguments(target, topology, case):
@@ -41,7 +41,7 @@ def test_every_replica_gets_its_chunks_of_marked_arguments(target, topology, cas
     checks.same(_values(found), _values(expected), case)
 
 
-@MARKS
+@MARKS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_keyword_arguments_may_be_marked(target, topology, case):
@@ -54,7 +54,7 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
     checks.same(_values(list(found)), _values(expected), case)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_gradients_of_whole_arguments_are_summed(target, topology, case):
@@ -65,7 +65,7 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @example_count.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
@@ -81,7 +81,7 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     assert torch.autograd.gradgradcheck(chunks, [tensor])
 
 
-@MEMORY
+@MEMORY_CLAUSE
 @given(slots=device_slots(min_size=2))
 def test_the_first_replica_shares_the_memory_of_a_whole_tensor_on_its_device(
     target, topology, slots
@@ -92,7 +92,7 @@ def test_the_first_replica_shares_the_memory_of_a_whole_tensor_on_its_device(
     checks.same(tensor.tolist(), [2.0] * 3, slots)
 
 
-@ALONE
+@ALONE_CLAUSE
 @given(slots=device_slots(), value=st.sampled_from([7, None, "text"]))
 def test_every_device_gets_a_replica_without_split_arguments(target, topology, slots, value):
     tensor = torch.arange(3, device=topology.device(0))
@@ -114,7 +114,7 @@ class WithState(nn.Module):
         return self.layer(rows, state)[0]
 
 
-@BATCH_DIM
+@BATCH_DIM_CLAUSE
 @example_count.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
@@ -130,7 +130,7 @@ def test_a_recurrent_state_may_be_split_along_another_dimension(target, topology
     checks.same(found, module(rows, state), batch, tolerance=checks.LAYER)
 
 
-@BATCH_DIM
+@BATCH_DIM_CLAUSE
 @given(slots=device_slots(min_size=2))
 def test_reference_splits_a_recurrent_state_along_dimension_0(reference, topology, slots):
     rows, state = torch.rand(4, 2, 3), torch.rand(1, 4, 2)
@@ -139,7 +139,7 @@ def test_reference_splits_a_recurrent_state_along_dimension_0(reference, topolog
     checks.same([part[1].shape for part in found], [torch.Size((1, 4, 2))], slots)
 
 
-@MARKS
+@MARKS_CLAUSE
 @pytest.mark.parametrize("name", ["Whole", "SplitAlong"])
 def test_reference_has_no_markers(reference, name):
     assert not hasattr(torch.nn.parallel, name)

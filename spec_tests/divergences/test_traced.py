@@ -7,7 +7,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-REFUSED = clause("divergences.DP-6.traces-of-several-devices-are-refused")
+REFUSED_CLAUSE = clause("divergences.DP-6.traces-of-several-devices-are-refused")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.
     "ignore::torch.jit.TracerWarning",  # Traces of the reference record constants.
@@ -57,7 +57,7 @@ CALLS = {
 EVERY_CALL = pytest.mark.parametrize("name", CALLS)
 
 
-@REFUSED
+@REFUSED_CLAUSE
 @EVERY_CALL
 @EVERY_GRAD_MODE
 def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
@@ -69,7 +69,7 @@ def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
     checks.same(module.calls, [], name)
 
 
-@REFUSED
+@REFUSED_CLAUSE
 @EVERY_CALL
 def test_reference_traces_the_results_of_several_devices_as_constants(reference, topology, name):
     module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))

@@ -20,24 +20,24 @@ UNUSED = (LayerUse("all"), LayerUse("none"))
 DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward_of_sum, backward_of_penalty])
 
 
-def _pair(topology, picked, tied):
+def _pair(topology, uses, tied):
     device = topology.device(0)
-    return [PartlyUsedLayers(picked, tied=tied).to(device) for _ in range(2)]
+    return [PartlyUsedLayers(uses, tied=tied).to(device) for _ in range(2)]
 
 
 @DIFFERENTIATION
 @clause("divergences.FN-1.unused-stay-without-gradient")
-@example(picked=UNUSED, tied=False)
-@example(picked=UNUSED[::-1], tied=True)
-@given(picked=layer_uses(), tied=st.booleans())
+@example(uses=UNUSED, tied=False)
+@example(uses=UNUSED[::-1], tied=True)
+@given(uses=layer_uses(), tied=st.booleans())
 def test_gradients_of_partly_used_layers_equal_those_without_replicas(
-    target, topology, picked, tied, differentiate
+    target, topology, uses, tied, differentiate
 ):
-    parallel, plain = _pair(topology, picked, tied)
+    parallel, plain = _pair(topology, uses, tied)
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, rows(topology))
     differentiate(make_chunkwise(plain), rows(topology))
-    checks.same(list_gradients(parallel), list_gradients(plain), (picked, tied))
+    checks.same(list_gradients(parallel), list_gradients(plain), (uses, tied))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
