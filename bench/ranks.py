@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from spec_tests.distributed.pool import Rank
+from spec_tests.distributed.pool import RankContext
 
 #: This rank's wrapped module, batch and parameters. They are kept between calls.
 _STATE: dict[str, Any] = {}
@@ -23,7 +23,7 @@ _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
 def build_module_and_batch(
-    rank: Rank, library: str, layers: int, width: int, rows: int, cap_mb: float
+    rank: RankContext, library: str, layers: int, width: int, rows: int, cap_mb: float
 ) -> None:
     """Build a wrapped module and a batch of ``rows`` rows per rank."""
     torch.manual_seed(0)
@@ -42,7 +42,7 @@ def build_module_and_batch(
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
-def run_step(rank: Rank) -> float:
+def run_step(rank: RankContext) -> float:
     """Run forward and backward; return the sum of one gradient, to compare the ranks."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
@@ -50,7 +50,7 @@ def run_step(rank: Rank) -> float:
     return float(_STATE["parameters"][0].grad.sum())
 
 
-def count_bytes_sent(rank: Rank) -> dict[str, int]:
+def count_bytes_sent(rank: RankContext) -> dict[str, int]:
     """Return for each collective the bytes that this rank passes to it in one step."""
     counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}

@@ -1,4 +1,4 @@
-"""Attributes of DataParallel."""
+"""A call that reads the public attributes of DataParallel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from spec_tests.strategies.calls import DeviceAt, build
 
 @dataclass(frozen=True)
 class AttributesCall:
-    """A call that returns the attributes of a new ``DataParallel``."""
+    """A call that constructs a ``DataParallel`` and returns its public attributes."""
 
     devices: Sequence[DeviceAt] | None
     output: DeviceAt | None

@@ -13,7 +13,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 
 #: Number of training steps.
 STEPS = 30
-#: Rows of a batch. Three and four devices get chunks of unequal size.
+#: Rows of a batch. With three or four devices the chunks have unequal sizes.
 ROWS = 50
 LEARNING_RATE = 0.05
 
@@ -24,32 +24,34 @@ class Training:
 
     Args:
         device: The device of the network and the batches.
-        batch_statistics: Whether batch normalisation uses the statistics of the batch, not
-            fixed ones.
+        batch_statistics: Whether batch normalisation is in training mode and uses the statistics
+            of the batch. Otherwise it uses fixed statistics.
     """
 
     device: torch.device
     batch_statistics: bool = True
 
-    def network(self) -> nn.Module:
-        """Return two convolutions with batch normalisation and a linear layer, always the same."""
+    def build_network(self) -> nn.Module:
+        """Build two convolutions with batch normalisation and a linear layer from a fixed seed."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            net = nn.Sequential(*_block(1, 4), nn.MaxPool2d(2), *_block(4, 8), *_head(8 * 4 * 4))
+            net = nn.Sequential(
+                *_make_block(1, 4), nn.MaxPool2d(2), *_make_block(4, 8), *_make_head(8 * 4 * 4)
+            )
         return net.to(self.device).train(self.batch_statistics)
 
     def run(self, wrap: Callable[[nn.Module], nn.Module]) -> Any:
         """Train ``wrap(network)``; return the losses, parameters and buffers by name."""
-        net = self.network()
+        net = self.build_network()
         model = wrap(net)
         optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, momentum=0.9)
-        # Algorithms chosen by timing, and TF32, differ from run to run.
+        # Algorithms that cuDNN chooses by timing differ between runs; TF32 rounds too coarsely.
         with torch.backends.cudnn.flags(deterministic=True, benchmark=False, allow_tf32=False):
             losses = [self._step(model, optimizer, step) for step in range(STEPS)]
         return snapshot({"losses": torch.stack(losses), **net.state_dict()}, {})
 
     def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> Tensor:
-        images, labels = digits()
+        images, labels = load_images()
         rows = slice(step * ROWS, (step + 1) * ROWS)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(
@@ -61,16 +63,16 @@ class Training:
 
 
 class ChunkByChunk(nn.Module):
-    """The network applied to each chunk in turn; only the first chunk changes its buffers."""
+    """The network applied to one chunk after another. Only the first chunk changes its buffers."""
 
-    def __init__(self, net: nn.Module, chunks: int) -> None:
+    def __init__(self, net: nn.Module, chunk_count: int) -> None:
         super().__init__()
         self.net = net
-        self.chunks = chunks
+        self.chunk_count = chunk_count
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs for all chunks."""
-        first, *others = x.chunk(self.chunks)
+        """Return the concatenated outputs of all chunks."""
+        first, *others = x.chunk(self.chunk_count)
         outputs = [self.net(first)]
         for chunk in others:
             buffers = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
@@ -79,9 +81,9 @@ class ChunkByChunk(nn.Module):
 
 
 @cache
-def digits() -> tuple[Tensor, Tensor]:
-    """Return all images, with one channel of values up to one, and their labels."""
-    # Imported here, because it takes a second, which would slow down collection.
+def load_images() -> tuple[Tensor, Tensor]:
+    """Return all images, with one channel and values from 0 to 1, and their labels."""
+    # Imported here: the import takes a second and would slow down the collection of tests.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 
     data = load_digits()
@@ -89,10 +91,10 @@ def digits() -> tuple[Tensor, Tensor]:
     return images, torch.from_numpy(data.target)
 
 
-def _block(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(inputs, outputs, 3, padding=1)
-    return convolution, nn.BatchNorm2d(outputs), nn.ReLU()
+def _make_block(in_channels: int, out_channels: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(in_channels, out_channels, 3, padding=1)
+    return convolution, nn.BatchNorm2d(out_channels), nn.ReLU()
 
 
-def _head(features: int) -> tuple[nn.Module, ...]:
+def _make_head(features: int) -> tuple[nn.Module, ...]:
     return nn.Flatten(), nn.Linear(features, 10)

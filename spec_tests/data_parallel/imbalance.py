@@ -1,4 +1,4 @@
-"""Warnings of DataParallel about imbalanced devices."""
+"""Calls that make DataParallel warn about imbalanced devices."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ from spec_tests.strategies.calls import DeviceAt, build
 
 @dataclass(frozen=True)
 class ImbalanceCall:
-    """A new ``DataParallel`` on devices whose reported sizes are patched.
+    """The construction of a ``DataParallel`` on devices that report patched properties.
 
     Args:
         devices: The devices.
-        memory: Bytes of memory by ordinal, modulo its length.
-        processors: Multiprocessors by ordinal, modulo its length.
+        memory: The bytes of memory that the devices report: device i reports entry i, modulo the
+            number of entries.
+        processors: In the same order, the numbers of multiprocessors that the devices report.
     """
 
     devices: tuple[DeviceAt, ...]
@@ -34,15 +35,15 @@ class ImbalanceCall:
         return {"module": nn.Tanh(), "device_ids": devices}
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the devices; a comparison sees the warnings, too."""
+        """Return the wrapper's devices. `checks.agree` also compares the warnings."""
         with self._patch_properties(inputs["device_ids"]):
             return target.data_parallel.DataParallel(**inputs).device_ids
 
     def _patch_properties(self, devices: list[torch.device]) -> AbstractContextManager[Any]:
         module = torch.get_device_module(devices[0].type)
-        return mock.patch.object(module, "get_device_properties", self._properties)
+        return mock.patch.object(module, "get_device_properties", self._make_properties)
 
-    def _properties(self, device: Any) -> SimpleNamespace:
+    def _make_properties(self, device: Any) -> SimpleNamespace:
         ordinal = device if isinstance(device, int) else torch.device(device).index
         return SimpleNamespace(
             name=f"device {ordinal}",
@@ -59,10 +60,10 @@ class ImbalanceCall:
 
 @dataclass(frozen=True, repr=False)
 class BalanceCall(ImbalanceCall):
-    """A call of ``_check_balance`` for devices whose reported sizes are patched."""
+    """A call of ``_check_balance`` for devices that report patched properties."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return None; a comparison sees the warnings, too."""
+        """Return None. `checks.agree` also compares the warnings."""
         with self._patch_properties(inputs["device_ids"]):
             return target.data_parallel.private("_check_balance")(inputs["device_ids"])
 

@@ -1,4 +1,7 @@
-"""Calls that record the arguments of the steps of DataParallel."""
+"""A call that records the arguments of the steps of DataParallel.
+
+The steps are the methods scatter, replicate, parallel_apply and gather.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +18,11 @@ from spec_tests.strategies.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class StepsCall:
-    """A call of a ``DataParallel`` whose steps record their arguments.
+    """A call of a ``DataParallel`` that returns the arguments of scatter, replicate and so on.
 
     Args:
         devices: The devices.
-        rows: The number of rows of the positional and of the keyword argument.
+        rows: The number of rows of both arguments, one positional and one by keyword.
         dim: The dimension to split.
         grad: Whether grad mode is enabled.
     """
@@ -43,8 +46,8 @@ class StepsCall:
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the name and the arguments of each step, in order."""
         recorded: list[Any] = []
-        kind = recording_class(target.data_parallel.DataParallel, recorded)
-        wrapped = kind(inputs["module"], inputs["devices"], dim=self.dim)
+        recording_class = make_recording_class(target.data_parallel.DataParallel, recorded)
+        wrapped = recording_class(inputs["module"], inputs["devices"], dim=self.dim)
         with torch.set_grad_enabled(self.grad):
             wrapped(inputs["x"], input2=inputs["y"])
         return recorded
@@ -57,29 +60,29 @@ class StepsCall:
         )
 
 
-def recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
+def make_recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
     """Return a subclass of ``base`` whose steps append name and arguments to ``recorded``."""
 
-    def step(name: str) -> Any:
+    def make_step(name: str) -> Any:
         def method(self: Any, *args: Any) -> Any:
             recorded.append((name, args))
-            return getattr(super(kind, self), name)(*args)
+            return getattr(super(recording_class, self), name)(*args)
 
         return method
 
     names = ("scatter", "replicate", "parallel_apply", "gather")
-    kind = type("Recording", (base,), {name: step(name) for name in names})
-    return kind
+    recording_class = type("Recording", (base,), {name: make_step(name) for name in names})
+    return recording_class
 
 
 class ParameterFacts(nn.Module):
-    """A module that returns is_leaf, requires_grad and the class of its parameter."""
+    """A module that returns whether its parameter is a leaf, requires grad and is a Tensor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one row for each call."""
+        """Return the three facts as one row of booleans."""
         facts = [self.weight.is_leaf, self.weight.requires_grad, type(self.weight) is Tensor]
         return torch.tensor([facts], device=x.device)

@@ -18,7 +18,7 @@ DEVICES = (DeviceAt(0), DeviceAt(1))
 
 @clause("data_parallel.no-arguments")
 @given(devices=device_lists(), functional=st.booleans())
-def test_the_module_runs_once_on_the_first_device_without_arguments(
+def test_without_arguments_the_module_runs_once_on_the_first_device(
     target, answers, topology, devices, functional
 ):
     call = DataParallelCall(NewModule(ArgumentCounts), (), {}, devices, functional=functional)
@@ -27,7 +27,7 @@ def test_the_module_runs_once_on_the_first_device_without_arguments(
 
 @clause("data_parallel.no-tensors")
 @given(devices=device_lists(), kwargs=st.sampled_from([{}, {"flag": True}]))
-def test_the_module_runs_on_every_device_without_tensors(
+def test_without_tensors_the_module_runs_on_every_device(
     target, answers, topology, devices, kwargs
 ):
     call = DataParallelCall(NewModule(ArgumentCounts), (1, "text"), kwargs, devices)
@@ -36,7 +36,7 @@ def test_the_module_runs_on_every_device_without_tensors(
 
 @clause("data_parallel.keywords-alone")
 @given(devices=device_lists(), functional=st.booleans())
-def test_keyword_arguments_suffice(target, answers, topology, devices, functional):
+def test_a_call_may_have_keyword_arguments_only(target, answers, topology, devices, functional):
     call = DataParallelCall(
         NewModule(WeightedLeaves), (), {"x": X}, devices, functional=functional
     )
@@ -46,9 +46,7 @@ def test_keyword_arguments_suffice(target, answers, topology, devices, functiona
 @clause("data_parallel.inputs")
 @pytest.mark.parametrize("inputs", [None, (), X, [X, X], {"x": X}, (X, X), "text"], ids=repr)
 @pytest.mark.parametrize("keywords", [{}, {"y": X}], ids="module_kwargs={}".format)
-def test_inputs_other_than_a_tuple_are_the_only_argument(
-    target, answers, topology, inputs, keywords
-):
+def test_inputs_that_are_no_tuple_are_one_argument(target, answers, topology, inputs, keywords):
     call = DataParallelCall(NewModule(ArgumentCounts), inputs, keywords, DEVICES, functional=True)
     checks.agree(call, target, answers, topology)
 
@@ -65,7 +63,7 @@ def test_inputs_may_be_on_the_cpu(target, answers, topology, devices, functional
 
 @clause("data_parallel.no-rows")
 @given(devices=device_lists(), functional=st.booleans())
-def test_a_batch_may_be_empty(target, answers, topology, devices, functional):
+def test_a_batch_may_have_no_rows(target, answers, topology, devices, functional):
     x = TensorSpec((0, 2), requires_grad=True)
     call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices, functional=functional)
     checks.agree(call, target, answers, topology)

@@ -30,7 +30,7 @@ class BufferOnCpu(OrdinalColumn):
 
 
 class SelfRecording(nn.Module):
-    """A module that stores the object whose forward is called."""
+    """A module that stores in ``called`` the object whose forward runs: a replica or itself."""
 
     def forward(self, x):
         vars(self)["called"] = self
@@ -159,7 +159,9 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 
 @clause("data_parallel.one-device.scalars")
 @given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_a_scalar_of_one_device_stays_a_scalar(target, answers, topology, device, functional):
+def test_a_scalar_output_of_one_device_stays_a_scalar(
+    target, answers, topology, device, functional
+):
     call = DataParallelCall(
         NewModule(WeightedSum), (rows(4),), {}, [device], functional=functional
     )

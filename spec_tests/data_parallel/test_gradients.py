@@ -27,8 +27,8 @@ def leaves(module, topology, rows, dtype=torch.float64):
 
 
 def parallel_function(target, topology, module, entry_point, slots):
-    # Numerical differentiation changes the leaves in place, so that the module sees every change.
     parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
+    # gradcheck changes the parameters in place, so the function needs only x as an argument.
     return lambda x, *_: parallel(x)
 
 

@@ -5,7 +5,7 @@ from spec_tests.harness.environment.scripts import run_without_accelerator
 
 
 @clause("data_parallel.no-accelerator.class")
-def test_the_class_only_calls_the_module_without_an_accelerator(target):
+def test_without_an_accelerator_the_class_only_calls_the_module(target):
     done = run_without_accelerator(
         """
         module = nn.Linear(2, 1)
@@ -28,7 +28,7 @@ def test_the_class_only_calls_the_module_without_an_accelerator(target):
 
 
 @clause("data_parallel.no-accelerator.function")
-def test_the_function_raises_an_error_without_an_accelerator(target):
+def test_without_an_accelerator_the_function_raises_an_error(target):
     done = run_without_accelerator(
         """
         for devices in (None, [0], [0, 1]):

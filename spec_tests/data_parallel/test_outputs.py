@@ -24,14 +24,14 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Box:
-    """An object that scatter does not treat as a container."""
+    """An object that scatter passes on unchanged, although it contains a list."""
 
     def __init__(self, value):
         self.value = value
 
 
 class ArgumentRecorder(nn.Module):
-    """A module that returns its input, and appends its second argument to the list in a box."""
+    """A module that appends its second argument to the list in ``found`` and returns its input."""
 
     def forward(self, x, constant, found):
         found.value.append(constant)
@@ -85,7 +85,7 @@ def test_arguments_without_tensors_reach_every_replica(target, answers, topology
 
 @clause("data_parallel.constants")
 @given(devices=device_lists(min_size=2))
-def test_every_replica_gets_the_same_object(target, topology, devices):
+def test_every_replica_gets_the_same_constant_object(target, topology, devices):
     constant = object()
     module = ArgumentRecorder().to(topology.device(devices[0].slot))
     found = []

@@ -93,7 +93,7 @@ def test_changes_of_the_module_apply_to_the_next_call(target, topology):
 
 @clause("data_parallel.state.buffers")
 @given(devices=distinct_devices(), rows=st.integers(1, 6), functional=st.booleans())
-def test_only_in_place_buffer_changes_of_the_first_replica_are_kept(
+def test_only_the_first_replicas_in_place_buffer_changes_are_kept(
     target, answers, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2))

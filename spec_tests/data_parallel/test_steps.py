@@ -82,7 +82,7 @@ def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
 
 @clause("data_parallel.steps.detached")
 @given(functional=st.booleans(), grad=st.booleans())
-def test_only_the_class_replicates_detached_if_grad_mode_is_off(
+def test_without_grad_mode_only_the_class_makes_detached_replicas(
     target, answers, topology, functional, grad
 ):
     devices = [DeviceAt(0), DeviceAt(1)]

@@ -1,6 +1,6 @@
 """DataParallel: a training step of transformers' Trainer.
 
-The Trainer passes all arguments by keyword, among them one number per device.
+The Trainer passes all arguments by keyword. One of them is a tensor with one number per device.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 
-#: Pairs of the number of devices and the number of rows.
+#: Pairs: the number of devices, the number of rows in the batch.
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
 
@@ -46,7 +46,9 @@ def training_step(target, topology, count, rows):
 @clause("data_parallel.per-device-argument")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
-def test_a_trainer_step_works_for_any_batch_size(target, answers, topology, count, rows):
+def test_a_trainer_step_equals_that_of_the_reference_for_any_batch_size(
+    target, answers, topology, count, rows
+):
     found = training_step(target, topology, count, rows)
     for answer in answers:
         expected = training_step(answer, topology, count, rows)

@@ -21,9 +21,9 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
 #: Tolerance of thirty steps in float32. The gradients of a step are sums of a few hundred terms.
-#: Their order depends on the chunks, so that they differ by some 2**-24 of their size; momentum
-#: and later steps magnify the difference. Measured on the simulator: below 2e-7. A network with
-#: the statistics of other chunks differs by 8e-2.
+#: The order of addition depends on the chunks, so the sums differ by about 2**-24 of their size;
+#: momentum and later steps magnify the difference. Measured on the simulator: below 2e-7. With
+#: the statistics of a wrong chunk the difference is 8e-2.
 TOLERANCE = 1e-4
 
 SEVERAL_DEVICES = pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)

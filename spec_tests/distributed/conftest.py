@@ -1,4 +1,4 @@
-"""Pools of processes as fixtures."""
+"""Fixtures that start pools of processes."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,22 +7,22 @@ import pytest
 from spec_tests.distributed.pool import Pool
 from spec_tests.harness.environment.target import Target
 
-#: Ranks of the largest group. On two cores more ranks only wait for each other.
+#: Number of processes in the shared pool. On two cores more processes only wait.
 MAX_RANKS = 4
 
 
 @pytest.fixture(scope="session")
-def ranks(target: Target) -> Iterator[Pool]:
-    """Pool of processes that all tests share; fails if the target lacks ``distributed``."""
+def pool(target: Target) -> Iterator[Pool]:
+    """Yield the pool that all tests share. Fail if the target lacks ``distributed``."""
     _ = target.distributed.DataParallel
-    pool = Pool(target.name, target.mapping, MAX_RANKS)
-    yield pool
-    pool.close()
+    shared = Pool(target.name, target.mapping, MAX_RANKS)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def new_ranks(target: Target) -> Iterator[Callable[[int], Pool]]:
-    """Factory of pools for one test, which may kill their processes."""
+def start_pool(target: Target) -> Iterator[Callable[[int], Pool]]:
+    """Yield a function that starts a pool for one test, which may kill the processes."""
     _ = target.distributed.DataParallel
     pools: list[Pool] = []
 
@@ -31,5 +31,5 @@ def new_ranks(target: Target) -> Iterator[Callable[[int], Pool]]:
         return pools[-1]
 
     yield start
-    for pool in pools:
-        pool.close()
+    for started in pools:
+        started.close()

@@ -1,4 +1,7 @@
-"""Calls with ``source``, without ``gather_output``, of the function, and with one rank."""
+"""Calls in other modes than the default.
+
+The modes are ``source=``, ``gather_output=False``, the function ``data_parallel`` and one rank.
+"""
 
 from typing import Any
 
@@ -6,65 +9,67 @@ import torch
 from torch import nn
 
 from spec_tests.distributed import probes
-from spec_tests.distributed.calls import copy_values
-from spec_tests.distributed.pool import Rank
+from spec_tests.distributed.calls import copy_to_cpu
+from spec_tests.distributed.pool import RankContext
 
 
-def step_with_source(rank: Rank, source: int, rows: int) -> Any:
-    """Return output and gradients of a step on the batch of one rank."""
+def step_with_source(context: RankContext, source: int, rows: int) -> Any:
+    """Train one step on the batch of rank ``source``; return output and gradients."""
     net = probes.make_linear()
-    wrapped = rank.distributed.DataParallel(net, rank.group, source=source)
+    wrapped = context.distributed.DataParallel(net, context.group, source=source)
     x = make_batch(rows)
-    out = wrapped(x * 2) if rank.rank == source else wrapped()
+    out = wrapped(x * 2) if context.rank == source else wrapped()
     (out**2).sum().backward()
-    return copy_values(out), copy_values(net.weight.grad), copy_values(x.grad)
+    return copy_to_cpu(out), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
 
 
-def send_unpicklable_batch(rank: Rank) -> None:
-    """Call a module with a source whose batch cannot be pickled."""
-    net = rank.distributed.DataParallel(nn.Identity(), rank.group, source=1)
+def send_unpicklable_batch(context: RankContext) -> None:
+    """Call a module whose source is rank 1, with a batch that cannot be pickled."""
+    net = context.distributed.DataParallel(nn.Identity(), context.group, source=1)
     net(lambda: None)
 
 
-def step_without_gather(rank: Rank, rows: int) -> Any:
-    """Return loss and gradients of a step with local outputs and the mean of all losses."""
+def step_without_gather(context: RankContext, rows: int) -> Any:
+    """Train one step with ``gather_output=False``; return local rows, mean loss and gradients."""
     net = probes.make_linear()
-    wrapped = rank.distributed.DataParallel(net, rank.group, gather_output=False)
+    wrapped = context.distributed.DataParallel(net, context.group, gather_output=False)
     x = make_batch(rows)
     out = wrapped(x)
     target = wrapped.part(torch.ones(rows, 2, dtype=torch.float64))
     loss = wrapped.mean(((out - target) ** 2).sum(1))
     loss.backward()
-    return out.size(0), copy_values(loss), copy_values(net.weight.grad), copy_values(x.grad)
+    return out.size(0), copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
 
 
 def step_in_one_process(rows: int) -> Any:
-    """Return loss and gradients of the same step in one process."""
+    """Return loss and gradients of the step of `step_without_gather` in one process."""
     net = probes.make_linear()
     x = make_batch(rows)
     loss = ((net(x) - 1) ** 2).sum(1).mean()
     loss.backward()
-    return copy_values(loss), copy_values(net.weight.grad), copy_values(x.grad)
+    return copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
 
 
-def call_function_twice(rank: Rank, dim: int) -> Any:
-    """Return the outputs of two calls of ``data_parallel``, and the gradient of one backward."""
+def call_function_twice(context: RankContext, dim: int) -> Any:
+    """Call ``data_parallel`` with a positional and a keyword input; return the results."""
     net = probes.Scale()
     x = make_batch(4)
-    first = rank.distributed.data_parallel(net, x, rank.group, dim=dim)
-    second = rank.distributed.data_parallel(net, (), rank.group, dim=dim, module_kwargs={"x": x})
+    first = context.distributed.data_parallel(net, x, context.group, dim=dim)
+    second = context.distributed.data_parallel(
+        net, (), context.group, dim=dim, module_kwargs={"x": x}
+    )
     (first**2 + second).sum().backward()
-    return copy_values(first), copy_values(second), copy_values(net.weight.grad)
+    return copy_to_cpu(first), copy_to_cpu(second), copy_to_cpu(net.weight.grad)
 
 
-def call_with_one_rank(rank: Rank) -> Any:
-    """Return the output of the only rank, which contains values that cannot be pickled."""
-    wrapped = rank.distributed.DataParallel(nn.Identity(), rank.group)
+def call_with_one_rank(context: RankContext) -> Any:
+    """Call a module on the only rank with values that cannot be pickled; return the results."""
+    wrapped = context.distributed.DataParallel(nn.Identity(), context.group)
     x = make_batch(2)
     out, number, function = wrapped([x, 3, len])
     (out * 2).sum().backward()
     found, _ = wrapped((x.detach(), lambda: None))
-    return copy_values(out), number, function is len, copy_values(x.grad), copy_values(found)
+    return copy_to_cpu(out), number, function is len, copy_to_cpu(x.grad), copy_to_cpu(found)
 
 
 def make_batch(rows: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Pool of processes that form one process group and run functions.
 
-Every wait has a time limit. Processes that do not respond are killed, and the next call starts
-others. No process outlives this one: a process ends when the other end of its pipe is closed.
+Every wait has a time limit. Workers that do not respond are killed, and the next call starts new
+ones. A worker ends when this process closes its end of the pipe, so no worker outlives it.
 """
 
 import importlib
@@ -26,31 +26,31 @@ COLLECTIVE_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
-class Rank:
-    """The context of a function that runs on a rank.
+class RankContext:
+    """The first argument of a function that runs on a rank.
 
     Args:
-        rank: The rank.
-        size: The number of ranks.
-        group: The process group; None for the default one.
-        distributed: The target's part ``distributed``.
-        markers: The target's module with ``Whole`` and ``SplitAlong``.
+        rank: The rank that runs the function.
+        size: The number of ranks in the group.
+        group: The process group; None for the default group.
+        distributed: The module ``distributed`` of the target.
+        target_package: The target's package, which has the markers ``Whole`` and ``SplitAlong``.
     """
 
     rank: int
     size: int
     group: Any
     distributed: Any
-    markers: Any
+    target_package: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The result of a function that raised.
+    """The exception of a function that failed on a rank.
 
     Args:
         kind: The name of the exception's class.
-        text: Its text.
+        text: The text of the exception.
     """
 
     kind: str
@@ -58,11 +58,11 @@ class Raised:
 
 
 class Pool:
-    """Up to ``size`` ranks with the back end gloo.
+    """``size`` processes, which are the ranks of a process group with the backend gloo.
 
     Args:
         target: The name of the target.
-        mapping: The modules of the target's parts.
+        mapping: For some parts of the target, such as ``distributed``: the name of the module.
         size: The number of processes.
     """
 
@@ -75,10 +75,10 @@ class Pool:
         self._generation = 0
 
     def run(self, size: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Call ``function(rank, *args, **kwargs)`` on the first ``size`` ranks.
+        """Call ``function(context, *args, **kwargs)`` on the first ``size`` ranks.
 
         Returns:
-            The result of each rank: `Raised` if it raised, None if its process ended.
+            One result per rank: the return value, a `Raised`, or None if the process has ended.
 
         Raises:
             TimeoutError: A rank has neither responded nor ended.
@@ -161,11 +161,11 @@ def _run_worker(
         except EOFError:
             return
         group = None if count == size else groups[count - 1]
-        context = Rank(rank, count, group, parts.distributed, parts.package)
+        context = RankContext(rank, count, group, parts.distributed, parts.package)
         pipe.send_bytes(pickle.dumps(_call(function, context, args, kwargs)))
 
 
-def _call(function: Callable[..., Any], context: Rank, args: Any, kwargs: Any) -> Any:
+def _call(function: Callable[..., Any], context: RankContext, args: Any, kwargs: Any) -> Any:
     try:
         return function(context, *args, **kwargs)
     except Exception as error:
@@ -173,7 +173,7 @@ def _call(function: Callable[..., Any], context: Rank, args: Any, kwargs: Any) -
 
 
 def _discard_output() -> None:
-    """Discard what this process prints, such as gloo's messages about lost connections."""
+    """Discard the output of this process, such as gloo's messages about lost connections."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.dup2(devnull, 2)

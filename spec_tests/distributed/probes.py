@@ -1,4 +1,4 @@
-"""Modules that reveal the inputs of a rank and the handling of its outputs."""
+"""Modules, inputs and actions for the tests of calls over processes."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ WIDTH = 2
 
 
 def make_linear() -> nn.Linear:
-    """Return a linear layer with the same parameters every time."""
+    """Return a linear layer with fixed parameter values."""
     layer = nn.Linear(WIDTH, WIDTH).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -23,7 +23,7 @@ def make_linear() -> nn.Linear:
 
 @dataclass
 class Box:
-    """A dataclass as input and output."""
+    """A dataclass with a tensor and a text, used as input and as output."""
 
     rows: Tensor
     label: str
@@ -47,7 +47,7 @@ class NestedModule(nn.Module):
 
 
 class Scale(nn.Module):
-    """Multiplication by a parameter, which allows any dimension to be split."""
+    """Module that multiplies by one number, so the input may be split along any dimension."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,20 +72,20 @@ class LinearSum(nn.Module):
 
 
 class ConditionalLayers(nn.Module):
-    """Layers for all rows, for positive rows, for an extra output, and for no output."""
+    """Layers that are used always, for positive rows, for a second output, and never."""
 
     def __init__(self) -> None:
         super().__init__()
         self.always, self.if_positive, self.extra, self.never = (make_linear() for _ in range(4))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output of the loss, and one that no loss uses."""
+        """Return the output for the loss, and a second output that no loss uses."""
         y = self.always(x)
         return (self.if_positive(y) if bool((x > 0).all()) else y), self.extra(x)
 
 
 class RunningTotal(nn.Module):
-    """Linear layer that adds the sum of all inputs so far, a buffer with two names."""
+    """Linear layer that adds the sum of all inputs so far, which is a buffer with two names."""
 
     total: Tensor
     alias: Tensor
@@ -97,7 +97,7 @@ class RunningTotal(nn.Module):
         self.register_buffer("alias", self.total)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output plus the sum under both names."""
+        """Return the layer's output plus the buffer, added once for each of its names."""
         self.total += x.detach().sum()
         rows: Tensor = self.layer(x)
         return rows + self.total + self.alias
@@ -107,9 +107,9 @@ class ActOnRanks(nn.Module):
     """Linear layer that performs an action on some ranks.
 
     Args:
-        action: The action; it gets the rank.
-        ranks: The ranks that perform it. A rank is the first number in its input.
-        in_backward: Whether it is performed in backward.
+        action: A function of the rank, called in forward or in backward.
+        ranks: The ranks that call ``action``. The first number in a rank's input is the rank.
+        in_backward: Whether ``action`` is called in backward instead of in forward.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ActOnRanks(nn.Module):
         return y
 
 
-def rank_rows(ranks: int) -> Tensor:
+def make_rank_rows(ranks: int) -> Tensor:
     """Return two rows for each rank, filled with the rank."""
     rows = torch.arange(ranks, dtype=torch.float64).repeat_interleave(2)
     return rows[:, None].expand(-1, WIDTH).contiguous()
@@ -142,7 +142,7 @@ def kill_process(rank: int) -> None:
 
 
 def raise_key_error(rank: int) -> None:
-    """Raise an error that another process can build from a text."""
+    """Raise an error whose class another process can rebuild from a text."""
     raise KeyError(f"of {rank}")
 
 

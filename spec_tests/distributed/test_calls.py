@@ -11,8 +11,8 @@ from spec_tests.harness.conformance.clauses import clause
 SIZES = (2, 3, 4)
 
 
-def expected_in_one_process(target, size, function, *args):
-    """Return the result in one process with ``size`` devices, all of them the CPU."""
+def run_in_one_process(target, size, function, *args):
+    """Return the result in one process, where DataParallel uses the CPU ``size`` times."""
 
     def wrap(net, **options):
         return target.data_parallel.DataParallel(net, ["cpu"] * size, **options)
@@ -20,92 +20,94 @@ def expected_in_one_process(target, size, function, *args):
     return function(wrap, target.package, *args)
 
 
-def check_same_result(ranks, target, size, function, *args):
-    expected = expected_in_one_process(target, size, function, *args)
-    for found in ranks.run(size, calls.call_on_rank, function, *args):
+def check_same_result(pool, target, size, function, *args):
+    expected = run_in_one_process(target, size, function, *args)
+    for found in pool.run(size, calls.call_on_rank, function, *args):
         check_close(found, expected, (size, function, args))
 
 
 @clause("distributed.arguments")
 @pytest.mark.parametrize("rows", [1, 3, 4, 6])
 @pytest.mark.parametrize("size", SIZES)
-def test_nested_inputs_and_outputs_follow_the_rules_of_one_process(ranks, target, size, rows):
-    check_same_result(ranks, target, size, calls.call_with_nested_inputs, rows)
+def test_nested_inputs_and_outputs_match_those_of_one_process(pool, target, size, rows):
+    check_same_result(pool, target, size, calls.call_with_nested_inputs, rows)
 
 
 @clause("distributed.idle-ranks")
 @pytest.mark.parametrize("size", SIZES)
-def test_idle_ranks_add_no_output(ranks, target, size):
-    # One rank has a row, so a list in the output has that rank's members only.
-    check_same_result(ranks, target, size, calls.call_with_nested_inputs, 1)
+def test_ranks_without_rows_add_no_output(pool, target, size):
+    # Only one rank gets a row, so lists in the output have the members of that rank only.
+    check_same_result(pool, target, size, calls.call_with_nested_inputs, 1)
 
 
 @clause("distributed.split-dimension")
 @pytest.mark.parametrize("dim", [1, -1, 0, -2])
-def test_any_dimension_can_be_split(ranks, target, dim):
-    check_same_result(ranks, target, 4, calls.split_along, dim)
+def test_any_dimension_can_be_split(pool, target, dim):
+    check_same_result(pool, target, 4, calls.call_with_split_dim, dim)
 
 
 @clause("distributed.packed-sequences")
 @pytest.mark.parametrize("size", SIZES)
-def test_packed_sequences_are_split_and_joined_by_sequence(ranks, target, size):
-    check_same_result(ranks, target, size, calls.call_with_packed_sequence)
+def test_packed_sequences_are_split_and_joined_by_sequence(pool, target, size):
+    check_same_result(pool, target, size, calls.call_with_packed_sequence)
 
 
 @clause("distributed.scalars")
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize("size", SIZES)
-def test_scalar_outputs_become_a_vector(ranks, target, size):
-    check_same_result(ranks, target, size, calls.return_scalars)
+def test_scalar_outputs_become_a_vector(pool, target, size):
+    check_same_result(pool, target, size, calls.call_with_scalar_outputs)
 
 
 @clause("distributed.unused-parameters")
 @pytest.mark.parametrize("rows", [[-1.0, -1.0, -1.0], [1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [2.0]])
-def test_parameters_that_no_rank_uses_keep_their_gradient(ranks, target, rows):
-    check_same_result(ranks, target, 3, calls.use_some_parameters, rows)
+def test_parameters_that_no_rank_uses_keep_their_gradient(pool, target, rows):
+    check_same_result(pool, target, 3, calls.call_with_unused_parameters, rows)
 
 
 @clause("distributed.buffers")
 @pytest.mark.parametrize("size", SIZES)
-def test_a_call_starts_with_the_buffers_of_rank_zero(ranks, target, size):
-    check_same_result(ranks, target, size, calls.update_buffer)
+def test_a_call_starts_with_the_buffers_of_rank_zero(pool, target, size):
+    check_same_result(pool, target, size, calls.call_with_updated_buffer)
 
 
 @clause("distributed.hooks")
 @pytest.mark.parametrize("size", SIZES)
-def test_hooks_of_parameters_get_tensors_on_every_rank(ranks, target, size):
-    check_same_result(ranks, target, size, calls.call_with_hook)
+def test_hooks_of_parameters_get_tensors_on_every_rank(pool, target, size):
+    check_same_result(pool, target, size, calls.call_with_hook)
 
 
 @clause("distributed.no-sync")
 @pytest.mark.parametrize("batches", [2, 4])
-def test_gradients_are_summed_after_no_sync(ranks, target, batches):
-    expected = expected_in_one_process(target, 2, calls.accumulate, batches)
-    found = ranks.run(2, calls.call_on_rank, calls.accumulate_with_no_sync, batches)
-    assert not torch.equal(found[0][0], found[1][0])  # Local gradients until then.
+def test_gradients_are_summed_after_no_sync(pool, target, batches):
+    expected = run_in_one_process(target, 2, calls.accumulate_gradients, batches)
+    found = pool.run(2, calls.call_on_rank, calls.accumulate_gradients_with_no_sync, batches)
+    # Inside no_sync the gradients of the ranks differ.
+    assert not torch.equal(found[0][0], found[1][0])
     check_close([found[0][1], found[1][1]], [expected, expected])
 
 
 @clause("distributed.evaluation")
 @pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_reduced_without_gradients(ranks, size):
-    # The profiler sees the reductions of a training step.
-    assert all(ranks.run(size, calls.call_on_rank, calls.profile_reductions, True))
-    assert ranks.run(size, calls.call_on_rank, calls.profile_reductions, False) == [[]] * size
+def test_a_call_without_gradients_starts_no_reduction(pool, size):
+    # A training step shows that the profiler records reductions.
+    assert all(pool.run(size, calls.call_on_rank, calls.list_reductions, True))
+    assert pool.run(size, calls.call_on_rank, calls.list_reductions, False) == [[]] * size
 
 
 @clause("distributed.dropout")
 @pytest.mark.parametrize("size", SIZES)
-def test_each_rank_draws_from_its_own_generator(ranks, target, size):
-    chunks = probes.rank_rows(size).split(2)
+def test_each_rank_draws_from_its_own_generator(pool, target, size):
+    # Expected: the same layer with dropout, applied to the rows of each rank with the same seed.
+    chunks = probes.make_rank_rows(size).split(2)
     expected = [
         calls.apply_dropout(lambda net, chunk=chunk: lambda _: net(chunk), None, size)
         for chunk in chunks
     ]
-    for found in ranks.run(size, calls.call_on_rank, calls.apply_dropout, size):
+    for found in pool.run(size, calls.call_on_rank, calls.apply_dropout, size):
         check_close(found, torch.cat(expected))
 
 
 @clause("distributed.state-dict")
-def test_the_state_dict_has_the_names_of_dataparallel(ranks, target):
-    check_same_result(ranks, target, 2, calls.load_state_dict)
+def test_the_state_dict_has_the_names_of_dataparallel(pool, target):
+    check_same_result(pool, target, 2, calls.save_and_load_state_dict)

@@ -11,44 +11,44 @@ from spec_tests.harness.conformance.clauses import clause
 
 @clause("distributed.errors.same")
 @pytest.mark.parametrize(("size", "failing"), [(2, 0), (2, 1), (4, 2), (4, 3)])
-def test_an_error_is_raised_on_every_rank(ranks, size, failing):
-    found = ranks.run(size, failing_calls.raise_on_ranks, probes.raise_key_error, (failing,))
+def test_an_error_is_raised_on_every_rank(pool, size, failing):
+    found = pool.run(size, failing_calls.raise_on_ranks, probes.raise_key_error, (failing,))
     text = f"Caught KeyError in rank {failing} on device cpu"
     check_same_error(found, "KeyError", text, "raise_key_error", f"of {failing}")
 
 
 @clause("distributed.errors.first")
 @pytest.mark.parametrize("failing", [(1, 2), (0, 1, 2, 3), (3, 2)], ids="ranks={}".format)
-def test_the_error_of_the_first_failed_rank_is_raised(ranks, failing):
-    found = ranks.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
+def test_the_error_of_the_first_failed_rank_is_raised(pool, failing):
+    found = pool.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
     check_same_error(found, "KeyError", f"in rank {min(failing)} ")
 
 
 @clause("distributed.errors.unsendable")
-def test_an_unpicklable_error_is_raised_as_a_runtime_error(ranks):
-    found = ranks.run(3, failing_calls.raise_on_ranks, probes.raise_local_error, (1,))
+def test_an_unpicklable_error_is_raised_as_a_runtime_error(pool):
+    found = pool.run(3, failing_calls.raise_on_ranks, probes.raise_local_error, (1,))
     text = "Caught LocalError in rank 1"
     check_same_error(found, "RuntimeError", text, "of 1", "raise_local_error")
 
 
 @clause("distributed.errors.afterwards")
-def test_a_step_after_a_failed_call_has_whole_gradients(ranks):
+def test_a_step_after_a_failed_call_has_the_gradients_of_all_ranks(pool):
     net = probes.make_linear()
-    net(probes.rank_rows(3)).sum().backward()
-    check_close(ranks.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
+    net(probes.make_rank_rows(3)).sum().backward()
+    check_close(pool.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
 
 
 @clause("distributed.errors.unsendable-output")
-def test_an_unpicklable_output_is_refused_on_every_rank(ranks):
-    found = ranks.run(3, failing_calls.return_unpicklable)
+def test_an_unpicklable_output_is_refused_on_every_rank(pool):
+    found = pool.run(3, failing_calls.return_unpicklable)
     assert [type(result) for result in found] == [Raised] * 3, found
     assert "in rank 0" in found[0].text
-    # The rest of pickle's text differs between releases of Python.
+    # Python releases differ in the rest of the error text of pickle.
     assert "return_unpicklable.<locals>.<lambda>" in found[0].text
 
 
 def check_names_killed_rank(found, killed):
-    """Fail unless all ranks except ``killed`` raise an error that names it and no other."""
+    """Fail unless all ranks except ``killed`` raise an error that names rank ``killed``."""
     __tracebackhide__ = True
     assert found[killed] is None, found
     others = [result for rank, result in enumerate(found) if rank != killed]
@@ -59,20 +59,20 @@ def check_names_killed_rank(found, killed):
 
 @clause("distributed.lost-ranks.forward")
 @pytest.mark.parametrize(("size", "killed"), [(4, 2)])
-def test_a_process_that_ends_in_forward_is_named_on_every_other_rank(new_ranks, size, killed):
+def test_a_process_that_ends_in_forward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
-        new_ranks(size).run(size, failing_calls.kill_in_step, killed, False), killed
+        start_pool(size).run(size, failing_calls.kill_in_step, killed, False), killed
     )
 
 
 @clause("distributed.lost-ranks.backward")
 @pytest.mark.parametrize(("size", "killed"), [(2, 0), (4, 1)])
-def test_a_process_that_ends_in_backward_is_named_on_every_other_rank(new_ranks, size, killed):
+def test_a_process_that_ends_in_backward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
-        new_ranks(size).run(size, failing_calls.kill_in_step, killed, True), killed
+        start_pool(size).run(size, failing_calls.kill_in_step, killed, True), killed
     )
 
 
 @clause("distributed.lost-ranks.later")
-def test_later_calls_name_the_lost_rank(new_ranks):
-    check_names_killed_rank(new_ranks(3).run(3, failing_calls.call_twice_after_kill, 1), 1)
+def test_later_calls_name_the_lost_rank(start_pool):
+    check_names_killed_rank(start_pool(3).run(3, failing_calls.call_twice_after_kill, 1), 1)

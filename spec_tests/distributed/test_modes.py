@@ -35,7 +35,7 @@ print("equal")
 
 
 def require_nccl(topology):
-    """End the test as not-run without NCCL."""
+    """Report the test as not run if there is no CUDA device or no NCCL."""
     if topology.accelerator != "cuda" or not dist.is_nccl_available():
         not_run("needs a CUDA device and NCCL")
 
@@ -43,19 +43,19 @@ def require_nccl(topology):
 @clause("distributed.source")
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("source", [0, 1, 2])
-def test_every_rank_gets_the_batch_of_the_source(ranks, source, rows):
+def test_every_rank_gets_the_batch_of_the_source(pool, source, rows):
     net = probes.make_linear()
     x = modes.make_batch(rows)
     out = net(x * 2)
     (out**2).sum().backward()
     grads = [x.grad if rank == source else None for rank in range(3)]
     expected = [(out.detach(), net.weight.grad, grad) for grad in grads]
-    check_close(ranks.run(3, modes.step_with_source, source, rows), expected)
+    check_close(pool.run(3, modes.step_with_source, source, rows), expected)
 
 
 @clause("distributed.source")
-def test_an_unpicklable_batch_is_refused_on_every_rank(ranks):
-    found = ranks.run(3, modes.send_unpicklable_batch)
+def test_an_unpicklable_batch_is_refused_on_every_rank(pool):
+    found = pool.run(3, modes.send_unpicklable_batch)
     assert [type(result) for result in found] == [Raised] * 3, found
     assert len({result.text for result in found}) == 1
     assert "in rank 1" in found[0].text
@@ -63,26 +63,26 @@ def test_an_unpicklable_batch_is_refused_on_every_rank(ranks):
 
 @clause("distributed.own-part")
 @pytest.mark.parametrize(("size", "rows"), [(1, 3), (2, 5), (3, 4), (4, 9)])
-def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(ranks, size, rows):
-    found = ranks.run(size, modes.step_without_gather, rows)
+def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, rows):
+    found = pool.run(size, modes.step_without_gather, rows)
     assert sum(result[0] for result in found) == rows
     check_close([result[1:] for result in found], [modes.step_in_one_process(rows)] * size)
 
 
 @clause("distributed.function")
 @pytest.mark.parametrize("dim", [0, 1])
-def test_the_function_matches_the_class(ranks, dim):
+def test_the_function_returns_the_outputs_of_the_class(pool, dim):
     x = modes.make_batch(4).detach()
     weight_grad = (18 * x**2 / 3 + x).sum()
     expected = [(3 * x, 3 * x, weight_grad)] * 3
-    check_close(ranks.run(3, modes.call_function_twice, dim), expected)
+    check_close(pool.run(3, modes.call_function_twice, dim), expected)
 
 
 @clause("distributed.one-rank")
-def test_one_rank_returns_the_output_of_its_module(ranks):
+def test_one_rank_returns_the_output_of_its_module(pool):
     x = modes.make_batch(2).detach()
     expected = [(x, 3, True, torch.full_like(x, 2.0), x)]
-    check_close(ranks.run(1, modes.call_with_one_rank), expected)
+    check_close(pool.run(1, modes.call_with_one_rank), expected)
 
 
 @clause("distributed.one-rank")

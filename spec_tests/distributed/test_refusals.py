@@ -20,24 +20,24 @@ def check_same_error(found, kind, *parts):
 
 @clause("distributed.double-backward")
 @pytest.mark.parametrize("size", [1, 3])
-def test_double_backward_is_refused(ranks, size):
-    found = ranks.run(size, failing_calls.differentiate_twice)
+def test_double_backward_is_refused(pool, size):
+    found = pool.run(size, failing_calls.differentiate_twice)
     check_same_error(found, "RuntimeError", "does not support double backward", "create_graph")
 
 
 @clause("distributed.singled-out-parameters")
 @pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
-def test_gradients_of_some_parameters_only_are_refused(ranks, api):
-    found = ranks.run(2, failing_calls.differentiate_some_parameters, api)
+def test_gradients_of_some_parameters_only_are_refused(pool, api):
+    found = pool.run(2, failing_calls.differentiate_some_parameters, api)
     check_same_error(found, "RuntimeError", "loss.backward() only")
 
 
 @clause("distributed.singled-out-arguments")
 @pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
-def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
-    x = probes.rank_rows(3).requires_grad_()
+def test_gradients_of_inputs_only_are_those_of_the_whole_batch(pool, api):
+    x = probes.make_rank_rows(3).requires_grad_()
     (probes.make_linear()(x) ** 2).sum().backward()
-    check_close(ranks.run(3, failing_calls.differentiate_inputs, api), [x.grad] * 3)
+    check_close(pool.run(3, failing_calls.differentiate_inputs, api), [x.grad] * 3)
 
 
 @clause("distributed.unlike-modules")
@@ -47,41 +47,41 @@ def test_gradients_of_inputs_only_are_those_of_the_whole_batch(ranks, api):
     ids=["shape", "dtype", "extra-parameter"],
 )
 @pytest.mark.parametrize("different_rank", [1, 2], ids="rank={}".format)
-def test_different_modules_are_refused_on_every_rank(ranks, different_rank, difference):
-    found = ranks.run(3, failing_calls.wrap_different_module, different_rank, difference)
+def test_different_modules_are_refused_on_every_rank(pool, different_rank, difference):
+    found = pool.run(3, failing_calls.wrap_different_module, different_rank, difference)
     text = f"the module of rank {different_rank} differs from that of rank 0"
     check_same_error(found, "RuntimeError", text, difference)
 
 
 @clause("distributed.unlike-modules")
-def test_a_parameter_of_rank_zero_alone_is_refused(ranks):
-    found = ranks.run(3, failing_calls.wrap_different_module, 0, "bias is ")
+def test_a_parameter_that_only_rank_zero_has_is_refused(pool):
+    found = pool.run(3, failing_calls.wrap_different_module, 0, "bias is ")
     check_same_error(found, "RuntimeError", "the module of rank 1 differs", "bias is missing")
 
 
 @clause("distributed.sparse-gradients")
 @pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
-def test_sparse_gradients_are_refused(ranks, kind):
-    found = ranks.run(2, failing_calls.wrap_sparse_module, kind)
+def test_sparse_gradients_are_refused(pool, kind):
+    found = pool.run(2, failing_calls.wrap_sparse_module, kind)
     check_same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
 
 
 @clause("distributed.starts-from-rank-zero")
 @pytest.mark.parametrize("size", [2, 4])
-def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(ranks, size):
+def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, size):
     expected = [(torch.ones(2), torch.ones(2))] * size
-    check_close(ranks.run(size, failing_calls.wrap_different_values), expected)
+    check_close(pool.run(size, failing_calls.wrap_different_values), expected)
 
 
 @clause("distributed.group")
-def test_missing_process_group_is_refused(new_ranks):
-    found = new_ranks(2).run(2, failing_calls.wrap_without_group)
+def test_missing_process_group_is_refused(start_pool):
+    found = start_pool(2).run(2, failing_calls.wrap_without_group)
     check_same_error(found, "RuntimeError", "no process group", "init_process_group", "torchrun")
 
 
 @clause("distributed.group")
-def test_a_process_outside_the_group_is_refused(ranks):
-    *members, outsider = ranks.run(4, failing_calls.wrap_outside_group)
+def test_a_process_outside_the_group_is_refused(pool):
+    *members, outsider = pool.run(4, failing_calls.wrap_outside_group)
     assert members == [None] * 3
     check_same_error([outsider], "RuntimeError", "not in the process group")
 
@@ -97,8 +97,8 @@ def test_a_process_outside_the_group_is_refused(ranks):
         pytest.param({"source": -1}, "source -1 is not a rank", id="source=-1"),
     ],
 )
-def test_wrong_options_are_refused(ranks, options, text):
-    found = ranks.run(2, failing_calls.wrap_with_options, **options)
+def test_wrong_options_are_refused(pool, options, text):
+    found = pool.run(2, failing_calls.wrap_with_options, **options)
     check_same_error(found, "ValueError", text)
 
 
@@ -113,11 +113,11 @@ def test_wrong_options_are_refused(ranks, options, text):
     ids=["shape", "dtype", "elements"],
 )
 @pytest.mark.parametrize("different_rank", [0, 1, 3], ids="rank={}".format)
-def test_different_inputs_are_refused_on_every_rank(ranks, different_rank, difference, text):
-    found = ranks.run(4, failing_calls.call_with_different_inputs, different_rank, difference)
+def test_different_inputs_are_refused_on_every_rank(pool, different_rank, difference, text):
+    found = pool.run(4, failing_calls.call_with_different_inputs, different_rank, difference)
     check_same_error(found, "ValueError", f"rank {different_rank} has different inputs", text)
 
 
 @clause("distributed.check-inputs")
-def test_equal_inputs_pass_the_check(ranks):
-    check_close(ranks.run(2, failing_calls.call_with_equal_inputs), [probes.rank_rows(2)] * 2)
+def test_equal_inputs_pass_the_check(pool):
+    check_close(pool.run(2, failing_calls.call_with_equal_inputs), [probes.make_rank_rows(2)] * 2)

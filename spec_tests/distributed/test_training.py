@@ -14,16 +14,16 @@ from spec_tests.strategies.modules import Layer, ModuleSpec
 
 @clause("distributed.transparent")
 @given(training=trainings())
-def test_every_rank_trains_like_one_process(ranks, target, topology, training):
-    check_same_training(ranks, target, topology, training)
+def test_every_rank_trains_like_one_process(pool, target, topology, training):
+    check_same_training(pool, target, topology, training)
 
 
 @clause("distributed.idle-ranks")
 @example_count.divide_examples(2)
 @given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
-def test_idle_ranks_train_like_one_process(ranks, target, topology, training, size):
+def test_idle_ranks_train_like_one_process(pool, target, topology, training, size):
     more_ranks = replace(training, ranks=size, chunk_sizes=None)
-    check_same_training(ranks, target, topology, more_ranks)
+    check_same_training(pool, target, topology, more_ranks)
 
 
 @clause("distributed.accumulates")
@@ -32,24 +32,26 @@ def test_idle_ranks_train_like_one_process(ranks, target, topology, training, si
     training=trainings(), calls=st.sampled_from([2, 1]), weight_decay=st.sampled_from([0.5, 0.0])
 )
 def test_gradients_accumulate_over_calls_and_steps(
-    ranks, target, topology, training, calls, weight_decay
+    pool, target, topology, training, calls, weight_decay
 ):
-    more = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
-    check_same_training(ranks, target, topology, more)
+    accumulating = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
+    check_same_training(pool, target, topology, accumulating)
 
 
 @clause("distributed.buffers")
 @example_count.divide_examples(3)
 @given(
-    training=trainings(kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])),
+    training=trainings(
+        layer_kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])
+    ),
     calls=st.sampled_from([1, 2]),
 )
-def test_rank_zero_has_the_buffers_of_one_process(ranks, target, topology, training, calls):
-    check_same_training(ranks, target, topology, replace(training, chunk_sizes=None, calls=calls))
+def test_rank_zero_has_the_buffers_of_one_process(pool, target, topology, training, calls):
+    check_same_training(pool, target, topology, replace(training, chunk_sizes=None, calls=calls))
 
 
 @clause("distributed.training")
-def test_thirty_steps_train_like_one_process(ranks, target, topology):
+def test_thirty_steps_train_like_one_process(pool, target, topology):
     kinds = ("linear", "tanh", "batch_norm", "lstm", "linear")
     net = ModuleSpec(tuple(map(Layer, kinds)), torch.float64)
-    check_same_training(ranks, target, topology, Training(net, 3, (9, 8, 12) * 10))
+    check_same_training(pool, target, topology, Training(net, 3, (9, 8, 12) * 10))

@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.distributed.calls import copy_values
-from spec_tests.distributed.pool import Rank
+from spec_tests.distributed.calls import copy_to_cpu
+from spec_tests.distributed.pool import Pool, RankContext
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
@@ -32,7 +32,7 @@ class Training:
         module: The network.
         ranks: The number of processes, or of devices of one process.
         rows: The number of rows of each step's batch.
-        chunk_sizes: One for each rank, or None.
+        chunk_sizes: The chunk size or weight of each rank; None for equal chunks.
         calls: The number of forwards before each backward.
         weight_decay: The factor of the sum of squared parameters in the loss.
         accumulates: Whether gradients accumulate over all steps.
@@ -53,32 +53,32 @@ class Training:
         unused = torch.zeros(1)  # Optimizers refuse an empty list of parameters.
         optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1, momentum=0.5)
         steps = [
-            self._step(wrapped, net, optimizer, index, device) for index in range(len(self.rows))
+            self._step(wrapped, net, optimizer, step, device) for step in range(len(self.rows))
         ]
-        return {"steps": steps, "buffers": [copy_values(each) for each in net.buffers()]}
+        return {"steps": steps, "buffers": [copy_to_cpu(each) for each in net.buffers()]}
 
     def _step(
-        self, wrapped: Any, net: nn.Module, optimizer: Any, index: int, device: torch.device
+        self, wrapped: Any, net: nn.Module, optimizer: Any, step: int, device: torch.device
     ) -> list[Any]:
         if not self.accumulates:
             optimizer.zero_grad()
-        x = _make_batch(self.rows[index], index, device)
+        x = _make_batch(self.rows[step], step, device)
         outputs = [wrapped(x * (call + 1)) for call in range(self.calls)]
-        loss = sum((output**2).sum() for output in outputs) + self._decay_loss(net)
+        loss = sum((output**2).sum() for output in outputs) + self._weight_penalty(net)
         loss.backward()
         optimizer.step()
-        grads = [copy_values(each.grad) for each in [x, *net.parameters()]]
-        return [copy_values(loss), list(map(copy_values, [*outputs, *net.parameters()])), grads]
+        grads = [copy_to_cpu(each.grad) for each in [x, *net.parameters()]]
+        return [copy_to_cpu(loss), list(map(copy_to_cpu, [*outputs, *net.parameters()])), grads]
 
-    def _decay_loss(self, net: nn.Module) -> Any:
+    def _weight_penalty(self, net: nn.Module) -> Any:
         return self.weight_decay * sum((each**2).sum() for each in net.parameters())
 
 
-def train_on_rank(rank: Rank, training: Training) -> dict[str, Any]:
+def train_on_rank(context: RankContext, training: Training) -> dict[str, Any]:
     """Run ``training`` on one rank of several processes."""
     sizes = training.chunk_sizes
     return training.run(
-        lambda net: rank.distributed.DataParallel(net, rank.group, chunk_sizes=sizes), CPU
+        lambda net: context.distributed.DataParallel(net, context.group, chunk_sizes=sizes), CPU
     )
 
 
@@ -92,12 +92,12 @@ def train_in_one_process(target: Target, topology: Topology, training: Training)
 
 
 def check_same_training(
-    ranks: Any, target: Target, topology: Topology, training: Training
+    pool: Pool, target: Target, topology: Topology, training: Training
 ) -> None:
-    """Fail unless every rank has the results of one process; buffers are compared on rank 0."""
+    """Fail unless every rank has the results of one process. Compare buffers on rank 0 only."""
     __tracebackhide__ = True
     expected = train_in_one_process(target, topology, training)
-    found = ranks.run(training.ranks, train_on_rank, training)
+    found = pool.run(training.ranks, train_on_rank, training)
     for rank, result in enumerate(found):
         for key in ["steps", "buffers"] if rank == 0 else ["steps"]:
             check_close(
@@ -106,7 +106,7 @@ def check_same_training(
 
 
 def check_close(actual: Any, expected: Any, call: object = "") -> None:
-    """Fail unless nested values are equal, and tensors equal up to rounding."""
+    """Fail unless nested values are equal. Tensors may differ by `ROUNDING`."""
     __tracebackhide__ = True
     leaves, expected_leaves = _flatten(actual), _flatten(expected)
     if [each for each in leaves if not isinstance(each, Tensor)] != [
@@ -123,7 +123,7 @@ def check_close(actual: Any, expected: Any, call: object = "") -> None:
 
 
 def _flatten(value: Any) -> list[Any]:
-    """Return the leaves of nested containers, with the length of each container before them."""
+    """Return the leaves of a nested value, and before its leaves the length of each container."""
     if isinstance(value, dict):
         return [len(value), *(leaf for item in value.items() for leaf in _flatten(item))]
     if isinstance(value, list | tuple):
@@ -136,21 +136,21 @@ def trainings(
     draw: st.DrawFn,
     *,
     max_ranks: int = 4,
-    kinds: tuple[str, ...] = tuple(kind for kind in ROW_WISE if kind != "half"),
+    layer_kinds: tuple[str, ...] = tuple(kind for kind in ROW_WISE if kind != "half"),
     rows: st.SearchStrategy[int] | None = None,
 ) -> Training:
-    """Draw two steps of a small network. Shrinks to one linear layer and two ranks."""
+    """Draw a training run of two steps. Shrinks to one linear layer and two ranks."""
     ranks = draw(st.integers(2, max_ranks) | st.just(1))
     weights = st.tuples(*[st.integers(0, 3)] * ranks).filter(any)
     counts = st.sampled_from([4, 3, 8, 5, 1, 2]) if rows is None else rows
     return Training(
-        draw(module_specs(kinds=kinds, dtypes=(torch.float64,), max_parts=2)),
+        draw(module_specs(kinds=layer_kinds, dtypes=(torch.float64,), max_parts=2)),
         ranks,
         tuple(draw(st.lists(counts, min_size=2, max_size=2))),
         draw(st.none() | weights),
     )
 
 
-def _make_batch(rows: int, index: int, device: torch.device) -> Tensor:
-    batch = torch.arange(rows * 4, dtype=torch.float64).reshape(rows, 4) / 8 - index
+def _make_batch(rows: int, step: int, device: torch.device) -> Tensor:
+    batch = torch.arange(rows * 4, dtype=torch.float64).reshape(rows, 4) / 8 - step
     return batch.cos().to(device).requires_grad_()

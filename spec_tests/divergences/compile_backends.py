@@ -1,4 +1,4 @@
-"""Backends for torch.compile that need no compiler and record their calls."""
+"""Backends for torch.compile that run captured graphs without a compiler, and metrics."""
 
 import contextvars
 import threading
@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: A context variable that a caller may set before backward.
+#: A context variable. A test sets it before backward and checks that backward sees the value.
 SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("setting", default="nothing")
 
 
 class CountingBackend:
-    """A backend that runs captured graphs eagerly and records the device of each."""
+    """A backend that runs captured graphs eagerly and appends the device of each to a list."""
 
     def __init__(self) -> None:
         self.devices: list[torch.device] = []
@@ -25,24 +25,24 @@ class CountingBackend:
 
 
 class BarrierBackend:
-    """A backend that compiles backward separately and synchronizes it across devices.
+    """A backend that makes the backward graphs of all devices wait for each other.
 
-    The backward graphs of all devices wait for each other at a barrier, so backward times out
-    unless they run concurrently.
+    Each backward graph waits at a barrier, so backward times out unless the graphs run
+    concurrently.
 
     Args:
-        count: The number of devices.
+        device_count: The number of devices, which is the number of graphs at the barrier.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, device_count: int) -> None:
         self.settings: list[str] = []
-        self._barrier = threading.Barrier(count, timeout=10)
+        self._barrier = threading.Barrier(device_count, timeout=10)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Return a function that runs ``graph``."""
         from torch._dynamo.backends.common import aot_autograd  # The import takes seconds.
 
-        return aot_autograd(fw_compiler=_run_eagerly, bw_compiler=self._compile_backward)(
+        return aot_autograd(fw_compiler=_compile_forward, bw_compiler=self._compile_backward)(
             graph, inputs
         )
 
@@ -52,15 +52,15 @@ class BarrierBackend:
             self.settings.append(SETTING.get())
             return graph.forward(*args)
 
-        return _boxed(run)
+        return _box(run)
 
 
-def _run_eagerly(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    return _boxed(graph.forward)
+def _compile_forward(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    return _box(graph.forward)
 
 
-def _boxed(run: Callable[..., Any]) -> Any:
-    from functorch.compile import make_boxed_func  # type: ignore[import-untyped] # as above
+def _box(run: Callable[..., Any]) -> Any:
+    from functorch.compile import make_boxed_func  # type: ignore[import-untyped] # no types
 
     return make_boxed_func(run)
 
@@ -81,19 +81,19 @@ class GraphBreaking(nn.Module):
         return z
 
 
-def frame_count() -> int:
-    """Return the number of frames that torch.compile has traced since `reset_frame_count`."""
+def count_frames() -> int:
+    """Return the number of frames that torch.compile has traced since `reset_metrics`."""
     found: int = torch._dynamo.utils.counters["frames"]["total"]
     return found
 
 
-def compiled_files() -> list[str]:
-    """Return the files of all frames that were compiled since `reset_frame_count`."""
+def list_compiled_files() -> list[str]:
+    """Return the file of each frame that torch.compile has compiled since `reset_metrics`."""
     found = torch._dynamo.utils.get_compilation_metrics()
     return [str(metrics.co_filename) for metrics in found]
 
 
-def reset_frame_count() -> None:
-    """Reset the results of `frame_count` and `compiled_files`."""
+def reset_metrics() -> None:
+    """Reset the results of `count_frames` and `list_compiled_files`."""
     torch._dynamo.utils.counters.clear()
     torch._dynamo.utils.clear_compilation_metrics()

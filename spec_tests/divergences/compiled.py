@@ -1,4 +1,4 @@
-"""Modules that are compiled, entirely or partly, by backends that need no compiler."""
+"""Modules that torch.compile compiles, entirely or partly."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
 
-#: The name of a backend, or a function that compiles a captured graph.
+#: A backend of torch.compile: its name, or a function that compiles a captured graph.
 Backend = str | Callable[..., Any]
 
 
@@ -35,7 +35,7 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: Functions that compile a module, by the name of the compilation.
+#: For each way to compile a module m: a function of a module and a backend.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "torch.compile(m)": _compile,
     "m.compile()": _compile_in_place,
@@ -44,8 +44,14 @@ COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A network that is compiled in one of `COMPILATIONS`."""
+class CompiledNetwork:
+    """A description of a compiled network.
+
+    Args:
+        network: The network.
+        compilation: How the network is compiled: a key of `COMPILATIONS`.
+        backend: The name of the backend of torch.compile.
+    """
 
     network: ModuleSpec
     compilation: str
@@ -59,7 +65,7 @@ class Compiled:
             return COMPILATIONS[self.compilation](self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return the spec of an input of ``count`` rows."""
+        """Describe an input of ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Contents and metadata of containers, for comparison."""
+"""Functions that build containers, and that return what tests compare of them."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -9,18 +9,18 @@ from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
 
-def metadata(mapping: Any) -> object:
-    """Return the class, default factory and attributes of the mapping."""
-    return type(mapping), getattr(mapping, "default_factory", None), attributes(mapping)
+def get_metadata(mapping: Any) -> object:
+    """Return the class, the default factory and the attributes of ``mapping``."""
+    return type(mapping), getattr(mapping, "default_factory", None), get_attributes(mapping)
 
 
-def attributes(value: object) -> dict[str, object]:
-    """Return the attributes of ``value``; none if it has no ``__dict__``."""
+def get_attributes(value: object) -> dict[str, object]:
+    """Return the attributes of ``value``: an empty dict if it has no ``__dict__``."""
     return dict(getattr(value, "__dict__", {}))
 
 
 def build_tensors(value: Any, topology: Topology) -> Any:
-    """Return ``value`` with its tensors built; set ``seen`` of a batch to its rows."""
+    """Replace each TensorSpec in ``value`` by a tensor; set ``seen`` of a Batch to its rows."""
     if isinstance(value, TensorSpec):
         return value.build(topology)
     if isinstance(value, list):
@@ -37,7 +37,7 @@ def build_tensors(value: Any, topology: Topology) -> Any:
 
 
 def as_dicts(value: Any) -> Any:
-    """Return ``value`` with dataclasses replaced by dictionaries."""
+    """Replace each dataclass in ``value`` by a dict of its fields."""
     if isinstance(value, list):
         return [as_dicts(member) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
@@ -45,6 +45,6 @@ def as_dicts(value: Any) -> Any:
     return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
 
 
-def leaf_classes(value: object) -> list[type]:
-    """Return the classes of the walk of ``value``."""
+def get_leaf_classes(value: object) -> list[type]:
+    """Return the classes of all nested members of ``value``, outermost first."""
     return [type(leaf) for _, leaf in walk(value, "")]

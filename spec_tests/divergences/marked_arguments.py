@@ -1,4 +1,4 @@
-"""Expected chunks of marked arguments, and their gradients."""
+"""Expected results for arguments that are marked as Whole or SplitAlong."""
 
 from typing import Any
 
@@ -16,22 +16,22 @@ from spec_tests.strategies.markers import MarkedArguments, map_tensors
 def expected_arguments(
     case: MarkedArguments, inputs: Any, topology: Topology, replica: int
 ) -> Any:
-    """Return the arguments that ``replica`` must get if the whole arguments are ``inputs``."""
+    """Return the arguments that replica number ``replica`` gets if ``inputs`` are scattered."""
     leaves = iter(tensors(inputs, ""))
     device = topology.device(case.slots[replica])
     rows = even_chunks(case.extent, len(case.slots))
 
-    def part(dim: int | None) -> Tensor:
+    def take_chunk(dim: int | None) -> Tensor:
         _, tensor = next(leaves)
         is_split = dim is not None and tensor.dim() > 0
         start = sum(rows[:replica])
         chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
         return chunk.to(device)
 
-    return map_tensors(case.arguments, 0, part, None)
+    return map_tensors(case.arguments, 0, take_chunk, None)
 
 
-def gradients_of(value: object, inputs: object) -> Any:
+def compute_gradients(value: object, inputs: object) -> Any:
     """Return the gradients of all tensors in ``value`` with respect to ``inputs``."""
     outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
     leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]

@@ -9,7 +9,7 @@ from spec_tests.strategies.layers import WIDTH
 
 
 class StoringMethods(nn.Module):
-    """A module that stores a method of its own and a method of its child as attributes."""
+    """A module that stores one of its methods, and a method of its child, as attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,20 +22,20 @@ class StoringMethods(nn.Module):
         return x * self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the result of both methods."""
+        """Apply the stored method of this module, then that of the child."""
         result: Tensor = self.child_method(self.own_method(x))
         return result
 
 
-def with_stored_forward() -> nn.Module:
-    """Return a module whose forward is an attribute, which wrappers of other packages set."""
+def make_linear_with_stored_forward() -> nn.Module:
+    """Return a module with the attribute ``forward``, as other packages set it to wrap forward."""
     module = nn.Linear(WIDTH, WIDTH)
     module.forward = module.forward  # type: ignore[method-assign]
     return module
 
 
-def owners(module: nn.Module) -> dict[str, object]:
-    """Return the owner of each method that is stored as an attribute, and of ``forward``."""
+def get_method_owners(module: nn.Module) -> dict[str, object]:
+    """Return the object to which each stored method, and ``forward``, is bound."""
     attributes = vars(module).items()
     methods = {name: value for name, value in attributes if isinstance(value, MethodType)}
     return {name: method.__self__ for name, method in methods.items()} | {

@@ -1,6 +1,6 @@
 """Modules whose parameters are changed in place under ``no_grad`` while replicas exist.
 
-The expected result comes from one module of the same kind per replica, each run alone.
+The expected result comes from separate modules without replicas, one for each chunk.
 """
 
 import warnings
@@ -19,23 +19,23 @@ from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import TensorSpec
 
-#: The edge-case modules with parameters or buffers that require a gradient. 'tagged' is left out
-#: because it computes a different result in a replica.
+#: Names of the edge-case modules with parameters or buffers that require a gradient. 'tagged' is
+#: left out because it computes a different result in a replica.
 KINDS = [
     kind
     for kind in EDGE_CASES
     if kind not in {"tanh", "shared_buffer", "counter", "assorted", "empty", "tagged"}
 ]
-#: The kinds with parameters for an optimizer.
+#: The names in KINDS, without the module that has no parameters for an optimizer.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
-#: A result and the expected result.
+#: A result of the target, and the expected result.
 Pair = tuple[Any, Any]
 Model = Callable[[Tensor], Tensor]
 
 
 class EmbeddingAmongLayers(nn.Module):
-    """Layers with an embedding with max_norm at one position among them."""
+    """Two linear layers and an embedding with max_norm, at position ``index`` of their list."""
 
     def __init__(self, index: int, *, sparse: bool) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class EmbeddingAmongLayers(nn.Module):
         self.layers.insert(index, nn.Embedding(8, WIDTH, max_norm=0.5, sparse=sparse))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the embedded rows after the layers."""
+        """Look up rows in the embedding, then apply the linear layers to them."""
         embedding = self.layers[self.index]
         found: Tensor = embedding(x.detach().abs().long() % 8).sum(1)
         for layer in self.layers:
@@ -54,7 +54,7 @@ class EmbeddingAmongLayers(nn.Module):
 
 
 class Rescaler(nn.Module):
-    """Layers whose weights are scaled down before use, if the module is in evaluation mode."""
+    """Linear layers. In evaluation mode, forward first scales down each weight in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Rescaler(nn.Module):
 
 
 class Product(nn.Module):
-    """A module that multiplies the input by three parameters."""
+    """A module that multiplies the input by three parameters, the factors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,102 +82,118 @@ class Product(nn.Module):
         return reduce(torch.mul, self.factors, x)
 
 
-def evaluating_rescaler() -> nn.Module:
+def make_evaluating_rescaler() -> nn.Module:
     """Return a Rescaler in evaluation mode."""
     return Rescaler().eval()
 
 
-def penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the squared gradients of a model, to be differentiated again."""
+def gradient_penalty(model: Model, x: Tensor) -> Tensor:
+    """Return the squared gradient of the model for ``x``, which can be differentiated again."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     return gradient.square()
 
 
-def compare_chunks(
+def run_parallel_and_separate(
     target: Target,
     topology: Topology,
-    make: Callable[[], nn.Module],
+    make_module: Callable[[], nn.Module],
     slots: Sequence[int],
     *,
     function: Callable[[Model, Tensor], Tensor] = nn.Module.__call__,
 ) -> Pair:
-    """Return the results of DataParallel and of separate modules, one per chunk."""
+    """Return the result of DataParallel, and that of separate modules with one chunk each.
+
+    Args:
+        target: The target.
+        topology: The devices.
+        make_module: Builds the module.
+        slots: The slots of the devices.
+        function: Computes the output of a model for the rows.
+    """
     devices = topology.take(slots)
-    parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
+    parallel, *separate = [_make_seeded(make_module).to(devices[0]) for _ in range(1 + len(slots))]
     rows = TensorSpec((2 * len(slots), WIDTH), slot=slots[0]).build(topology)
     found = function(target.data_parallel.DataParallel(parallel, devices), rows)
     chunks = zip(separate, rows.chunk(len(slots)), strict=True)
     expected = torch.cat([function(module, chunk) for module, chunk in chunks])
-    return _results(found, [parallel]), _results(expected, separate)
+    return _collect_results(found, [parallel]), _collect_results(expected, separate)
 
 
-def compare_halving(
+def run_halving_each_parameter(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Return the results of modules that halve one parameter, for each parameter."""
-    names = _names(_seeded(partial(_in_sequence, kind)))
+    """Return one pair for each parameter: a hook of the module halves this parameter."""
+    names = _leaf_names(_make_seeded(partial(_make_sequence, kind)))
     return [
-        compare_chunks(target, topology, partial(_in_sequence, kind, halves=name), slots)
+        run_parallel_and_separate(
+            target, topology, partial(_make_sequence, kind, halved_parameter=name), slots
+        )
         for name in names
     ]
 
 
-def compare_after_step(
+def run_after_optimizer_step(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> Pair:
-    """Return the results of replicas, and of modules, that run after an optimizer step."""
+    """Return the results of replicas, and of separate modules, after an optimizer step.
+
+    The step changes the parameters of replica 0, so it also changes the first separate module.
+    The other replicas keep their copies of the old parameters.
+    """
     devices = topology.take(slots)
-    make = partial(_in_sequence, kind)
-    parallel, *separate = [_seeded(make).to(devices[0]) for _ in range(1 + len(slots))]
+    make_module = partial(_make_sequence, kind)
+    parallel, *separate = [_make_seeded(make_module).to(devices[0]) for _ in range(1 + len(slots))]
     replicas = target.replicate.replicate(parallel, devices)
     for module in (parallel, separate[0]):
-        _step(module)
+        _run_optimizer_step(module)
     rows = TensorSpec((2, WIDTH), slot=slots[0]).build(topology)
     pairs = zip(replicas, devices, strict=True)
     found = [replica(rows.to(device)).to(devices[0]) for replica, device in pairs]
     expected = [module(rows) for module in separate]
-    return _results(torch.cat(found), [parallel]), _results(torch.cat(expected), separate)
+    return _collect_results(torch.cat(found), [parallel]), _collect_results(
+        torch.cat(expected), separate
+    )
 
 
-def _in_sequence(kind: str, *, halves: str | None = None) -> nn.Module:
-    # Some kinds make replicas without their own hooks; the hooks of the parent are kept.
+def _make_sequence(kind: str, *, halved_parameter: str | None = None) -> nn.Module:
+    # The hook is on a parent, because replicas of some modules lose the hooks of the module.
     module = nn.Sequential(EDGE_CASES[kind]())
-    if halves is not None:
-        module.register_forward_pre_hook(partial(_halve, halves))
+    if halved_parameter is not None:
+        module.register_forward_pre_hook(partial(_halve_parameter, halved_parameter))
     return module
 
 
-def _halve(name: str, module: nn.Module, *_: object) -> None:
+def _halve_parameter(name: str, module: nn.Module, *_: object) -> None:
     with torch.no_grad():
         _get_tensor(module, name).mul_(0.5)
 
 
-def _step(module: nn.Module) -> None:
+def _run_optimizer_step(module: nn.Module) -> None:
     parameters = list(module.parameters())
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
     torch.optim.SGD(parameters, lr=0.25).step()
 
 
-def _results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
-    """Return the output, its gradients summed over ``modules``, and the first one's parameters."""
-    leaves = [[_get_tensor(module, name) for name in _names(module)] for module in modules]
+def _collect_results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
+    """Return the output, gradients summed over ``modules``, and the first module's parameters."""
+    leaves = [[_get_tensor(module, name) for name in _leaf_names(module)] for module in modules]
     flat = [leaf for row in leaves for leaf in row]
     gradients = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
     count = len(leaves[0])
-    sums = [_sum(gradients[index::count]) for index in range(count)]
+    sums = [_sum_gradients(gradients[index::count]) for index in range(count)]
     tensors = [output, *sums, *leaves[0]]
     values = [tensor if tensor is None else tensor.detach().cpu() for tensor in tensors]
     return snapshot(values, {}, strides=False)
 
 
-def _sum(gradients: Sequence[Tensor | None]) -> Tensor | None:
+def _sum_gradients(gradients: Sequence[Tensor | None]) -> Tensor | None:
     dense = [gradient.to_dense() for gradient in gradients if gradient is not None]
     return reduce(torch.add, dense) if dense else None
 
 
-def _names(module: nn.Module) -> list[str]:
+def _leaf_names(module: nn.Module) -> list[str]:
     buffers = [name for name, buffer in module.named_buffers() if buffer.requires_grad]
     return [*dict(module.named_parameters()), *buffers]
 
@@ -186,9 +202,9 @@ def _get_tensor(module: nn.Module, name: str) -> Any:
     return reduce(getattr, name.split("."), module)
 
 
-def _seeded(make: Callable[[], nn.Module]) -> nn.Module:
+def _make_seeded(make_module: Callable[[], nn.Module]) -> nn.Module:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # Some kinds are deprecated; callers still use them.
+        # Some modules use deprecated functions, which callers still use.
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(0)
-        return make()
+        return make_module()

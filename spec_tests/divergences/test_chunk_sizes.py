@@ -11,15 +11,15 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-SIZES = clause("divergences.SG-5.chunk-sizes")
-WEIGHTS = clause("divergences.SG-5.chunk-weights")
-REFUSED = clause("divergences.SG-5.chunk-sizes-refused")
-REFUSED_BY_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
-OF_MODULE = clause("divergences.SG-5.chunk-sizes-of-a-module")
+SIZES_CLAUSE = clause("divergences.SG-5.chunk-sizes")
+WEIGHTS_CLAUSE = clause("divergences.SG-5.chunk-weights")
+REFUSED_CLAUSE = clause("divergences.SG-5.chunk-sizes-refused")
+REFUSED_BY_MODULE_CLAUSE = clause("divergences.SG-5.chunk-sizes-of-a-module-refused")
+OF_MODULE_CLAUSE = clause("divergences.SG-5.chunk-sizes-of-a-module")
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
-@SIZES
+@SIZES_CLAUSE
 @given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
@@ -31,7 +31,7 @@ def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
     checks.same([chunk.device for chunk, _ in found], devices, sizes)
 
 
-@SIZES
+@SIZES_CLAUSE
 @given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
@@ -44,7 +44,7 @@ def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
     checks.same(lengths, [(size, size) for size in sizes], sizes)
 
 
-@WEIGHTS
+@WEIGHTS_CLAUSE
 @given(rows=st.integers(0, 40), weights=SIZE_LISTS, factor=st.sampled_from([1, 0.25, 1000]))
 @example(rows=8, weights=[3, 1], factor=1)
 def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights, factor):
@@ -65,7 +65,7 @@ INVALID_SIZES = pytest.mark.parametrize(
 )
 
 
-@REFUSED
+@REFUSED_CLAUSE
 @INVALID_SIZES
 def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
     tensor = torch.arange(4, device=topology.device(0))
@@ -84,14 +84,14 @@ class RowCount(nn.Module):
         return torch.full_like(rows, len(rows)) * self.weight
 
 
-@REFUSED_BY_MODULE
+@REFUSED_BY_MODULE_CLAUSE
 @INVALID_SIZES
 def test_constructor_refuses_invalid_chunk_sizes(target, topology, sizes, text):
     with pytest.raises(ValueError, match=text):
         target.data_parallel.DataParallel(RowCount(), topology.take(2), chunk_sizes=sizes)
 
 
-@OF_MODULE
+@OF_MODULE_CLAUSE
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4))
 @example(sizes=[3, 1])
 def test_data_parallel_splits_by_its_chunk_sizes(target, topology, sizes):
@@ -103,7 +103,7 @@ def test_data_parallel_splits_by_its_chunk_sizes(target, topology, sizes):
     checks.same(gradient.tolist(), [float(sum(n * n for n in sizes))] * 2, sizes)
 
 
-@SIZES
+@SIZES_CLAUSE
 def test_reference_has_no_chunk_sizes_argument(reference):
     for function in (reference.scatter_gather.scatter, reference.data_parallel.DataParallel):
         assert "chunk_sizes" not in inspect.signature(function).parameters

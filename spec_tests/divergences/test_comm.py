@@ -24,7 +24,7 @@ NO_DIMENSION = {
     "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
     "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
 }
-#: Calls without an error on CUDA, where the reference reads past the end of an empty list.
+#: Calls that raise no error on CUDA: the reference reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 
@@ -67,7 +67,7 @@ def test_tensors_without_dimensions_raise_value_error(target, topology, name):
     ],
     ids=["reduce_add", "gather"],
 )
-def test_reference_raises_index_error(reference, topology, call, error, text):
+def test_reference_raises_index_error_for_empty_calls(reference, topology, call, error, text):
     refused(call, reference, topology, error, text)
 
 

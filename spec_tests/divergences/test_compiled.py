@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.compiled import Compiled
+from spec_tests.divergences.compiled import CompiledNetwork
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
@@ -14,9 +14,9 @@ from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
 
-UNCHANGED = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
-OUTPUTS = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
-GRADIENTS = clause("divergences.RE-1.gradients-of-compiled-modules")
+UNCHANGED_CLAUSE = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
+OUTPUTS_CLAUSE = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
+GRADIENTS_CLAUSE = clause("divergences.RE-1.gradients-of-compiled-modules")
 EVERY_COMPILATION = pytest.mark.parametrize(
     "compilation", ["torch.compile(m)", "a compiled child"]
 )
@@ -30,14 +30,14 @@ NETWORKS = st.sampled_from(
 #: An eighth of the examples, because each one compiles a module.
 FEWER_EXAMPLES = example_count.divide_examples(8)
 
-#: Parameters of replicas are not leaves. PyTorch hides this warning unless warnings are errors.
+#: Parameters of replicas are not leaves. PyTorch warns about it only if warnings are errors.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -45,13 +45,13 @@ LINEAR = ModuleSpec((Layer("linear"),))
 def test_replicate_leaves_a_compiled_module_unchanged(
     target, topology, compilation, backend, network, slots, detach
 ):
-    module = Compiled(network, compilation, backend).build(topology, slots[0])
+    module = CompiledNetwork(network, compilation, backend).build(topology, slots[0])
     before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(laws.attribute_ids(module), before, network)
 
 
-@OUTPUTS
+@OUTPUTS_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -59,12 +59,12 @@ def test_replicate_leaves_a_compiled_module_unchanged(
 def test_replicas_return_the_outputs_of_the_compiled_module(
     target, topology, compilation, backend, network, slots, detach
 ):
-    call = ReplicateCall(Compiled(network, compilation, backend), slots, detach)
+    call = ReplicateCall(CompiledNetwork(network, compilation, backend), slots, detach)
     found, expected = laws.outputs(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @EVERY_COMPILATION
 @EVERY_BACKEND
 @FEWER_EXAMPLES
@@ -72,42 +72,42 @@ def test_replicas_return_the_outputs_of_the_compiled_module(
 def test_gradients_of_replicas_are_summed_in_the_compiled_module(
     target, topology, compilation, backend, network, slots
 ):
-    call = ReplicateCall(Compiled(network, compilation, backend), slots)
+    call = ReplicateCall(CompiledNetwork(network, compilation, backend), slots)
     found, expected = laws.gradients(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @given(slots=device_slots(), detach=st.booleans())
 def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
-    module = Compiled(LINEAR, "m.compile()", "eager").build(topology, slots[0])
+    module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology, slots[0])
     before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(laws.attribute_ids(module), before, slots)
 
 
-@OUTPUTS
+@OUTPUTS_CLAUSE
 @EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
     target, topology, backend, slots
 ):
-    module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
+    module = CompiledNetwork(LINEAR, "m.compile()", backend).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = torch.zeros_like(replica[0].weight)
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
     target, topology, backend, slots
 ):
-    module = Compiled(LINEAR, "m.compile()", backend).build(topology, slots[0])
+    module = CompiledNetwork(LINEAR, "m.compile()", backend).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = replica[0].weight * 3
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
@@ -115,19 +115,19 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
 
 
-@UNCHANGED
+@UNCHANGED_CLAUSE
 @EVERY_COMPILATION
 def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, compilation):
-    module = Compiled(LINEAR, compilation, "eager").build(topology)
+    module = CompiledNetwork(LINEAR, compilation, "eager").build(topology)
     reference.replicate.replicate(module, topology.take(1))
     names = [name for name, _ in module.named_parameters() if "_orig_mod" in name]
     checks.same(names, [], compilation)
 
 
-@OUTPUTS
-@GRADIENTS
+@OUTPUTS_CLAUSE
+@GRADIENTS_CLAUSE
 def test_reference_replica_uses_the_weights_of_the_module_compiled_in_place(reference, topology):
-    module = Compiled(LINEAR, "m.compile()", "eager").build(topology)
+    module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology)
     rows = torch.ones(2, 4, device=topology.device(0))
     [replica] = reference.replicate.replicate(module, topology.take(1))
     replica[0].weight = torch.zeros_like(replica[0].weight)

@@ -19,9 +19,9 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 
-ONCE = clause("divergences.RE-1.compiled-once-a-device")
-IN_TURN = clause("divergences.RE-1.compiled-replicas-in-turn")
-BACKWARD = clause("divergences.RE-1.backward-through-compiled-replicas")
+ONCE_CLAUSE = clause("divergences.RE-1.compiled-once-a-device")
+IN_TURN_CLAUSE = clause("divergences.RE-1.compiled-replicas-in-turn")
+BACKWARD_CLAUSE = clause("divergences.RE-1.backward-through-compiled-replicas")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
@@ -57,7 +57,7 @@ def flatten(tensors):
 
 
 def train_step(parallel, rows):
-    """Run one iteration; return outputs and gradients."""
+    """Run forward and backward; return the outputs and gradients as one vector."""
     parallel.zero_grad()
     out = parallel(rows)
     out.square().sum().backward()
@@ -70,7 +70,7 @@ def run_eagerly(function, *args):
         return function(*args)
 
 
-@ONCE
+@ONCE_CLAUSE
 @EVERY_COMPILATION
 @pytest.mark.parametrize("devices", [2, 3, 4])
 def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
@@ -80,13 +80,13 @@ def test_code_is_compiled_once_per_device(target, topology, compilation, devices
     )
     for _ in range(3):
         train_step(parallel, rows)
-    # Two slots of one device share the code.
+    # A device that occurs twice in the list has one compiled graph.
     checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
 
 
-@ONCE
+@ONCE_CLAUSE
 @EVERY_COMPILATION
-def test_training_and_evaluation_compile_once_per_device(target, topology, compilation):
+def test_training_and_evaluation_each_compile_once_per_device(target, topology, compilation):
     backend = CountingBackend()
     parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_training_and_evaluation_compile_once_per_device(target, topology, compi
     checks.same(backend.devices, devices * 2, compilation)
 
 
-@ONCE
+@ONCE_CLAUSE
 @EVERY_COMPILATION
 def test_held_replicas_run_compiled_code(target, topology, compilation):
     backend = CountingBackend()
@@ -109,7 +109,7 @@ def test_held_replicas_run_compiled_code(target, topology, compilation):
     checks.same(len(backend.devices), len(set(topology.take(3))), compilation)
 
 
-@ONCE
+@ONCE_CLAUSE
 def test_each_compiled_module_has_its_own_code(target, topology):
     backends = [CountingBackend(), CountingBackend()]
     for backend in backends:
@@ -118,19 +118,19 @@ def test_each_compiled_module_has_its_own_code(target, topology):
     checks.same(counts, [len(set(topology.take(3)))] * 2)
 
 
-@ONCE
+@ONCE_CLAUSE
 def test_a_recompiled_module_gets_new_code(target, topology):
     first, second = CountingBackend(), CountingBackend()
     module = Layers()
     for backend in (first, second, second):
         module.compile(backend=backend)
         train_step(*wrapped(target, topology, module))
-    # A second compile() with the same backend compiles again, as it does without replicas.
+    # A second compile() with the same backend compiles again, as for a module without replicas.
     devices = len(set(topology.take(3)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
 
 
-@ONCE
+@ONCE_CLAUSE
 def test_a_graph_break_raises_no_error(target, topology):
     backend = CountingBackend()
     parallel, rows = wrapped(target, topology, torch.compile(GraphBreaking(), backend=backend))
@@ -139,8 +139,8 @@ def test_a_graph_break_raises_no_error(target, topology):
     assert backend.devices
 
 
-@ONCE
-def test_compile_options_are_kept(target, topology):
+@ONCE_CLAUSE
+def test_fullgraph_of_a_compiled_module_applies_to_its_replicas(target, topology):
     backend = CountingBackend()
     module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True)
     parallel, rows = wrapped(target, topology, module)
@@ -150,7 +150,7 @@ def test_compile_options_are_kept(target, topology):
 
 
 class Recording(nn.Module):
-    """A module that records the thread and the device at the start and at the end of each call."""
+    """A module that records the thread and the input's device at the start and end of a call."""
 
     def __init__(self, records):
         super().__init__()
@@ -162,7 +162,7 @@ class Recording(nn.Module):
         return x
 
 
-@IN_TURN
+@IN_TURN_CLAUSE
 @EVERY_COMPILATION
 def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilation):
     records = []
@@ -173,10 +173,8 @@ def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilati
     parallel(rows)
     events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
     checks.same([(event, device) for event, _, device in records], events, compilation)
-    if sys.version_info < (
-        3,
-        13,
-    ):  # Later versions use another thread to hide the state of the calling thread.
+    # On later versions another thread runs the replicas, to hide the state of the calling thread.
+    if sys.version_info < (3, 13):
         assert {thread for _, thread, _ in records} == {threading.get_ident()}
 
 
@@ -194,7 +192,7 @@ class FailingOnOtherDevices(nn.Module):
         return x
 
 
-@IN_TURN
+@IN_TURN_CLAUSE
 def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     topology.require(distinct=3)
     records = []
@@ -208,14 +206,14 @@ def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     checks.same(records, topology.take(3))
 
 
-@IN_TURN
+@IN_TURN_CLAUSE
 def test_an_error_in_compiled_code_names_the_replica(target, topology):
     parallel, rows = wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "eager"))
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows[:, :3])
 
 
-@IN_TURN
+@IN_TURN_CLAUSE
 @EVERY_COMPILATION
 def test_replicas_are_freed_after_the_call(target, topology, compilation):
     module = COMPILATIONS[compilation](Layers(), "eager")
@@ -229,7 +227,7 @@ def test_replicas_are_freed_after_the_call(target, topology, compilation):
         assert wait_until_freed(references)
 
 
-@BACKWARD
+@BACKWARD_CLAUSE
 @EVERY_COMPILATION
 @pytest.mark.parametrize("devices", [2, 3])
 def test_compiled_backward_runs_on_all_devices_concurrently(
@@ -243,14 +241,14 @@ def test_compiled_backward_runs_on_all_devices_concurrently(
     )
     train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
     found = train_step(parallel, rows)
-    # Before PyTorch 2.12 both lists are empty.
+    # Before PyTorch 2.12 both lists of settings are empty.
     checks.same(backend.settings, single_backend.settings * devices, compilation)
     checks.same(
         found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
     )
 
 
-@BACKWARD
+@BACKWARD_CLAUSE
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_graph_breaks_do_not_change_gradients(target, topology, backend):
     parallel, rows = wrapped(
@@ -261,7 +259,7 @@ def test_graph_breaks_do_not_change_gradients(target, topology, backend):
     checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
 
 
-@BACKWARD
+@BACKWARD_CLAUSE
 def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
     module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
     parallel, rows = wrapped(target, topology, module)
@@ -273,13 +271,13 @@ def test_double_backward_works_with_a_backend_that_supports_it(target, topology)
 
 
 def double_backward_step(parallel, rows):
-    """Return the parameters' gradients of a penalty on the rows' gradient."""
+    """Return the gradients of a gradient penalty with respect to the parameters."""
     rows = rows.detach().requires_grad_()
     (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
     return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
 
 
-@BACKWARD
+@BACKWARD_CLAUSE
 def test_double_backward_is_refused_by_a_backend_without_support(target, topology):
     parallel, rows = wrapped(
         target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "aot_eager")

@@ -10,32 +10,32 @@ from torch.utils._pytree import tree_leaves
 
 from spec_tests.divergences.compile_backends import (
     CountingBackend,
-    compiled_files,
-    frame_count,
-    reset_frame_count,
+    count_frames,
+    list_compiled_files,
+    reset_metrics,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_without_accelerator
 
-SEVERAL = clause("divergences.DP-5.several-devices")
-SURROUNDING = clause("divergences.DP-5.all-else-is-compiled")
-ONE = clause("divergences.DP-5.one-device")
-UNTRACED = clause("divergences.DP-5.what-no-graph-holds")
-FULLGRAPH = clause("divergences.DP-5.fullgraph")
+SEVERAL_CLAUSE = clause("divergences.DP-5.several-devices")
+SURROUNDING_CLAUSE = clause("divergences.DP-5.all-else-is-compiled")
+ONE_CLAUSE = clause("divergences.DP-5.one-device")
+UNTRACED_CLAUSE = clause("divergences.DP-5.what-no-graph-holds")
+FULLGRAPH_CLAUSE = clause("divergences.DP-5.fullgraph")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
     "ignore:Pickle, copy, and deepcopy support:DeprecationWarning",  # Dynamo copies iterators.
 )
-#: Functions that compile a wrapper, by the name of the compilation.
+#: For each way to compile a wrapper w: a function of the wrapper and options of torch.compile.
 COMPILATIONS = {
     "torch.compile(w)": lambda wrapper, **options: torch.compile(wrapper, **options),
     "w.compile()": lambda wrapper, **options: wrapper.compile(**options) or wrapper,
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: Functions of a tensor, devices and a module that return the arguments of each function.
+#: For each public function: how to build its arguments from a tensor, two devices and a module.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
@@ -59,7 +59,7 @@ Pair = namedtuple("Pair", ("left", "right"))
 def reset_compiler():
     """Reset the compiler and its counters."""
     torch.compiler.reset()
-    reset_frame_count()
+    reset_metrics()
 
 
 class Scaled(nn.Module):
@@ -100,18 +100,18 @@ def check_surrounding_code(function, arguments, topology):
 
     found = torch.compile(call, backend=backend)(x)
     checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), frame_count()), (2, 2))
+    checks.same((len(backend.devices), count_frames()), (2, 2))
 
 
 def train_step(forward, wrapper, x):
-    """Run one iteration; return outputs and gradients."""
+    """Run forward and backward; return the outputs and gradients as one vector."""
     wrapper.zero_grad()
     out = forward(x)
     out.square().sum().backward()
     return flatten([out, [parameter.grad for parameter in wrapper.parameters()]])
 
 
-@SEVERAL
+@SEVERAL_CLAUSE
 @EVERY_COMPILATION
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compilation, backend):
@@ -123,7 +123,7 @@ def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compi
     checks.same(torch.cat(found), torch.cat(expected), compilation, tolerance=checks.LAYER)
 
 
-@SEVERAL
+@SEVERAL_CLAUSE
 @pytest.mark.parametrize("compilation", ["torch.compile(w)", "w.compile()"])
 def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, compilation):
     wrapper = wrapped(target, topology, 2)
@@ -131,10 +131,10 @@ def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, c
     for count in (4, 4, 6, 7, 1):
         train_step(compiled, wrapper, rows(topology, count))
         # The wrapper may use one frame to report the reason of the graph break.
-        assert frame_count() <= 1, count
+        assert count_frames() <= 1, count
 
 
-@SEVERAL
+@SEVERAL_CLAUSE
 @EVERY_COMPILATION
 def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compilation):
     inner, outer = CountingBackend(), CountingBackend()
@@ -147,7 +147,7 @@ def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compi
     checks.same(outer.devices, [], compilation)
 
 
-@SURROUNDING
+@SURROUNDING_CLAUSE
 def test_code_around_a_wrapper_is_compiled(target, topology):
     wrapper = wrapped(target, topology, 2)
     backend = CountingBackend()
@@ -155,25 +155,25 @@ def test_code_around_a_wrapper_is_compiled(target, topology):
     x = rows(topology, 4)
     checks.same(compiled(x), wrapper(x + 1).sin().sum(), tolerance=checks.LAYER)
     checks.same(len(backend.devices), 2)
-    assert frame_count() <= 3
+    assert count_frames() <= 3
 
 
-@SURROUNDING
+@SURROUNDING_CLAUSE
 @pytest.mark.parametrize("name", CALLS)
 def test_code_around_a_call_is_compiled(target, topology, name):
     check_surrounding_code(attrgetter(name)(target), CALLS[name], topology)
 
 
-@SURROUNDING
+@SURROUNDING_CLAUSE
 def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # Not in CALLS, because torch.compile does not trace this call of the reference either.
+    # Not in CALLS: in torch.nn.parallel, too, torch.compile does not trace this call.
     function = target.functions.ReduceAddCoalesced.apply
     check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 
 
-@SURROUNDING
+@SURROUNDING_CLAUSE
 def test_backward_of_a_wrapper_is_not_compiled(target, topology):
-    # On the CPU backward runs in the calling thread.
+    # On the CPU backward runs in the calling thread, where torch.compile could trace it.
     wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
     backend = CountingBackend()
 
@@ -185,10 +185,10 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     found = torch.compile(iterate, backend=backend)(x)
     checks.same(found, expected, tolerance=checks.LAYER)
     # The wrapper may use one frame to report the reason of the graph break.
-    assert len(set(compiled_files()) - {__file__}) <= 1, compiled_files()
+    assert len(set(list_compiled_files()) - {__file__}) <= 1, list_compiled_files()
 
 
-@ONE
+@ONE_CLAUSE
 @EVERY_COMPILATION
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
 def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
@@ -201,7 +201,7 @@ def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot)
     checks.same(len(backend.devices), 1, compilation)
 
 
-@ONE
+@ONE_CLAUSE
 def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     wrapper = wrapped(target, topology, 1)
 
@@ -213,7 +213,7 @@ def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     checks.same(found, call(x), tolerance=checks.LAYER)
 
 
-@ONE
+@ONE_CLAUSE
 def test_wrapper_without_accelerator_is_one_graph(target):
     done = run_without_accelerator(
         """
@@ -228,7 +228,7 @@ def test_wrapper_without_accelerator_is_one_graph(target):
     assert done.stdout.splitlines() == ["True"], done.stderr
 
 
-@ONE
+@ONE_CLAUSE
 def test_data_parallel_on_one_device_compiles_the_module(target, topology):
     module, x = Scaled().to(topology.device(0)), rows(topology, 4)
     backend = CountingBackend()
@@ -238,10 +238,10 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
 
     compiled = torch.compile(call, backend=backend)
     checks.same(compiled(x), call(x), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), frame_count()), (3, 3))
+    checks.same((len(backend.devices), count_frames()), (3, 3))
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 @EVERY_COMPILATION
 def test_overridden_step_of_a_subclass_is_called(target, topology, compilation):
     class Doubling(target.data_parallel.DataParallel):
@@ -255,7 +255,7 @@ def test_overridden_step_of_a_subclass_is_called(target, topology, compilation):
     checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 @EVERY_COMPILATION
 def test_overridden_step_of_an_instance_is_called(target, topology, compilation):
     wrapper = wrapped(target, topology, 1)
@@ -266,7 +266,7 @@ def test_overridden_step_of_an_instance_is_called(target, topology, compilation)
         checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 def test_extended_forward_of_a_subclass_is_compiled(target, topology):
     class Shifted(target.data_parallel.DataParallel):
         def forward(self, x):
@@ -280,7 +280,7 @@ def test_extended_forward_of_a_subclass_is_compiled(target, topology):
     checks.same(len(backend.devices), 2)
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 def test_named_tuples_reach_the_module_on_one_device(target, topology):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4)
@@ -290,7 +290,7 @@ def test_named_tuples_reach_the_module_on_one_device(target, topology):
     checks.same(len(backend.devices), 2)
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 def test_module_gets_arguments_without_markers(target, topology):
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4)
@@ -299,7 +299,7 @@ def test_module_gets_arguments_without_markers(target, topology):
     checks.same(compiled(x), wrapper(x, factor=x), tolerance=checks.LAYER)
 
 
-@UNTRACED
+@UNTRACED_CLAUSE
 @EVERY_COMPILATION
 def test_output_of_one_device_is_moved_to_the_output_device(target, topology, compilation):
     wrapper = wrapped(target, topology, 1, output_device=-1)
@@ -310,7 +310,7 @@ def test_output_of_one_device_is_moved_to_the_output_device(target, topology, co
     checks.same(found, wrapper.module(x), compilation, tolerance=checks.LAYER)
 
 
-@FULLGRAPH
+@FULLGRAPH_CLAUSE
 @EVERY_COMPILATION
 def test_fullgraph_with_several_devices_is_refused(target, topology, compilation):
     compiled = COMPILATIONS[compilation](
@@ -320,18 +320,18 @@ def test_fullgraph_with_several_devices_is_refused(target, topology, compilation
         compiled(rows(topology, 4))
 
 
-@SEVERAL
-@SURROUNDING
+@SEVERAL_CLAUSE
+@SURROUNDING_CLAUSE
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_torch_compile_traces_the_code_of_the_reference(reference, topology):
     wrapper = wrapped(reference, topology, 2)
     train_step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
-    assert frame_count() > 10
+    assert count_frames() > 10
 
 
-@ONE
-@UNTRACED
-@FULLGRAPH
+@ONE_CLAUSE
+@UNTRACED_CLAUSE
+@FULLGRAPH_CLAUSE
 @pytest.mark.parametrize("devices", [1, 2])
 def test_reference_refuses_fullgraph(reference, topology, devices):
     wrapper = wrapped(reference, topology, devices)

@@ -80,7 +80,7 @@ def test_gather_fills_a_complex_output(target, topology, call):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-def test_reference_returns_real_views(reference, topology):
+def test_reference_returns_real_views_of_complex_tensors(reference, topology):
     tensor = counting((2, 3), torch.complex64, topology.device(0))
     devices = topology.take(2)
     found = [
@@ -142,7 +142,7 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
 
 
 def _sum_real_and_complex(library, devices):
-    """Return the sums of a real tensor of odd size and of a complex tensor of one precision."""
+    """Sum, in one call, real tensors of odd size, and complex tensors of the same precision."""
     rows = [
         (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
         for device in devices

@@ -12,8 +12,8 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 
-OBJECTS = clause("divergences.RE-5.complex-tensors-are-handed-over")
-OFFSETS = clause("divergences.RE-6.complex-beside-real")
+OBJECTS_CLAUSE = clause("divergences.RE-5.complex-tensors-are-handed-over")
+OFFSETS_CLAUSE = clause("divergences.RE-6.complex-beside-real")
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 SPECS = st.lists(
     tensor_specs(shape=shapes(min_dims=0, max_dims=2), dtypes=DTYPES, layouts=("contiguous",)),
@@ -22,7 +22,7 @@ SPECS = st.lists(
 )
 
 
-@OBJECTS
+@OBJECTS_CLAUSE
 @given(count=st.integers(1, 3))
 def test_first_detached_replica_shares_complex_parameters(target, topology, count):
     module = EdgeCaseModule("complex").build(topology)
@@ -30,7 +30,7 @@ def test_first_detached_replica_shares_complex_parameters(target, topology, coun
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
 
 
-@OBJECTS
+@OBJECTS_CLAUSE
 @given(count=st.integers(1, 3), detach=st.booleans())
 def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     module = nn.Module()
@@ -40,16 +40,16 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     assert first.buffer is module.buffer
 
 
-@OBJECTS
+@OBJECTS_CLAUSE
 @given(count=st.integers(1, 3))
-def test_reference_first_replica_has_views(reference, topology, count):
+def test_reference_first_replica_has_views_of_complex_parameters(reference, topology, count):
     module = EdgeCaseModule("complex").build(topology)
     first, *_ = reference.replicate.replicate(module, topology.take(count), True)
     checks.same(list(first.parameters()), [])
     checks.same(first.scale.data_ptr(), module.scale.data_ptr())
 
 
-@OFFSETS
+@OFFSETS_CLAUSE
 @given(specs=SPECS, slots=device_slots(), detach=st.booleans())
 @example(specs=[TensorSpec((1,)), TensorSpec((2,), torch.complex64)], slots=(0, 1), detach=False)
 def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs, slots, detach):
@@ -63,9 +63,11 @@ def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs,
     checks.same(snapshot(found, {}), snapshot(expected, {}), specs)
 
 
-@OFFSETS
+@OFFSETS_CLAUSE
 @given(slots=device_slots(min_size=2))
-def test_reference_fails_after_an_odd_number_of_real_elements(reference, topology, slots):
+def test_reference_fails_on_complex_parameters_after_an_odd_number_of_reals(
+    reference, topology, slots
+):
     tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
     module = nn.ParameterList(tensors).to(topology.device(slots[0]))
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):

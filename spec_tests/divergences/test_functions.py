@@ -32,7 +32,7 @@ class HalvingWeight(nn.Module):
 
 
 class OnCpu(nn.Module):
-    """A module that returns its input doubled and its number of rows, both on the CPU."""
+    """A module that returns twice its input, and the number of rows, both on the CPU."""
 
     def forward(self, rows):
         return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
@@ -47,7 +47,8 @@ def _embedding(topology):
 @clause("divergences.FN-2.in-place-under-no-grad")
 def test_an_embedding_renormalises_its_rows_through_replica_zero(target, topology):
     parallel, plain = _embedding(topology), _embedding(topology)
-    # Both replicas look up the same rows, because only changes by replica zero are kept.
+    # Looking up a row renormalises it, and only the writes of replica 0 are kept. So both
+    # replicas get the same tokens.
     tokens = torch.tensor([1, 2, 1, 2]).to(topology.device(0))
     outputs = target.data_parallel.DataParallel(parallel, topology.take(2))(tokens)
     outputs.sum().backward()
@@ -68,7 +69,7 @@ def test_a_parameter_changed_in_place_under_no_grad_keeps_its_gradient(target, t
 
 
 @clause("divergences.FN-2.in-place-under-no-grad")
-def test_reference_refuses_the_changed_parameter(reference, topology):
+def test_reference_refuses_a_parameter_changed_in_place_under_no_grad(reference, topology):
     module = HalvingWeight(topology.device(0))
     rows = torch.ones((4, 2), device=topology.device(0))
     with pytest.raises(RuntimeError, match="is a view and its base or another view"):

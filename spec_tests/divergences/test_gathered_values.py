@@ -13,15 +13,15 @@ from spec_tests.harness.compare.refusals import missing_facts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
-STRINGS = clause("divergences.SG-6.strings-are-listed")
-NUMBERS = clause("divergences.SG-7.numbers-are-listed")
-OTHERS = clause("divergences.SG-7.other-values-are-listed")
-FAILING = clause("divergences.SG-7.failing-iterables-are-listed")
-NONE = clause("divergences.SG-9.none-beside-others-is-refused")
+STRINGS_CLAUSE = clause("divergences.SG-6.strings-are-listed")
+NUMBERS_CLAUSE = clause("divergences.SG-7.numbers-are-listed")
+OTHERS_CLAUSE = clause("divergences.SG-7.other-values-are-listed")
+FAILING_CLAUSE = clause("divergences.SG-7.failing-iterables-are-listed")
+NONE_CLAUSE = clause("divergences.SG-9.none-beside-others-is-refused")
 
 
 class FailingIterable:
-    """An iterable whose iteration fails, as a cache with two kinds of layers does."""
+    """An iterable whose iteration ends with an AttributeError, like some transformers caches."""
 
     error_text = "'Layer' object has no attribute 'keys'"
 
@@ -34,7 +34,7 @@ class FailingIterable:
 
 
 class FailingConstructor:
-    """An iterable whose class cannot be built from one iterable."""
+    """An iterable that gather cannot rebuild: the constructor needs two arguments, not one."""
 
     error_text = r"__init__\(\) missing 1 required"
 
@@ -71,14 +71,14 @@ others = st.lists(
 masks = st.lists(st.booleans(), min_size=2, max_size=4).filter(lambda mask: len(set(mask)) == 2)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_in_containers_are_gathered_into_a_list(target, topology, values):
@@ -87,14 +87,14 @@ def test_strings_in_containers_are_gathered_into_a_list(target, topology, values
     checks.same(found, {"name": [values, ["same"] * len(values)]}, outputs)
 
 
-@STRINGS
+@STRINGS_CLAUSE
 @given(values=texts)
-def test_reference_returns_the_repr_of_a_map_object(reference, topology, values):
+def test_reference_gathers_strings_into_the_repr_of_a_map_object(reference, topology, values):
     found = reference.scatter_gather.gather(values, topology.device(0))
     checks.same(found.startswith("<map object at 0x"), True, values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 @example(values=[1, 2])
 @example(values=[True, False])
@@ -102,7 +102,7 @@ def test_numbers_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 @example(values=[1, 2])
 def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, values):
@@ -113,29 +113,29 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
     checks.same((type(found), len(found.left), found.right), (Typed, len(values), values), values)
 
 
-@NUMBERS
+@NUMBERS_CLAUSE
 @given(values=numbers)
 def test_reference_refuses_numbers(reference, topology, values):
     with pytest.raises(TypeError, match="object is not iterable"):
         reference.scatter_gather.gather(values, topology.device(0))
 
 
-@OTHERS
+@OTHERS_CLAUSE
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
-def test_other_values_are_gathered_into_a_list(target, topology, values):
+def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
     checks.same([*map(id, found[0])], [*map(id, values)], values)
 
 
-@OTHERS
+@OTHERS_CLAUSE
 @given(count=st.integers(1, 4))
-def test_reference_refuses_other_values(reference, topology, count):
+def test_reference_refuses_an_object_that_is_not_iterable(reference, topology, count):
     with pytest.raises(TypeError, match="'Opaque' object is not iterable"):
         reference.scatter_gather.gather([Opaque()] * count, topology.device(0))
 
 
-@FAILING
+@FAILING_CLAUSE
 @given(make=failing, count=st.integers(1, 4), depth=st.integers(0, 2), first=st.booleans())
 @example(make=failing_iterable, count=2, depth=0, first=True)
 @example(make=failing_constructor, count=2, depth=0, first=True)
@@ -154,7 +154,7 @@ def test_failing_iterables_are_gathered_into_a_list(target, topology, make, coun
     checks.same(joined, torch.cat([tensor.to(devices[0]) for tensor in tensors]))
 
 
-@FAILING
+@FAILING_CLAUSE
 @given(make=failing, count=st.integers(1, 4))
 def test_reference_propagates_the_errors_of_iterables(reference, topology, make, count):
     values = [make(device) for device in topology.take(count)]
@@ -176,7 +176,7 @@ def _unpair(pair, depth, first):
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:
-    """Return one output per replica, with None instead of the tensor where ``mask`` is true."""
+    """Return one output per replica: it contains None where ``mask`` is true, else a tensor."""
     devices = topology.take(len(mask))
     tensors = [
         None if none else torch.ones(1, device=d) for none, d in zip(mask, devices, strict=True)
@@ -188,7 +188,7 @@ def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
     return str([replica for replica, none in enumerate(mask) if none is is_none])
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 @example(mask=[True, False])
 @example(mask=[False, True])
@@ -199,14 +199,14 @@ def test_none_beside_tensors_is_refused(target, topology, mask):
     checks.same(missing_facts(caught.value, facts), [], mask)
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 def test_reference_drops_the_tensors_after_none(reference, topology, mask):
     outputs = [output["x"][1] for output in _outputs(topology, [True, *mask])]
     checks.same(reference.scatter_gather.gather(outputs, topology.device(0)), None, mask)
 
 
-@NONE
+@NONE_CLAUSE
 @given(mask=masks)
 def test_reference_fails_on_none_after_tensors(reference, topology, mask):
     outputs = [output["x"][1] for output in _outputs(topology, [False, *mask])]

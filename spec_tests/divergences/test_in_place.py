@@ -10,16 +10,16 @@ from spec_tests.divergences.rescaled import (
     OPTIMIZED,
     EmbeddingAmongLayers,
     Product,
-    compare_after_step,
-    compare_chunks,
-    compare_halving,
-    evaluating_rescaler,
-    penalty,
+    gradient_penalty,
+    make_evaluating_rescaler,
+    run_after_optimizer_step,
+    run_halving_each_parameter,
+    run_parallel_and_separate,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-#: Two devices, and four slots in which device 1 is first and occurs twice.
+#: Slots: two devices; and four slots, of which device 1 is the first and the third.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
 CHANGED_VIEW_TEXT = "is a view and its base or another view of its base has been modified inplace"
 
@@ -28,14 +28,14 @@ CHANGED_VIEW_TEXT = "is a view and its base or another view of its base has been
 @pytest.mark.parametrize("kind", KINDS)
 @clause("divergences.FN-2.every-parameter")
 def test_forward_may_change_any_parameter_in_place(target, topology, kind, slots):
-    for found, expected in compare_halving(target, topology, kind, slots):
+    for found, expected in run_halving_each_parameter(target, topology, kind, slots):
         checks.same(found, expected, kind, tolerance=checks.LAYER)
 
 
 @SLOTS
 @clause("divergences.FN-2.every-parameter")
 def test_a_module_may_rescale_its_layers_in_evaluation(target, topology, slots):
-    found, expected = compare_chunks(target, topology, evaluating_rescaler, slots)
+    found, expected = run_parallel_and_separate(target, topology, make_evaluating_rescaler, slots)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -47,7 +47,7 @@ def test_an_embedding_at_any_position_renormalises_its_rows(
     target, topology, index, sparse, slots
 ):
     make = partial(EmbeddingAmongLayers, index, sparse=sparse)
-    found, expected = compare_chunks(target, topology, make, slots)
+    found, expected = run_parallel_and_separate(target, topology, make, slots)
     checks.same(found, expected, index, tolerance=checks.LAYER)
 
 
@@ -55,15 +55,15 @@ def test_an_embedding_at_any_position_renormalises_its_rows(
 @pytest.mark.parametrize("kind", OPTIMIZED)
 @clause("divergences.FN-2.steps-in-between")
 def test_replica_zero_uses_the_parameters_after_an_optimizer_step(target, topology, kind, slots):
-    found, expected = compare_after_step(target, topology, kind, slots)
+    found, expected = run_after_optimizer_step(target, topology, kind, slots)
     checks.same(found, expected, kind, tolerance=checks.LAYER)
 
 
 @SLOTS
 @clause("divergences.FN-2.second-derivatives")
 def test_a_gradient_penalty_on_changed_parameters_is_differentiable(target, topology, slots):
-    found, expected = compare_chunks(
-        target, topology, evaluating_rescaler, slots, function=penalty
+    found, expected = run_parallel_and_separate(
+        target, topology, make_evaluating_rescaler, slots, function=gradient_penalty
     )
     checks.same(found, expected, tolerance=checks.LAYER)
 
@@ -98,14 +98,14 @@ def test_reference_reports_a_view_of_the_changed_parameter(reference, topology):
 @clause("divergences.FN-2.every-parameter")
 def test_reference_refuses_a_module_that_rescales_its_layers(reference, topology):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_chunks(reference, topology, evaluating_rescaler, (0, 1))
+        run_parallel_and_separate(reference, topology, make_evaluating_rescaler, (0, 1))
 
 
 @pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.embeddings")
 def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, topology, index):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_chunks(
+        run_parallel_and_separate(
             reference, topology, partial(EmbeddingAmongLayers, index, sparse=False), (0, 1)
         )
 
@@ -113,10 +113,12 @@ def test_reference_refuses_an_embedding_that_renormalises_its_rows(reference, to
 @clause("divergences.FN-2.steps-in-between")
 def test_reference_refuses_replica_zero_after_an_optimizer_step(reference, topology):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_after_step(reference, topology, "linear", (0, 1))
+        run_after_optimizer_step(reference, topology, "linear", (0, 1))
 
 
 @clause("divergences.FN-2.second-derivatives")
 def test_reference_refuses_a_gradient_penalty_on_changed_parameters(reference, topology):
     with pytest.raises(RuntimeError, match=CHANGED_VIEW_TEXT):
-        compare_chunks(reference, topology, evaluating_rescaler, (0, 1), function=penalty)
+        run_parallel_and_separate(
+            reference, topology, make_evaluating_rescaler, (0, 1), function=gradient_penalty
+        )

@@ -18,11 +18,11 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 
-ORDER = clause("divergences.PA-9.one-after-the-other")
-STATE = clause("divergences.PA-9.state-of-the-caller")
-ERRORS = clause("divergences.PA-9.errors")
-INTERRUPTS = clause("divergences.PA-9.interrupts")
-DATA_PARALLEL = clause("divergences.PA-9.data-parallel")
+ORDER_CLAUSE = clause("divergences.PA-9.one-after-the-other")
+STATE_CLAUSE = clause("divergences.PA-9.state-of-the-caller")
+ERRORS_CLAUSE = clause("divergences.PA-9.errors")
+INTERRUPTS_CLAUSE = clause("divergences.PA-9.interrupts")
+DATA_PARALLEL_CLAUSE = clause("divergences.PA-9.data-parallel")
 
 
 def in_turn(target, topology, modules, inputs=None):
@@ -32,7 +32,7 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """A callable that records its start and end with the thread; returns its device or raises."""
+    """A callable that records its start, end and thread. It returns its device or raises."""
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
@@ -41,12 +41,12 @@ class Recording:
         self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # A concurrent module would start here.
+        time.sleep(0.001)  # If modules ran concurrently, another would start here.
         self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 
 
-@ORDER
+@ORDER_CLAUSE
 @given(count=st.integers(1, 9))
 @example(count=2)
 def test_each_module_starts_after_the_previous_one_has_ended(target, topology, count):
@@ -59,13 +59,13 @@ def test_each_module_starts_after_the_previous_one_has_ended(target, topology, c
 
 
 class NoOpMode(TorchFunctionMode):
-    """A mode that changes nothing."""
+    """A function mode that calls every function unchanged."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
 
 
-@ORDER
+@ORDER_CLAUSE
 def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topology):
     records = []
     with NoOpMode():
@@ -94,9 +94,9 @@ class StateChanging:
         return found
 
 
-@STATE
+@STATE_CLAUSE
 @given(grad=st.booleans(), autocast=st.booleans(), count=st.integers(2, 5))
-def test_each_module_runs_in_the_callers_state(target, topology, grad, autocast, count):
+def test_each_module_starts_with_the_state_of_the_caller(target, topology, grad, autocast, count):
     StateChanging.storage.value = "the caller's"
     x = torch.ones(1, device=topology.device(0))
     with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=autocast):
@@ -108,7 +108,7 @@ def test_each_module_runs_in_the_callers_state(target, topology, grad, autocast,
     assert StateChanging.storage.value == "the caller's"
 
 
-@ERRORS
+@ERRORS_CLAUSE
 @given(count=st.integers(2, 5), failing=st.sets(st.integers(0, 4), min_size=1))
 def test_all_modules_run_and_the_first_error_is_raised(target, topology, count, failing):
     records, failing = [], {number % count for number in failing}
@@ -121,7 +121,7 @@ def test_all_modules_run_and_the_first_error_is_raised(target, topology, count, 
     checks.same([number for event, number, _ in records if event == "start"], list(range(count)))
 
 
-@INTERRUPTS
+@INTERRUPTS_CLAUSE
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize("fails_before", [False, True], ids="fails_before={}".format)
@@ -138,7 +138,7 @@ def test_an_interrupt_stops_later_modules(target, topology, kind, index, fails_b
     checks.same([number for event, number, _ in records if event == "start"], [*range(index + 1)])
 
 
-@ORDER
+@ORDER_CLAUSE
 def test_outputs_of_modules_in_turn_are_freed(target, topology):
     x = torch.ones(2, device=topology.device(0))
     with disable_gc():
@@ -155,9 +155,9 @@ def network(target, topology, **options):
     return target.data_parallel.DataParallel(module, devices, **options)
 
 
-@DATA_PARALLEL
+@DATA_PARALLEL_CLAUSE
 @given(rows=st.sampled_from([4, 6, 8, 9, 12]), seed=st.integers(0, 9))
-def test_data_parallel_gives_the_same_results_in_turn(target, topology, rows, seed):
+def test_data_parallel_with_in_turn_gives_the_same_results(target, topology, rows, seed):
     results = []
     for options in ({}, {"in_turn": True}):
         module = network(target, topology, **options)
@@ -182,7 +182,7 @@ class ThreadRecorder(nn.Module):
         return x
 
 
-@DATA_PARALLEL
+@DATA_PARALLEL_CLAUSE
 @pytest.mark.parametrize(
     "duplicate",
     [lambda module: module, copy.copy, lambda module: pickle.loads(pickle.dumps(module))],
@@ -198,7 +198,7 @@ def test_replicas_of_data_parallel_run_in_turn(target, topology, duplicate):
     assert not kind(nn.Identity(), topology.take(3)).in_turn
 
 
-@DATA_PARALLEL
+@DATA_PARALLEL_CLAUSE
 def test_reference_has_no_in_turn_argument(reference):
     apply = reference.parallel_apply.parallel_apply
     for function in (apply, reference.data_parallel.DataParallel):

@@ -1,4 +1,4 @@
-"""Marked arguments, which are not split like the others and which the reference lacks: SG-5."""
+"""Arguments marked as Whole or SplitAlong; the reference has no markers: SG-5."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.marked_arguments import expected_arguments, gradients_of
+from spec_tests.divergences.marked_arguments import compute_gradients, expected_arguments
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -17,11 +17,11 @@ from spec_tests.strategies.markers import Mark, MarkedArguments, marked_argument
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-MARKS = clause("divergences.SG-5.marked-arguments")
-GRADIENTS = clause("divergences.SG-5.gradients-of-marked-arguments")
-MEMORY = clause("divergences.SG-5.whole-on-its-device-is-shared")
-ALONE = clause("divergences.SG-5.whole-alone")
-BATCH_DIM = clause("divergences.SG-5.state-with-another-batch-dim")
+MARKS_CLAUSE = clause("divergences.SG-5.marked-arguments")
+GRADIENTS_CLAUSE = clause("divergences.SG-5.gradients-of-marked-arguments")
+MEMORY_CLAUSE = clause("divergences.SG-5.whole-on-its-device-is-shared")
+ALONE_CLAUSE = clause("divergences.SG-5.whole-alone")
+BATCH_DIM_CLAUSE = clause("divergences.SG-5.state-with-another-batch-dim")
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(
     case=MarkedArguments(
@@ -30,7 +30,7 @@ with_mixed = example(
 )
 
 
-@MARKS
+@MARKS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_every_replica_gets_its_chunks_of_marked_arguments(target, topology, case):
@@ -41,7 +41,7 @@ def test_every_replica_gets_its_chunks_of_marked_arguments(target, topology, cas
     checks.same(_values(found), _values(expected), case)
 
 
-@MARKS
+@MARKS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_keyword_arguments_may_be_marked(target, topology, case):
@@ -54,7 +54,7 @@ def test_keyword_arguments_may_be_marked(target, topology, case):
     checks.same(_values(list(found)), _values(expected), case)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @given(case=marked_arguments())
 @with_mixed
 def test_gradients_of_whole_arguments_are_summed(target, topology, case):
@@ -62,10 +62,10 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
     marked = case.marked(inputs, target.package)
     found = target.scatter_gather.scatter(marked, topology.take(case.slots))
     expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
-    checks.same(gradients_of(found, inputs), gradients_of(expected, inputs), case)
+    checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @example_count.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
@@ -81,16 +81,18 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     assert torch.autograd.gradgradcheck(chunks, [tensor])
 
 
-@MEMORY
+@MEMORY_CLAUSE
 @given(slots=device_slots(min_size=2))
-def test_a_whole_tensor_on_its_own_device_is_shared(target, topology, slots):
+def test_the_first_replica_shares_the_memory_of_a_whole_tensor_on_its_device(
+    target, topology, slots
+):
     tensor = torch.ones(3, device=topology.device(slots[0]))
     found = target.scatter_gather.scatter(target.package.Whole(tensor), topology.take(slots))
     found[0].add_(1)
     checks.same(tensor.tolist(), [2.0] * 3, slots)
 
 
-@ALONE
+@ALONE_CLAUSE
 @given(slots=device_slots(), value=st.sampled_from([7, None, "text"]))
 def test_every_device_gets_a_replica_without_split_arguments(target, topology, slots, value):
     tensor = torch.arange(3, device=topology.device(0))
@@ -102,7 +104,7 @@ def test_every_device_gets_a_replica_without_split_arguments(target, topology, s
 
 
 class WithState(nn.Module):
-    """A recurrent layer whose state has the batch on dimension 1."""
+    """A recurrent layer whose state has its batch dimension at index 1."""
 
     def __init__(self):
         super().__init__()
@@ -112,11 +114,11 @@ class WithState(nn.Module):
         return self.layer(rows, state)[0]
 
 
-@BATCH_DIM
+@BATCH_DIM_CLAUSE
 @example_count.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
-def test_state_may_be_split_along_another_dimension(target, topology, batch, slots):
+def test_a_recurrent_state_may_be_split_along_another_dimension(target, topology, batch, slots):
     first_device = topology.device(slots[0])
     module = WithState().to(first_device)
     rows, state = (
@@ -128,16 +130,16 @@ def test_state_may_be_split_along_another_dimension(target, topology, batch, slo
     checks.same(found, module(rows, state), batch, tolerance=checks.LAYER)
 
 
-@BATCH_DIM
+@BATCH_DIM_CLAUSE
 @given(slots=device_slots(min_size=2))
-def test_reference_splits_state_like_rows(reference, topology, slots):
+def test_reference_splits_a_recurrent_state_along_dimension_0(reference, topology, slots):
     rows, state = torch.rand(4, 2, 3), torch.rand(1, 4, 2)
     inputs = rows.to(topology.device(0)), state.to(topology.device(0))
     found = reference.scatter_gather.scatter(inputs, topology.take(slots))
     checks.same([part[1].shape for part in found], [torch.Size((1, 4, 2))], slots)
 
 
-@MARKS
+@MARKS_CLAUSE
 @pytest.mark.parametrize("name", ["Whole", "SplitAlong"])
 def test_reference_has_no_markers(reference, name):
     assert not hasattr(torch.nn.parallel, name)

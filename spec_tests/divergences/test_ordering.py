@@ -40,7 +40,7 @@ def _gradient(library, topology, call):
         results = [result * 1 for result in call(library.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
         torch.autograd.backward(results, grads)
-        # Autograd has freed the gradients of the chunks; later work may reuse their memory.
+        # Drop the references, so that later work may reuse the memory of the gradients.
         del results, grads
         return queued_copies(leaf.grad)[0]
 

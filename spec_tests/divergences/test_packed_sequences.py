@@ -16,10 +16,10 @@ from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_spec
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-SPLIT = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
-GATHERED = clause("divergences.SG-12.packed-sequences-come-back")
-GRADIENTS = clause("divergences.SG-12.gradients-of-packed-sequences")
-RECURRENT = clause("divergences.SG-12.recurrent-layers-on-packed-input")
+SPLIT_CLAUSE = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
+GATHERED_CLAUSE = clause("divergences.SG-12.packed-sequences-come-back")
+GRADIENTS_CLAUSE = clause("divergences.SG-12.gradients-of-packed-sequences")
+RECURRENT_CLAUSE = clause("divergences.SG-12.recurrent-layers-on-packed-input")
 FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
 example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
 example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
@@ -29,7 +29,7 @@ def _values(found):
     return snapshot(list(found), {}, strides=False)
 
 
-@SPLIT
+@SPLIT_CLAUSE
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -45,14 +45,14 @@ def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slo
     checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
 
 
-@SPLIT
+@SPLIT_CLAUSE
 @given(spec=packed_specs(), slots=device_slots())
 def test_reference_cannot_split_packed_sequences(reference, topology, spec, slots):
     with pytest.raises(ValueError, match="batch_sizes should always be on CPU"):
         reference.scatter_gather.scatter(spec.build(topology), topology.take(slots))
 
 
-@GATHERED
+@GATHERED_CLAUSE
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -66,7 +66,7 @@ def test_gather_restores_the_packed_sequence(target, topology, spec, slots):
     checks.same(found.sorted_indices is None, spec.is_sorted, spec)
 
 
-@GATHERED
+@GATHERED_CLAUSE
 @given(spec=packed_specs(), count=device_slots())
 def test_reference_cannot_join_packed_sequences(reference, topology, spec, count):
     outputs = [spec.build(topology) for _ in count]
@@ -74,15 +74,15 @@ def test_reference_cannot_join_packed_sequences(reference, topology, spec, count
         reference.scatter_gather.gather(outputs, topology.device(0))
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @given(spec=packed_specs(grads=(True,)), slots=device_slots())
 @example_sorted
 @example_unsorted
-def test_gradients_reach_their_own_rows(target, topology, spec, slots):
+def test_gradients_of_packed_sequences_reach_their_own_rows(target, topology, spec, slots):
     packed = spec.build(topology)
     chunks = target.scatter_gather.scatter([packed], topology.take(slots))
     [found] = target.scatter_gather.gather(chunks, topology.device(0))
-    # The output's gradient is the rows themselves, so that a misplaced row changes the result.
+    # The rows themselves are the gradient of the output, so a misplaced row changes the result.
     (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
     checks.same(gradient, packed.data, spec)
 
@@ -98,7 +98,7 @@ class Recurrent(nn.Module):
         return self.layer(packed)[0]
 
 
-@RECURRENT
+@RECURRENT_CLAUSE
 @example_count.divide_examples(3)
 @given(spec=FLOAT_SPECS, slots=device_slots())
 @example_sorted

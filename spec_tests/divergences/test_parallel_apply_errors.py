@@ -59,7 +59,7 @@ def apply_failing(target, topology, errors, references):
 
 def references_after_failure(target, topology, errors):
     references = []
-    # A missing function must not count as an error of a module.
+    # Raise here if the target lacks parallel_apply: below, any exception counts as a module's.
     _ = target.parallel_apply.parallel_apply
     try:
         apply_failing(target, topology, errors, references)
@@ -181,7 +181,7 @@ def test_the_original_exception_is_the_cause(target, topology, call):
 
 
 @clause("divergences.PA-6.the-original-is-the-cause")
-def test_reference_has_no_cause(reference, topology):
+def test_reference_raises_errors_without_a_cause(reference, topology):
     found, _ = error_and_modules(OS_ERROR, reference, topology)
     assert found.__cause__ is None
 
@@ -189,7 +189,7 @@ def test_reference_has_no_cause(reference, topology):
 @clause("divergences.PA-6.nothing-outlives-the-handler")
 @example(errors=[ExceptionSpec(ValueError)])
 @given(errors=st.lists(ANY_EXCEPTIONS | BASE_EXCEPTIONS, min_size=1, max_size=4))
-def test_nothing_is_kept_alive_after_the_handler(target, topology, errors):
+def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topology, errors):
     with disable_gc():
         references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)

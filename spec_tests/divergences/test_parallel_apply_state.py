@@ -139,7 +139,7 @@ def test_modules_see_the_whole_state_of_the_caller(target, topology, state, coun
 @clause("divergences.PA-8.context-reaches-the-modules")
 @example(state=IN_CONTEXT, count=2)
 @given(state=thread_states(), count=COUNTS)
-def test_the_next_call_sees_none_of_the_state(target, topology, state, count):
+def test_the_state_of_a_call_does_not_reach_the_next_call(target, topology, state, count):
     default_state = visible_states(topology.take(count))
     found, expected = found_and_expected(target, topology, state, count)
     assert found == expected

@@ -8,7 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.methods import StoringMethods, owners, with_stored_forward
+from spec_tests.divergences.methods import (
+    StoringMethods,
+    get_method_owners,
+    make_linear_with_stored_forward,
+)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
@@ -19,44 +23,44 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-METHODS = clause("divergences.RE-2.bound-methods-are-rebound")
-HOOKS = clause("divergences.RE-3.hooks-are-the-replicas-own")
-KEPT_HOOKS = clause("divergences.RE-3.hooks-are-kept")
-DEEPCOPY = clause("divergences.RE-4.replicas-can-be-deepcopied")
-INDEPENDENT = clause("divergences.RE-4.deepcopies-are-independent")
+METHODS_CLAUSE = clause("divergences.RE-2.bound-methods-are-rebound")
+HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
+KEPT_HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-kept")
+DEEPCOPY_CLAUSE = clause("divergences.RE-4.replicas-can-be-deepcopied")
+INDEPENDENT_CLAUSE = clause("divergences.RE-4.deepcopies-are-independent")
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@METHODS
+@METHODS_CLAUSE
 @given(slots=device_slots(), detach=st.booleans())
 def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach):
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         expected = {"own_method": replica, "child_method": replica.child, "forward": replica}
-        checks.same(owners(replica), expected, slots)
+        checks.same(get_method_owners(replica), expected, slots)
 
 
-@METHODS
+@METHODS_CLAUSE
 @given(slots=device_slots())
 def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
-    module = nn.Sequential(with_stored_forward()).to(topology.device(slots[0]))
+    module = nn.Sequential(make_linear_with_stored_forward()).to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = torch.zeros_like(replica[0].weight)
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@METHODS
+@METHODS_CLAUSE
 @given(slots=device_slots())
 def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots):
     module = StoringMethods().to(topology.device(slots[0]))
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         expected = {"own_method": module, "child_method": module.child, "forward": replica}
-        checks.same(owners(replica), expected, slots)
+        checks.same(get_method_owners(replica), expected, slots)
 
 
 def _dictionaries(module):
-    """Return every dictionary of hooks of every module below ``module``."""
+    """Return the hook dictionaries of ``module`` and of all its submodules."""
     return [
         value
         for _, child in modules_with_paths(module)
@@ -65,7 +69,7 @@ def _dictionaries(module):
     ]
 
 
-@HOOKS
+@HOOKS_CLAUSE
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
@@ -74,7 +78,7 @@ def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach)
     checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
 
 
-@HOOKS
+@HOOKS_CLAUSE
 @given(slots=device_slots(min_size=2))
 def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     module = LINEAR.build(topology, slots[0])
@@ -86,7 +90,7 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     checks.same(sum(found), 0, slots)
 
 
-@KEPT_HOOKS
+@KEPT_HOOKS_CLAUSE
 @given(slots=device_slots())
 def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     module = EdgeCaseModule("hooks").build(topology, slots[0])
@@ -96,7 +100,7 @@ def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     checks.same(found, [expected] * len(slots))
 
 
-@HOOKS
+@HOOKS_CLAUSE
 @given(slots=device_slots())
 def test_reference_shares_hook_dictionaries(reference, topology, slots):
     module = LINEAR.build(topology, slots[0])
@@ -105,7 +109,7 @@ def test_reference_shares_hook_dictionaries(reference, topology, slots):
     checks.same(shared, [[*map(id, _dictionaries(module))]] * len(slots), slots)
 
 
-@DEEPCOPY
+@DEEPCOPY_CLAUSE
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 @example(spec=LINEAR, slots=(0, 1), detach=False)
 def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, detach):
@@ -117,9 +121,9 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
         checks.same(copied(rows), replica(rows), spec, tolerance=checks.LAYER)
 
 
-@INDEPENDENT
+@INDEPENDENT_CLAUSE
 @given(spec=module_specs(), slots=device_slots())
-def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
+def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         before = snapshot(named_tensors(module), {})
@@ -130,7 +134,7 @@ def test_a_deepcopied_replica_is_independent(target, topology, spec, slots):
         checks.same(snapshot(named_tensors(module), {}), before, spec)
 
 
-@DEEPCOPY
+@DEEPCOPY_CLAUSE
 @given(spec=module_specs(kinds=("linear", "tanh")), slots=device_slots())
 def test_reference_refuses_to_deepcopy_replicas(reference, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])

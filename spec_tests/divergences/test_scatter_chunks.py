@@ -12,38 +12,38 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import device_slots
 from spec_tests.strategies.uneven_chunks import FewRows, UnevenRows, few_rows, uneven_rows
 
-FOLLOW = clause("divergences.SG-1.replicas-follow-chunks")
-UNEVEN = clause("divergences.SG-2.uneven-arguments-are-refused")
-UNEVEN_KEYWORD = clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
-SCALARS = clause("divergences.SG-4.scalars-are-copied")
-SCALAR_GRADIENTS = clause("divergences.SG-4.scalar-gradients-are-summed")
+FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
+UNEVEN_CLAUSE = clause("divergences.SG-2.uneven-arguments-are-refused")
+UNEVEN_KEYWORD_CLAUSE = clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
+SCALARS_CLAUSE = clause("divergences.SG-4.scalars-are-copied")
+SCALAR_GRADIENTS_CLAUSE = clause("divergences.SG-4.scalar-gradients-are-summed")
 
 
-@FOLLOW
+@FOLLOW_CLAUSE
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_keyword_arguments_follow_the_chunks_of_positional_ones(target, topology, case):
+def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
     checks.same([len(args) for args in inputs], [1] * case.chunks, case)
 
 
-@FOLLOW
+@FOLLOW_CLAUSE
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_positional_arguments_follow_the_chunks_of_keyword_ones(target, topology, case):
+def test_positional_arguments_get_the_chunk_count_of_keyword_ones(target, topology, case):
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(inputs, (("text", [7]),) * case.chunks, case)
     checks.same([list(replica_kwargs) for replica_kwargs in kwargs], [["x"]] * case.chunks, case)
 
 
-@FOLLOW
+@FOLLOW_CLAUSE
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
 @given(case=few_rows())
 @example(case=FewRows(5, 4))
-def test_an_argument_with_one_row_per_device_follows_the_batch(
+def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     target, topology, batch_first, case
 ):
     row_per_device = torch.arange(case.devices, device=topology.device(0))
@@ -60,9 +60,9 @@ def test_an_argument_with_one_row_per_device_follows_the_batch(
     checks.same([len(inputs), len(kwargs)], [case.chunks] * 2, case)
 
 
-@FOLLOW
+@FOLLOW_CLAUSE
 @given(case=few_rows())
-def test_reference_pads_with_empty_arguments(reference, topology, case):
+def test_reference_pads_the_inputs_with_empty_tuples(reference, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = reference.scatter_gather.scatter_kwargs(
         *arguments, topology.take(case.devices)
@@ -75,7 +75,7 @@ def test_reference_pads_with_empty_arguments(reference, topology, case):
     )
 
 
-@UNEVEN
+@UNEVEN_CLAUSE
 @given(case=uneven_rows())
 @example(case=UnevenRows((8, 2), 4))
 def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
@@ -88,15 +88,15 @@ def test_arguments_with_different_chunk_counts_are_refused(target, topology, cas
     )
 
 
-@UNEVEN
+@UNEVEN_CLAUSE
 @given(case=uneven_rows())
-def test_reference_drops_rows(reference, topology, case):
+def test_reference_drops_rows_of_arguments_with_more_chunks(reference, topology, case):
     found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
     kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
     assert kept != list(case.rows)
 
 
-@UNEVEN_KEYWORD
+@UNEVEN_KEYWORD_CLAUSE
 @given(case=uneven_rows(), positional=st.integers(1, 4))
 @example(case=UnevenRows((8, 2), 4), positional=1)
 @example(case=UnevenRows((8, 2), 4), positional=3)
@@ -108,7 +108,7 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
     checks.same(missing_facts(caught.value, ["args[0]", "kwargs['y'][0]", *case.facts()]), [])
 
 
-@UNEVEN_KEYWORD
+@UNEVEN_KEYWORD_CLAUSE
 @pytest.mark.parametrize(("positional", "lengths"), [(1, [4, 2]), (2, [4, 2]), (3, [4, 4])])
 def test_reference_result_depends_on_the_positional_count(
     reference, topology, positional, lengths
@@ -119,7 +119,7 @@ def test_reference_result_depends_on_the_positional_count(
     checks.same([len(arguments) for arguments in found], lengths)
 
 
-@SCALARS
+@SCALARS_CLAUSE
 @given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
 def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
     scalar = torch.tensor(7, device=topology.device(source))
@@ -130,7 +130,7 @@ def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, ro
     checks.same([copy.tolist() for copy in copies], [7] * len(slots), slots)
 
 
-@SCALARS
+@SCALARS_CLAUSE
 @given(slots=device_slots())
 def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
     scalar = torch.tensor(7, device=topology.device(0))
@@ -138,16 +138,16 @@ def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
     checks.same([copy.tolist() for copy in found], [7] * len(slots), slots)
 
 
-@SCALAR_GRADIENTS
+@SCALAR_GRADIENTS_CLAUSE
 @given(slots=device_slots())
-def test_gradients_of_the_copies_are_summed(target, topology, slots):
+def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots):
     scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)
     copies = target.scatter_gather.scatter(scalar, topology.take(slots))
     torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])
     checks.same(scalar.grad.item(), 3.0 * len(slots), slots)
 
 
-@SCALARS
+@SCALARS_CLAUSE
 @given(slots=device_slots())
 def test_reference_refuses_scalars(reference, topology, slots):
     scalar = torch.tensor(7, device=topology.device(0))

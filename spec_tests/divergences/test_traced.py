@@ -7,9 +7,9 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-REFUSED = clause("divergences.DP-6.traces-of-several-devices-are-refused")
+REFUSED_CLAUSE = clause("divergences.DP-6.traces-of-several-devices-are-refused")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.torch.jit.trace",  # It is deprecated.
+    "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.
     "ignore::torch.jit.TracerWarning",  # Traces of the reference record constants.
 )
 EVERY_GRAD_MODE = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
@@ -29,7 +29,7 @@ class CallRecorder(nn.Module):
 
 
 class FunctionModule(nn.Module):
-    """A module that calls a function with a module and the input."""
+    """A module whose forward calls a function with another module and the input."""
 
     def __init__(self, module, function):
         super().__init__()
@@ -39,7 +39,7 @@ class FunctionModule(nn.Module):
         return self.function(self.module, x)
 
 
-#: Functions that return a module to trace, by the name of the call in it.
+#: For each call: a function that returns a module with this call in its forward.
 CALLS = {
     "DataParallel": lambda target, module, devices: target.data_parallel.DataParallel(
         module, devices
@@ -57,7 +57,7 @@ CALLS = {
 EVERY_CALL = pytest.mark.parametrize("name", CALLS)
 
 
-@REFUSED
+@REFUSED_CLAUSE
 @EVERY_CALL
 @EVERY_GRAD_MODE
 def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
@@ -69,9 +69,9 @@ def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
     checks.same(module.calls, [], name)
 
 
-@REFUSED
+@REFUSED_CLAUSE
 @EVERY_CALL
-def test_reference_records_constants(reference, topology, name):
+def test_reference_traces_the_results_of_several_devices_as_constants(reference, topology, name):
     module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))
     call = CALLS[name](reference, module, topology.take(2))
     with torch.no_grad():

@@ -6,36 +6,38 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.divergences.unused_parameters import (
-    backward,
     backward_of_penalty,
-    chunk_by_chunk,
-    plain_gradients,
+    backward_of_sum,
+    list_gradients,
+    make_chunkwise,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.unused_parameters import LayerUse, PartlyUsedLayers, layer_uses, rows
 
-#: One used and one unused layer, for which the reference fails.
+#: A layer that both replicas use, and a layer that no replica uses.
 UNUSED = (LayerUse("all"), LayerUse("none"))
-DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward, backward_of_penalty])
+DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward_of_sum, backward_of_penalty])
 
 
-def _pair(topology, picked, tied):
+def _pair(topology, uses, tied):
     device = topology.device(0)
-    return [PartlyUsedLayers(picked, tied=tied).to(device) for _ in range(2)]
+    return [PartlyUsedLayers(uses, tied=tied).to(device) for _ in range(2)]
 
 
 @DIFFERENTIATION
 @clause("divergences.FN-1.unused-stay-without-gradient")
-@example(picked=UNUSED, tied=False)
-@example(picked=UNUSED[::-1], tied=True)
-@given(picked=layer_uses(), tied=st.booleans())
-def test_gradients_equal_those_without_replicas(target, topology, picked, tied, differentiate):
-    parallel, plain = _pair(topology, picked, tied)
+@example(uses=UNUSED, tied=False)
+@example(uses=UNUSED[::-1], tied=True)
+@given(uses=layer_uses(), tied=st.booleans())
+def test_gradients_of_partly_used_layers_equal_those_without_replicas(
+    target, topology, uses, tied, differentiate
+):
+    parallel, plain = _pair(topology, uses, tied)
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, rows(topology))
-    differentiate(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(parallel), plain_gradients(plain), (picked, tied))
+    differentiate(make_chunkwise(plain), rows(topology))
+    checks.same(list_gradients(parallel), list_gradients(plain), (uses, tied))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
@@ -43,8 +45,8 @@ def test_functional_form_leaves_unused_parameters_without_gradient(target, topol
     parallel, plain = _pair(topology, UNUSED, tied=False)
     outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
     outputs.sum().backward()
-    backward(chunk_by_chunk(plain), rows(topology))
-    checks.same(plain_gradients(parallel), plain_gradients(plain))
+    backward_of_sum(make_chunkwise(plain), rows(topology))
+    checks.same(list_gradients(parallel), list_gradients(plain))
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
@@ -65,7 +67,7 @@ def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
     unused = module.layers[1].weight
     before = unused.tolist()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.5)
-    backward(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    backward_of_sum(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
     optimizer.step()
     assert unused.tolist() == before
 
@@ -73,5 +75,5 @@ def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
 @clause("divergences.FN-1.unused-stay-without-gradient")
 def test_reference_gives_an_unused_parameter_a_zero_gradient(reference, topology):
     module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
-    backward(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
+    backward_of_sum(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
     assert module.layers[1].weight.grad.unique().tolist() == [0.0]

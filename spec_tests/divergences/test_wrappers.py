@@ -24,10 +24,10 @@ from spec_tests.strategies.wrappers import (
 )
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
-GRADIENTS = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
-TRAINING = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
-FUNCTION = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
-CPU = clause("divergences.SG-13.masked-tensors-on-the-cpu")
+GRADIENTS_CLAUSE = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
+TRAINING_CLAUSE = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
+FUNCTION_CLAUSE = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
+CPU_CLAUSE = clause("divergences.SG-13.masked-tensors-on-the-cpu")
 #: Devices of the inputs; None is the CPU.
 SLOTS = (0, 1, None)
 NESTED = jagged_specs(grads=(True,), slots=SLOTS)
@@ -37,13 +37,13 @@ MASKED_EXAMPLE = Masked(4, requires_grad=True)
 
 
 def weighted_total(chunks, device):
-    """Return the sum of the chunks' totals, each multiplied by the number of its chunk from 1."""
+    """Return the sum of (chunk number from 1) times (sum of squares of the chunk)."""
     totals = [sum_of_squares(chunk).to(device) for chunk in chunks]
     return sum(number * chunk_total for number, chunk_total in enumerate(totals, 1))
 
 
 def weighted_entries(spec, topology, count):
-    """Return twice the entries of ``spec``, each multiplied by the number of its chunk from 1."""
+    """Return the gradient of `weighted_total`: 2 * (chunk number from 1) * entry."""
     counts = even_chunks(len(spec), count)
     numbers = [number for number, length in enumerate(counts, 1) for _ in range(length)]
     pairs = zip(entries(spec.build(topology)), numbers, strict=True)
@@ -56,11 +56,11 @@ def _multiply(entry, factor):
     return None if entry is None else entry * factor
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
-def test_gradients_reach_their_entries(target, topology, spec, slots):
+def test_gradients_of_nested_and_masked_tensors_reach_their_entries(target, topology, spec, slots):
     tensor = spec.build(topology)
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     weighted_total([chunk for [chunk] in chunks], tensor.device).backward()
@@ -69,21 +69,23 @@ def test_gradients_reach_their_entries(target, topology, spec, slots):
     checks.same((type(tensor.grad), tensor.grad.device), (type(tensor), tensor.device), spec)
 
 
-@GRADIENTS
+@GRADIENTS_CLAUSE
 @pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
 @pytest.mark.parametrize(
     ("spec", "error"),
     [(NESTED_EXAMPLE, RuntimeError), (MASKED_EXAMPLE, ValueError)],
     ids=["nested", "masked"],
 )
-def test_reference_cannot_join_the_gradients(reference, topology, spec, error, slots):
+def test_reference_cannot_join_nested_and_masked_gradients(
+    reference, topology, spec, error, slots
+):
     tensor = spec.build(topology)
     chunks = reference.scatter_gather.scatter(tensor, topology.take(slots))
     with pytest.raises(error, match=r"invalid shape|only concrete integers|copy_"):
         weighted_total(chunks, tensor.device).backward()
 
 
-@TRAINING
+@TRAINING_CLAUSE
 @example_count.divide_examples(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
@@ -104,7 +106,7 @@ def _elements(tensor):
     return tensor.values() if tensor.is_nested else tensor.to_tensor(0.0)
 
 
-@FUNCTION
+@FUNCTION_CLAUSE
 @given(spec=MASKED, slots=device_slots())
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
 def test_gradients_flow_through_the_scatter_function(target, topology, spec, slots):
@@ -114,7 +116,7 @@ def test_gradients_flow_through_the_scatter_function(target, topology, spec, slo
     checks.same(entries(tensor.grad), weighted_entries(spec, topology, len(slots)), spec)
 
 
-@FUNCTION
+@FUNCTION_CLAUSE
 @pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
 def test_reference_cannot_join_masked_gradients(reference, topology, slots):
     tensor = MASKED_EXAMPLE.build(topology)
@@ -123,7 +125,7 @@ def test_reference_cannot_join_masked_gradients(reference, topology, slots):
         weighted_total(chunks, tensor.device).backward()
 
 
-@CPU
+@CPU_CLAUSE
 @given(rows=st.integers(1, 7), slots=device_slots(), requires_grad=st.booleans())
 @example(rows=4, slots=(0, 1), requires_grad=False)
 def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requires_grad):
@@ -137,7 +139,7 @@ def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requ
         checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
 
 
-@CPU
+@CPU_CLAUSE
 def test_reference_cannot_split_a_masked_tensor_on_the_cpu(reference, topology):
     whole = Masked(4, slot=None).build(topology)
     with pytest.raises(TypeError, match="record_stream"):

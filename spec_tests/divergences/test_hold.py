@@ -12,27 +12,27 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.held import (
+from spec_tests.divergences.hold_changes import CHANGES
+from spec_tests.divergences.hold_sequences import (
     LATE_CHANGE,
     LATE_GRADIENTS,
     Scaled,
-    run_held_and_fresh,
-    sequences,
+    forward_sequences,
+    run_with_and_without_hold,
 )
-from spec_tests.divergences.held_changes import CHANGES
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
 
-HELD = clause("divergences.DP-4.replicas-are-held")
-SAME = clause("divergences.DP-4.results-are-the-same")
-GRAD = clause("divergences.DP-4.grad-mode-is-refused")
-CHANGED = clause("divergences.DP-4.changes-are-refused")
-STATE = clause("divergences.DP-4.no-part-of-the-state")
-FREED = clause("divergences.DP-4.freed-at-the-end")
-SINGLE = clause("divergences.DP-4.one-device")
+HELD_CLAUSE = clause("divergences.DP-4.replicas-are-held")
+SAME_CLAUSE = clause("divergences.DP-4.results-are-the-same")
+GRAD_CLAUSE = clause("divergences.DP-4.grad-mode-is-refused")
+CHANGED_CLAUSE = clause("divergences.DP-4.changes-are-refused")
+STATE_CLAUSE = clause("divergences.DP-4.no-part-of-the-state")
+FREED_CLAUSE = clause("divergences.DP-4.freed-at-the-end")
+SINGLE_CLAUSE = clause("divergences.DP-4.one-device")
 
 
 def network():
@@ -40,7 +40,7 @@ def network():
 
 
 def recording_data_parallel(target, created):
-    """Return a DataParallel class that records devices and weak references per ``replicate``."""
+    """Return a DataParallel class whose replicate appends devices and weakrefs to ``created``."""
 
     class Recording(target.data_parallel.DataParallel):
         def replicate(self, module, device_ids):
@@ -61,13 +61,13 @@ def wrapped(target, topology, created=None, module=None, devices=3):
     return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2, device=placed[0])
 
 
-@HELD
+@HELD_CLAUSE
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
 def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
     created = []
     module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
-        assert not created  # Replicas are created at their first use.
+        assert not created  # The first forward creates the replicas.
         for batch in (x[:rows], x, x[:1], x):
             checks.same(module(batch), module.module(batch), tolerance=checks.LAYER)
     assert [devices for devices, _ in created] == [module.device_ids]
@@ -76,7 +76,7 @@ def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
     assert len(created) == 2
 
 
-@HELD
+@HELD_CLAUSE
 def test_the_outermost_block_owns_the_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
@@ -88,7 +88,7 @@ def test_the_outermost_block_owns_the_replicas(target, topology):
     assert len(created) == 1
 
 
-@HELD
+@HELD_CLAUSE
 def test_each_block_has_its_own_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
@@ -99,7 +99,7 @@ def test_each_block_has_its_own_replicas(target, topology):
     assert len(created) == 2
 
 
-@HELD
+@HELD_CLAUSE
 def test_threads_share_the_replicas(target, topology):
     created, found = [], []
     module, x = wrapped(target, topology, created)
@@ -122,7 +122,7 @@ def test_threads_share_the_replicas(target, topology):
     assert len(found) == 20
 
 
-@HELD
+@HELD_CLAUSE
 def test_a_failed_forward_keeps_the_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
@@ -136,7 +136,7 @@ def test_a_failed_forward_keeps_the_replicas(target, topology):
     assert len(created) == 1
 
 
-@HELD
+@HELD_CLAUSE
 def test_the_next_forward_retries_a_failed_replicate(target, topology):
     module, x = wrapped(target, topology)
     other_device = topology.device(1)
@@ -148,7 +148,7 @@ def test_the_next_forward_retries_a_failed_replicate(target, topology):
         checks.same(module(x), module.module(x), tolerance=checks.LAYER)
 
 
-@HELD
+@HELD_CLAUSE
 def test_a_forward_on_another_stream_has_its_own_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
@@ -162,18 +162,18 @@ def test_a_forward_on_another_stream_has_its_own_replicas(target, topology):
     assert len(created) == 2
 
 
-@SAME
-@given(sequence=sequences())
+@SAME_CLAUSE
+@given(sequence=forward_sequences())
 @example(sequence=LATE_CHANGE)
 @example(sequence=LATE_GRADIENTS)
-def test_held_replicas_give_the_results_of_new_ones(target, topology, sequence):
-    held, fresh = run_held_and_fresh(sequence, target, topology)
+def test_held_replicas_return_the_same_as_new_replicas(target, topology, sequence):
+    held, fresh = run_with_and_without_hold(sequence, target, topology)
     checks.same(held, fresh, sequence)
 
 
-@SAME
+@SAME_CLAUSE
 @pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
-def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology, inference):
+def test_each_forward_starts_with_the_buffers_of_the_module(target, topology, inference):
     module, x = wrapped(target, topology, module=StateUpdater())
     with torch.no_grad(), module.hold():
         for count in (1, 2, 3):
@@ -183,8 +183,8 @@ def test_buffers_replaced_by_a_replica_are_reset_to_the_modules(target, topology
             assert module.module.seen.item() == pytest.approx(count * x[:2].sum().item())
 
 
-@SAME
-def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
+@SAME_CLAUSE
+def test_held_replicas_get_changed_buffers_of_inference_mode(target, topology):
     with torch.inference_mode():
         module, x = wrapped(target, topology, module=OrdinalColumn().to(topology.device(0)))
         with module.hold():
@@ -193,7 +193,7 @@ def test_buffers_created_in_inference_mode_are_synchronized(target, topology):
                 checks.same(module(x)[-1, -1].item(), offset + module.device_ids[-1])
 
 
-@GRAD
+@GRAD_CLAUSE
 def test_grad_mode_is_refused(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
@@ -208,24 +208,24 @@ def test_grad_mode_is_refused(target, topology):
     assert module(x).requires_grad
 
 
-@CHANGED
+@CHANGED_CLAUSE
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_the_error_names_the_change(target, topology, change):
+def test_a_change_within_the_block_raises_an_error_that_names_it(target, topology, change):
     module, x = wrapped(target, topology)
     with torch.no_grad():
         with module.hold():
             module(x)
-            text = change(module)
+            pattern = change(module)
             for _ in range(2):
-                with pytest.raises(RuntimeError, match=text):
+                with pytest.raises(RuntimeError, match=pattern):
                     module(x)
         if len(module.device_ids) == 3:
             checks.same(module.eval()(x), module.module(x), tolerance=checks.LAYER)
 
 
-@CHANGED
+@CHANGED_CLAUSE
 @pytest.mark.parametrize("index", range(4))
-def test_every_parameter_is_checked(target, topology, index):
+def test_a_changed_parameter_is_named_in_the_error(target, topology, index):
     module, x = wrapped(target, topology)
     name, parameter = [*module.module.named_parameters()][index]
     with torch.inference_mode(), module.hold():
@@ -235,7 +235,7 @@ def test_every_parameter_is_checked(target, topology, index):
             module(x)
 
 
-@STATE
+@STATE_CLAUSE
 @pytest.mark.parametrize(
     "duplicate",
     [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))],
@@ -255,7 +255,7 @@ def test_copies_of_the_wrapper_hold_no_replicas(target, topology, duplicate):
     assert copied(x).requires_grad
 
 
-@FREED
+@FREED_CLAUSE
 @pytest.mark.parametrize("fails", [False, True], ids="fails={}".format)
 def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
     created = []
@@ -273,7 +273,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
         assert wait_until_freed(created[0][1])
 
 
-@FREED
+@FREED_CLAUSE
 def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "memory_allocated"):
@@ -285,7 +285,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
         return sum(memory.memory_allocated(device) for device in set(topology.devices))
 
     with torch.no_grad():
-        module(x)  # Libraries allocate permanent memory at their first use.
+        module(x)  # In the first forward, libraries allocate memory that they keep.
         before = used()
         with module.hold():
             module(x)
@@ -294,7 +294,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
         assert used() == before
 
 
-@FREED
+@FREED_CLAUSE
 def test_the_wrapper_can_be_freed_after_the_block(target, topology):
     with disable_gc():
         module, x = wrapped(target, topology)
@@ -306,7 +306,7 @@ def test_the_wrapper_can_be_freed_after_the_block(target, topology):
 
 
 class CallCounter(nn.Linear):
-    """A linear layer that counts its calls in an attribute and returns the count."""
+    """A linear layer that counts its calls in an attribute; every output element is the count."""
 
     calls = 0
 
@@ -315,7 +315,7 @@ class CallCounter(nn.Linear):
         return super().forward(x) * 0 + self.calls
 
 
-@HELD
+@HELD_CLAUSE
 def test_attributes_set_in_forward_persist_within_the_block(target, topology):
     module, x = wrapped(target, topology, module=CallCounter(2, 1))
     with torch.no_grad():
@@ -326,9 +326,9 @@ def test_attributes_set_in_forward_persist_within_the_block(target, topology):
     assert module.module.calls == 0
 
 
-@SINGLE
+@SINGLE_CLAUSE
 @given(grad=st.booleans())
-def test_hold_does_nothing_with_one_device(target, topology, grad):
+def test_with_one_device_hold_does_nothing(target, topology, grad):
     module, x = wrapped(target, topology, module=Scaled(), devices=1)
     with torch.set_grad_enabled(grad), module.hold():
         checks.same(module(x).detach(), x)
@@ -338,6 +338,6 @@ def test_hold_does_nothing_with_one_device(target, topology, grad):
         checks.same(module(x).detach(), 2 * x)
 
 
-@HELD
+@HELD_CLAUSE
 def test_reference_has_no_hold_method(reference):
     assert not hasattr(reference.data_parallel.DataParallel, "hold")

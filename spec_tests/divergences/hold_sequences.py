@@ -1,4 +1,4 @@
-"""Sequences of forwards, with held replicas and with new ones."""
+"""Sequences of forwards that run inside ``hold()`` and, for comparison, without it."""
 
 import copy
 import warnings
@@ -28,23 +28,23 @@ class Scaled(nn.Module):
 
 
 class SharedBuffer(nn.Module):
-    """A module with a buffer that it shares with its child, and a buffer that forward replaces."""
+    """A module that shares the buffer ``total`` with its child. Forward replaces ``last``."""
 
     total: Tensor
     last: Tensor
 
-    def __init__(self, inner: nn.Linear) -> None:
+    def __init__(self, child: nn.Linear) -> None:
         super().__init__()
-        self.inner = inner
+        self.child = child
         self.register_buffer("total", torch.zeros(2))
         self.register_buffer("last", torch.zeros(2))
         self.register_buffer("absent", None)
-        inner.register_buffer("shared", self.total)
+        child.register_buffer("shared", self.total)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the rows plus the buffers."""
         y: Tensor = (
-            self.inner(x) + self.total + 2 * self.inner.get_buffer("shared") + 3 * self.last
+            self.child(x) + self.total + 2 * self.child.get_buffer("shared") + 3 * self.last
         )
         self.total += x.sum(0)
         self.last = self.total + 1
@@ -52,7 +52,7 @@ class SharedBuffer(nn.Module):
 
 
 class ConditionallyInPlace(nn.Module):
-    """A module that changes a buffer with two names in place, but only for odd chunks."""
+    """A module that changes its buffers in place for odd chunks, and replaces one for even."""
 
     buffer: Tensor
     alias: Tensor
@@ -74,7 +74,7 @@ class ConditionallyInPlace(nn.Module):
         return x + self.alias + self.count
 
 
-def _scripted() -> nn.Module:
+def _make_script_module() -> nn.Module:
     with warnings.catch_warnings():
         # TorchScript is deprecated; callers still use it.
         warnings.simplefilter("ignore")
@@ -82,16 +82,19 @@ def _scripted() -> nn.Module:
     return module
 
 
-def _tied() -> nn.Module:
+def _make_tied_layers() -> nn.Module:
     layer = nn.Linear(2, 2)
     return nn.Sequential(layer, nn.BatchNorm1d(2), layer)
 
 
-class Derivative(nn.Linear):
-    """A linear layer that returns its own derivative, except in inference mode."""
+class InputGradient(nn.Linear):
+    """A linear layer that returns a gradient with respect to its input.
+
+    In inference mode, which has no gradients, it returns the output.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one row for each row."""
+        """Return the gradient of the sum of squared outputs."""
         if torch.is_inference_mode_enabled():
             return super().forward(x)
         with torch.enable_grad():
@@ -100,89 +103,91 @@ class Derivative(nn.Linear):
         return gradient
 
 
-#: Factories of modules by kind.
-KINDS: dict[str, Callable[[], nn.Module]] = {
+#: For each name: a function that builds a module.
+MODULES: dict[str, Callable[[], nn.Module]] = {
     "batch norm": lambda: nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
     "buffers": lambda: SharedBuffer(nn.Linear(2, 2)),
     "conditionally in place": ConditionallyInPlace,
-    "derivative": lambda: Derivative(2, 2),
-    "tied": _tied,
-    "script": _scripted,
+    "input gradient": lambda: InputGradient(2, 2),
+    "tied": _make_tied_layers,
+    "script": _make_script_module,
     "frozen": lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2).requires_grad_(False)),
 }
 
 
-def _fill(module: nn.Module) -> None:
+def _fill_buffers(module: nn.Module) -> None:
     for buffer in module.buffers():
         buffer.fill_(3)
 
 
-def _replace(module: nn.Module) -> None:
+def _replace_buffers(module: nn.Module) -> None:
     for child in module.modules():
         for name, buffer in list(child._buffers.items()):
             if buffer is not None:
                 setattr(child, name, torch.full_like(buffer, 2))
 
 
-def _set_data(module: nn.Module) -> None:
+def _replace_buffer_memory(module: nn.Module) -> None:
     for buffer in module.buffers():
         buffer.data = torch.full_like(buffer, 5)
 
 
-#: Changes of the module's buffers between two forwards, by name.
+#: For each name: a function that changes the buffers of a module between two forwards.
 BUFFER_CHANGES: dict[str, Callable[[nn.Module], None]] = {
     "nothing": lambda _: None,
-    "filled": _fill,
-    "replaced": _replace,
-    "new data": _set_data,
+    "filled": _fill_buffers,
+    "replaced": _replace_buffers,
+    "new data": _replace_buffer_memory,
 }
 
 
 @dataclass(frozen=True)
-class Forwards:
-    """A sequence of forwards.
+class ForwardSequence:
+    """A sequence of forwards of one module.
 
     Args:
-        kind: The name of the module in ``KINDS``.
-        training: Whether it is in training mode.
-        steps: For each forward the number of rows, the name of the change before it, and
-            whether it runs in inference mode.
+        module_name: The name of the module in ``MODULES``.
+        training: Whether the module is in training mode.
+        steps: For each forward: the number of rows, the name of the change in ``BUFFER_CHANGES``
+            before the forward, and whether the forward runs in inference mode.
         devices: The number of devices.
     """
 
-    kind: str
+    module_name: str
     training: bool
     steps: Sequence[tuple[int, str, bool]]
     devices: int
 
 
 _TWO_STEPS = [(4, "nothing", True), (6, "nothing", False)]
-#: The first forward replaces one buffer or keeps it; the second changes it in place.
-LATE_CHANGE = Forwards("conditionally in place", False, _TWO_STEPS, 2)
-#: The first forward is in inference mode, and the second differentiates.
-LATE_GRADIENTS = Forwards("derivative", False, _TWO_STEPS, 2)
+#: The first forward has even chunks and replaces a buffer; the second changes it in place.
+LATE_CHANGE = ForwardSequence("conditionally in place", False, _TWO_STEPS, 2)
+#: The first forward runs in inference mode; in the second the module takes a derivative.
+LATE_GRADIENTS = ForwardSequence("input gradient", False, _TWO_STEPS, 2)
 
 
-def sequences() -> st.SearchStrategy[Forwards]:
-    """Draw sequences whose chunks have at least two rows, as batch norm needs."""
+def forward_sequences() -> st.SearchStrategy[ForwardSequence]:
+    """Draw sequences whose chunks have at least two rows, because batch norm needs two."""
     step = st.tuples(
         st.sampled_from([4, 6, 8, 9]), st.sampled_from(list(BUFFER_CHANGES)), st.booleans()
     )
     return st.builds(
-        Forwards,
-        st.sampled_from(list(KINDS)),
+        ForwardSequence,
+        st.sampled_from(list(MODULES)),
         st.booleans(),
         st.lists(step, min_size=2, max_size=4),
         st.integers(2, 3),
     )
 
 
-def run_held_and_fresh(sequence: Forwards, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """Return the outputs and buffers of each forward, inside of ``hold`` and outside."""
+def run_with_and_without_hold(
+    sequence: ForwardSequence, target: Target, topology: Topology
+) -> tuple[Any, Any]:
+    """Return two results, with and without ``hold()``: the outputs and buffers of each forward."""
     torch.manual_seed(0)
     devices = topology.take(sequence.devices)
-    with devices[0]:  # Module.to would copy a shared buffer twice.
-        module = KINDS[sequence.kind]().train(sequence.training)
+    with devices[0]:  # Module.to would make two tensors of a shared buffer.
+        module = MODULES[sequence.module_name]().train(sequence.training)
     copied = copy.deepcopy(module)
     found = []
     for network, held in ((module, True), (copied, False)):
