@@ -60,14 +60,14 @@ def enable() -> None:
     current, replace the primitives, because they accept only CUDA devices. A second call does
     nothing.
     """
-    if _is_complete():
+    if _has_usable_primitives():
         return
     accept_this_accelerator()
     for name, stand_in in STAND_INS.items():
         setattr(torch._C, name, stand_in)
 
 
-def _is_complete() -> bool:
+def _has_usable_primitives() -> bool:
     primitives = {name: getattr(torch._C, name, None) for name in STAND_INS}
     if None in primitives.values():
         return False

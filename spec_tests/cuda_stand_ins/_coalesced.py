@@ -64,7 +64,7 @@ def _buckets(tensors: Iterable[Tensor], buffer_size: int) -> Iterator[Bucket]:
 
 
 def _size_in_bytes(tensor: Tensor) -> int:
-    """Return the bytes by which ``tensor`` fills a bucket."""
+    """Return the number of bytes that ``tensor`` adds to the size of its bucket."""
     if not tensor.is_sparse:
         return tensor.numel() * tensor.element_size()
     indices, values = tensor._indices(), tensor._values()
@@ -100,7 +100,7 @@ def _flatten(members: list[Tensor]) -> Tensor:
 
 
 def _unflatten(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
-    """Return row-major views of ``buffer`` with the shapes of ``members``. Empty ones are new."""
+    """Return row-major tensors shaped like ``members``: views of ``buffer`` unless empty."""
     return iter(torch._C._nn.unflatten_dense_tensors(buffer, members))
 
 

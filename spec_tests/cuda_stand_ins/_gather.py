@@ -41,7 +41,7 @@ def gather(tensors: Sequence[Tensor], dim: int, destination_index: int | None = 
         sizes,
         dtype=tensors[0].dtype,
         layout=tensors[0].layout,
-        device=_destination(destination_index),
+        device=_destination_device(destination_index),
         memory_format=_memory_format(tensors),
     )
     return _copy_chunks(result, tensors, dim)
@@ -75,23 +75,23 @@ def _copy_chunks(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
     return out
 
 
-def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_text: str) -> list[int]:
+def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_template: str) -> list[int]:
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dim = wrap_dim(dim, tensors[0])
     sizes = list(tensors[0].shape)
     for index, tensor in enumerate(tensors):
-        _check_device(index, tensor, device_text)
+        _check_device(index, tensor, device_template)
         _check_shape(index, tensor, sizes, dim)
     sizes[dim] = sum(tensor.size(dim) for tensor in tensors)
     return sizes
 
 
-def _check_device(index: int, tensor: Tensor, device_text: str) -> None:
+def _check_device(index: int, tensor: Tensor, device_template: str) -> None:
     if not is_on_accelerator(tensor):
         raise RuntimeError(
             f"Expected all input tensors to be {accelerator_name()} tensors, "
-            f"but tensor at index {index} {device_text.format(tensor.device)}"
+            f"but tensor at index {index} {device_template.format(tensor.device)}"
         )
 
 
@@ -116,7 +116,7 @@ def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
     return formats.pop() if len(formats) == 1 else torch.contiguous_format
 
 
-def _destination(index: int | None) -> torch.device:
+def _destination_device(index: int | None) -> torch.device:
     if index is None:
         return torch.device(accelerator(), torch.accelerator.current_device_index())
     if index == -1:

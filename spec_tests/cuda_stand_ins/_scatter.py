@@ -75,7 +75,7 @@ def scatter_out(
     for index, out in enumerate(outs):
         _check_out(tensor, index, out, dim)
     sizes = [out.size(dim) for out in outs]
-    _check_total(tensor, sizes, dim)
+    _check_total_size(tensor, sizes, dim)
 
     with StreamGuard() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
@@ -121,7 +121,7 @@ def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
         )
 
 
-def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
+def _check_total_size(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
     if sum(sizes) != tensor.size(dim):
         raise RuntimeError(
             f"Total size for output tensors along scatter dim {dim} does not match the source "

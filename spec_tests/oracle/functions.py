@@ -63,6 +63,6 @@ class ReduceAddCoalesced:
         sums = [comm.reduce_add(column, destination).contiguous() for column in columns]
         if not any(each.requires_grad for each in tensors):
             return tuple(sums)
-        # All differentiable outputs of a Function require a gradient, or none.
+        # If one input requires a gradient, all differentiable outputs of a Function do.
         differentiable = [each.is_floating_point() or each.is_complex() for each in sums]
         return tuple(map(Tensor.requires_grad_, sums, differentiable))

@@ -25,8 +25,8 @@ def gathered_gradient(gradient: Tensor, chunks: Sequence[Tensor], dim: int) -> l
 
 
 def repeated_gradient(leaves: Sequence[Tensor], count: int) -> list[Tensor]:
-    """Return the gradients of ``leaves`` whose ``count`` copies each have the same cotangent.
+    """Return the gradients of ``leaves`` if ``count`` copies of each have the same cotangent.
 
-    They are small whole numbers, so that the products are exact.
+    The cotangents are small whole numbers, so that the products are exact.
     """
     return [cotangent(leaf.detach()) * count for leaf in leaves]

@@ -101,10 +101,10 @@ def attribute_ids(module: nn.Module) -> dict[str, int]:
 def former_parameters(
     replica: nn.Module, source: nn.Module
 ) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Check that ``_former_parameters`` of a replica holds its copies of the parameters.
+    """Return whether each of a replica's ``_former_parameters`` is its attribute of that name.
 
     Returns:
-        Path of a former parameter -> whether it is the replica's attribute; the expected value.
+        Two dictionaries with paths of parameters as keys: the answers, and the expected answers.
     """
     pairs = list(zip(modules_with_paths(replica), modules_with_paths(source), strict=True))
     actual = {

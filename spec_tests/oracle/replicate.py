@@ -89,16 +89,16 @@ class _Replicator:
     def _copy_parameter(self, parameter: Tensor) -> Tensor:
         if self.detach and self.is_first:
             return parameter
-        return self._copy_once(parameter, lambda: self._copy_with_graph(parameter))
+        return self._copy_once(parameter, lambda: self._copy_tensor(parameter))
 
     def _copy_buffer(self, buffer: Tensor) -> Tensor:
         if buffer.requires_grad and not self.detach:
-            return self._copy_once(buffer, lambda: self._copy_with_graph(buffer))
+            return self._copy_once(buffer, lambda: self._copy_tensor(buffer))
         if self.is_first:
             return buffer
         return self._copy_once(buffer, lambda: copy_to(buffer.detach(), self.device))
 
-    def _copy_with_graph(self, tensor: Tensor) -> Tensor:
+    def _copy_tensor(self, tensor: Tensor) -> Tensor:
         if not self.is_first:
             return copy_to(tensor.detach() if self.detach else tensor, self.device)
         # Outside grad mode, a view of a parameter would still require a gradient.

@@ -92,7 +92,8 @@ def _gather_dicts(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> 
 def _gather_tensors(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int) -> Tensor:
     first = outputs[0]
     if first.dim() == 0 and dim != 0:
-        first.size(dim)  # raises an IndexError
+        # A 0-dim tensor has no dimension `dim`: `size` raises the expected IndexError.
+        first.size(dim)
     for index, each in enumerate(outputs):
         if each.dim() != first.dim():
             raise RuntimeError(

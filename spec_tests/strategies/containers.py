@@ -13,9 +13,8 @@ from spec_tests.strategies.calls import build
 #: Keys of drawn mappings, in this order: not sorted, and of several types.
 KEYS = ("y", "x", 3, ("k", 1), None)
 
-Pair = namedtuple(
-    "Pair", "second first"
-)  # Not in alphabetical order: a target must not sort fields.
+# The fields are not in alphabetical order, because a target must not sort them.
+Pair = namedtuple("Pair", "second first")
 
 
 class Typed(NamedTuple):

@@ -115,7 +115,7 @@ class EdgeCaseModule:
             return EDGE_CASES[self.kind]().to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return TensorSpec((count, WIDTH), requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

@@ -29,13 +29,15 @@ TEXTUAL = (
 #:
 #: * inherited: that of the base class,
 #: * two: requires a text and a code,
-#: * keyword: requires the keyword argument ``text``,
+#: * keyword: takes only the keyword argument ``text``,
 #: * nothing: takes no arguments,
 #: * picky: raises a LookupError for a text that begins with "Caught",
 #: * ignoring: replaces the text by a constant,
-#: * message: requires the keyword argument ``message``.
+#: * message: takes only the keyword argument ``message``.
 #:
-#: Only some tests use ``exiting``: it raises SystemExit for a text that begins with "Caught".
+#: Another kind must be named explicitly:
+#:
+#: * exiting: raises SystemExit for a text that begins with "Caught".
 CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
 #: The places of the attribute ``message`` of generated classes: absent, an empty text in the
 #: class, the instance, the class, a property, or a slot without a value.

@@ -27,7 +27,7 @@ class FailingModule(nn.Module):
         self.raised: BaseException | None = None
 
     def forward(self) -> int:
-        """Wait for the turn of this module. Raise its error, or return its number without one."""
+        """Wait for this module's turn. Raise its error if it has one, else return its number."""
         with self.order.turn(self.number):
             if self.error is not None:
                 self.raised = self.error.make(f"failure of module {self.number}")
@@ -129,9 +129,8 @@ def error_and_modules(
 ) -> tuple[BaseException, list[nn.Module]]:
     """Return the exception that the call raises, even a KeyboardInterrupt, and the modules."""
     modules = call.modules()
-    _ = (
-        target.parallel_apply.parallel_apply
-    )  # Without the function, raise here: only errors of the call are caught.
+    # A target without the function raises here: only exceptions of the call are caught below.
+    _ = target.parallel_apply.parallel_apply
     try:
         _call_parallel_apply(target, modules, ordinals(topology, call.slots))
     except BaseException as error:

@@ -59,7 +59,7 @@ class ScriptSpec:
             return SCRIPT_MAKERS[self.kind](self.network.build(topology, slot), rows)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

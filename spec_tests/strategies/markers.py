@@ -1,7 +1,4 @@
-"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``: divergence SG-5.
-
-Letters used in this file: ``N`` is the extent of every tensor along the split dimension.
-"""
+"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``: divergence SG-5."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,11 +33,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class MarkedArguments:
-    """Arguments whose tensors have extent ``N`` along the split dimension.
+    """Arguments whose tensors all have the same extent along their split dimension.
 
     Args:
         arguments: Lists, marks, tensors and constants.
-        extent: ``N``.
+        extent: This extent.
         slots: The numbers of the devices in the topology.
     """
 

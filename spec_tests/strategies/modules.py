@@ -84,7 +84,7 @@ class ModuleSpec:
         return net.to(topology.device(slot)).train(self.training)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return TensorSpec((count, WIDTH), self.dtype, requires_grad=requires_grad, slot=slot)
 
     @property

@@ -1,4 +1,4 @@
-"""Packed sequences."""
+"""Descriptions of packed sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class Network(Protocol):
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
 
 
 @dataclass(frozen=True)

@@ -64,12 +64,12 @@ def tensors(
     before, after = draw(outer_extents(dim))
     shape = st.just((*before, extent, *after))
     spec = draw(tensor_specs(shape=shape, dtypes=dtypes_along(dim), slots=slots))
-    # The reference warns in a backward to the CPU (FN-3).
+    # No gradients for CPU tensors: the reference warns in the backward to the CPU (FN-3).
     return replace(spec, requires_grad=spec.requires_grad and spec.slot is not None)
 
 
 def dtypes_along(dim: int) -> Sequence[torch.dtype]:
-    """Return the dtypes to split along ``dim``; complex ones only for ``dim >= 0`` (CO-2)."""
+    """Return the dtypes to split along ``dim``. Complex dtypes require ``dim >= 0`` (CO-2)."""
     return DTYPES if dim >= 0 else [dtype for dtype in DTYPES if not dtype.is_complex]
 
 
@@ -126,7 +126,8 @@ def _scatter_call(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) 
 @st.composite
 def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
-    # dim -1 excludes complex tensors: errors about them count one dimension too many (CO-2).
+    # Drawing for dim -1 excludes complex tensors: the reference's errors about them count one
+    # dimension too many (CO-2).
     leaf = tensors(draw(st.sampled_from(EXTENTS)), -1)
     return _scatter_call(draw, nested_values(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
 

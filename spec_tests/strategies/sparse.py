@@ -1,4 +1,4 @@
-"""Sparse COO tensors."""
+"""Descriptions of sparse COO tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Dense tensors of every dtype, shape, memory layout and device."""
+"""Descriptions of dense tensors of every dtype, shape, memory layout and device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -128,7 +128,16 @@ def tensor_specs(
     slots: Sequence[int | None] = (0,),
     grads: Sequence[bool] = (False, True),
 ) -> TensorSpec:
-    """Draw descriptions of dense tensors. Shrinks to one float32 that requires no gradient."""
+    """Draw descriptions of dense tensors. Shrinks to one float32 that requires no gradient.
+
+    Args:
+        draw: The draw function of Hypothesis.
+        shape: A strategy for shapes; None for `shapes`.
+        dtypes: The dtypes to draw from.
+        layouts: The layouts to draw from.
+        slots: The numbers of devices to draw from; None is the CPU.
+        grads: The values to draw ``requires_grad`` from. An integer tensor requires no gradient.
+    """
     dtype = draw(st.sampled_from(dtypes))
     differentiable = dtype.is_floating_point or dtype.is_complex
     return TensorSpec(

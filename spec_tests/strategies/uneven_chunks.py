@@ -31,7 +31,7 @@ class FewRows:
 
 @dataclass(frozen=True)
 class UnevenRows:
-    """Two tensors that ``devices`` devices split into different numbers of chunks.
+    """Two tensors that are split into different numbers of chunks.
 
     Args:
         rows: The number of rows of each tensor.

@@ -1,4 +1,4 @@
-"""Modules with parameters that no replica uses, or only some replicas."""
+"""Modules with parameters that only some replicas use, or none."""
 
 from dataclasses import dataclass
 
