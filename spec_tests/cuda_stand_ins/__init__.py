@@ -18,7 +18,7 @@ import torch
 
 from ._broadcast import broadcast, broadcast_out
 from ._coalesced import broadcast_coalesced
-from ._devices import accelerator
+from ._devices import accelerator_type
 from ._gather import gather, gather_out
 from ._ordinals import accept_this_accelerator
 from ._scatter import scatter, scatter_out
@@ -73,4 +73,4 @@ def _has_usable_primitives() -> bool:
         return False
     if primitives == STAND_INS or torch.version.cuda is None:
         return True
-    return accelerator() == "cuda"
+    return accelerator_type() == "cuda"

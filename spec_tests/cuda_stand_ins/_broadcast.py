@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._devices import accelerator_name, device, format_sizes, is_on_accelerator, primitive
+from ._devices import accelerator_name, device_at, format_sizes, is_on_accelerator, primitive
 
 
 @primitive
@@ -19,7 +19,7 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     Raises:
         RuntimeError: If an ordinal is negative.
     """
-    outputs = [_output_on(device(ordinal), tensor) for ordinal in devices]
+    outputs = [_output_on(device_at(ordinal), tensor) for ordinal in devices]
     _copy_to_all(tensor, [output for output in outputs if output is not tensor])
     return outputs
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._broadcast import broadcast
-from ._devices import device, primitive
+from ._devices import device_at, primitive
 
 #: The tensors that are copied together, each with its position in the list of arguments.
 Bucket = list[tuple[int, Tensor]]
@@ -35,7 +35,7 @@ def broadcast_coalesced(
     _check_devices(tensors, devices[0])
 
     outputs = [list(tensors) for _ in devices]
-    with torch.accelerator.device_index(device(devices[0]).index):
+    with torch.accelerator.device_index(device_at(devices[0]).index):
         for bucket in _buckets(tensors, buffer_size):
             for output, copies in zip(outputs[1:], _copy_bucket(bucket, devices), strict=True):
                 for (position, _), copy in zip(bucket, copies, strict=True):

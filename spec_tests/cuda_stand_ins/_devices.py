@@ -22,7 +22,7 @@ def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
     return run
 
 
-def accelerator() -> str:
+def accelerator_type() -> str:
     """Return the type of the current accelerator.
 
     Raises:
@@ -36,15 +36,15 @@ def accelerator() -> str:
 
 def is_on_accelerator(tensor: Tensor) -> bool:
     """Return whether ``tensor`` is on the accelerator."""
-    return tensor.device.type == accelerator()
+    return tensor.device.type == accelerator_type()
 
 
 def accelerator_name() -> str:
     """Return the accelerator's type in capitals, as in error texts: ``CUDA``."""
-    return accelerator().upper()
+    return accelerator_type().upper()
 
 
-def device(ordinal: int) -> torch.device:
+def device_at(ordinal: int) -> torch.device:
     """Return the accelerator's device with this ordinal.
 
     Raises:
@@ -52,7 +52,7 @@ def device(ordinal: int) -> torch.device:
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    return torch.device(accelerator(), ordinal)
+    return torch.device(accelerator_type(), ordinal)
 
 
 def wrap_dim(dim: int, tensor: Tensor) -> int:

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ._devices import (
-    accelerator,
     accelerator_name,
-    device,
+    accelerator_type,
+    device_at,
     format_sizes,
     is_on_accelerator,
     primitive,
@@ -118,7 +118,7 @@ def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
 
 def _destination_device(index: int | None) -> torch.device:
     if index is None:
-        return torch.device(accelerator(), torch.accelerator.current_device_index())
+        return torch.device(accelerator_type(), torch.accelerator.current_device_index())
     if index == -1:
         return torch.device("cpu")
-    return device(index)
+    return device_at(index)

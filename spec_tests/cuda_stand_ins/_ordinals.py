@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._devices import accelerator
+from ._devices import accelerator_type
 
 #: The attribute of the module ``parallel_apply`` that is replaced.
 _NAME = "_get_device_index"
@@ -34,7 +34,7 @@ def adapt_get_device_index(get_cuda_index: Callable[..., int]) -> Callable[..., 
         try:
             return get_cuda_index(_as_cuda(device), optional, allow_cpu)
         except ValueError as error:
-            raise ValueError(str(error).replace("cuda", accelerator())) from None
+            raise ValueError(str(error).replace("cuda", accelerator_type())) from None
 
     return get_device_index
 
@@ -42,6 +42,6 @@ def adapt_get_device_index(get_cuda_index: Callable[..., int]) -> Callable[..., 
 def _as_cuda(device: Any) -> Any:
     if isinstance(device, str):
         device = torch.device(device)
-    if isinstance(device, torch.device) and device.type == accelerator():
+    if isinstance(device, torch.device) and device.type == accelerator_type():
         return torch.device("cuda", device.index)
     return device

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ._devices import (
     accelerator_name,
-    device,
+    device_at,
     format_sizes,
     is_on_accelerator,
     primitive,
@@ -97,7 +97,7 @@ def _split(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) ->
 
 
 def _copy(chunk: Tensor, ordinal: int) -> Tensor:
-    target = device(ordinal)
+    target = device_at(ordinal)
     # In C++, a device stores its ordinal in 8 bits.
     target = torch.device(target.type, c_int8(ordinal).value)
     return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)

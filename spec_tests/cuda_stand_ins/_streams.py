@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from ._devices import accelerator
+from ._devices import accelerator_type
 
 
 def as_streams(streams: object) -> Sequence[torch.Stream | None]:
@@ -21,7 +21,8 @@ def as_streams(streams: object) -> Sequence[torch.Stream | None]:
         raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
     if not all(stream is None or isinstance(stream, torch.Stream) for stream in streams):
         raise RuntimeError(
-            f"Unknown data type found in stream list. Need torch.{accelerator()}.Stream or None"
+            "Unknown data type found in stream list. "
+            f"Need torch.{accelerator_type()}.Stream or None"
         )
     return streams
 
@@ -75,8 +76,8 @@ class StreamGuard:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
         self._restore()

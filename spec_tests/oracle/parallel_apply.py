@@ -32,10 +32,10 @@ def parallel_apply(
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
     keywords = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = list(map(_device_of, inputs) if devices is None else map(as_device, devices))
-    grad = torch.is_grad_enabled()
+    grad_enabled = torch.is_grad_enabled()
     with ThreadPoolExecutor(len(modules)) as threads:
         calls = [
-            threads.submit(_call, *arguments, grad)
+            threads.submit(_call, *arguments, grad_enabled)
             for arguments in zip(modules, inputs, keywords, targets, strict=True)
         ]
     for index, (call, device) in enumerate(zip(calls, targets, strict=False)):
@@ -61,10 +61,14 @@ def _device_of(value: Any) -> torch.device:
 
 
 def _call(
-    module: nn.Module, args: Any, kwargs: Mapping[str, Any], device: torch.device, grad: bool
+    module: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    device: torch.device,
+    grad_enabled: bool,
 ) -> Any:
     arguments = args if isinstance(args, (list, tuple)) else (args,)
-    with torch.set_grad_enabled(grad), torch.accelerator.device_index(device.index):
+    with torch.set_grad_enabled(grad_enabled), torch.accelerator.device_index(device.index):
         return module(*arguments, **kwargs)
 
 

@@ -78,12 +78,12 @@ def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     return {name: _get_nested_attribute(replica, name) for name in named_tensors(source)}
 
 
-def _get_nested_attribute(module: nn.Module, name: str) -> Tensor:
+def _get_nested_attribute(module: nn.Module, dotted_name: str) -> Tensor:
     value: Any = module
-    for attribute in name.split("."):
+    for attribute in dotted_name.split("."):
         value = getattr(value, attribute)
     if not isinstance(value, Tensor):
-        raise AssertionError(f"{name} of the replica is a {type(value).__name__}")
+        raise AssertionError(f"{dotted_name} of the replica is a {type(value).__name__}")
     return value
 
 

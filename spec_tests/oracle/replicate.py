@@ -104,9 +104,9 @@ class _Replicator:
         # Outside grad mode, a view of a parameter would still require a gradient.
         return tensor.view_as(tensor) if torch.is_grad_enabled() else tensor.detach()
 
-    def _copy_once(self, source: object, make: Callable[[], _Copy]) -> _Copy:
+    def _copy_once(self, source: object, make_copy: Callable[[], _Copy]) -> _Copy:
         if id(source) not in self._copies:
-            self._copies[id(source)] = make()
+            self._copies[id(source)] = make_copy()
         copy: _Copy = self._copies[id(source)]
         return copy
 

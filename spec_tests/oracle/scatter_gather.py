@@ -37,18 +37,18 @@ def _value_for_device(value: Any, devices: Sequence[comm.DeviceLike], dim: int, 
     return _rebuild(value, members) if members else value
 
 
-def _members(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, (tuple, list)) else []
+def _members(container: Any) -> list[Any]:
+    if isinstance(container, dict):
+        return list(container.values())
+    return list(container) if isinstance(container, (tuple, list)) else []
 
 
-def _rebuild(value: Any, members: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return type(value)(zip(value, members, strict=True))
-    if hasattr(value, "_fields"):
-        return type(value)(*members)
-    return members if isinstance(value, list) else tuple(members)
+def _rebuild(container: Any, members: list[Any]) -> Any:
+    if isinstance(container, dict):
+        return type(container)(zip(container, members, strict=True))
+    if hasattr(container, "_fields"):
+        return type(container)(*members)
+    return members if isinstance(container, list) else tuple(members)
 
 
 def scatter_kwargs(

@@ -97,12 +97,12 @@ def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
     sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])
     positions = draw(st.lists(sparse, min_size=1, max_size=4))
     return [
-        [draw(_member(row in sparse_rows, slot)) for sparse_rows in positions]
+        [draw(_matrix_specs(row in sparse_rows, slot)) for sparse_rows in positions]
         for row, slot in enumerate(slots)
     ]
 
 
-def _member(is_sparse: bool, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
+def _matrix_specs(is_sparse: bool, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
     shape = (3, 2)
     if is_sparse:
         return sparse_specs(dtypes=(torch.float32,), shape=shape, slots=[slot])

@@ -148,19 +148,19 @@ class WeightedLeaves(nn.Module):
 
 @dataclass(frozen=True)
 class NewModule:
-    """A description of a module: its class ``kind`` and the arguments of the constructor."""
+    """A description of a module: its class and the arguments of the constructor."""
 
-    kind: type[nn.Module]
+    module_class: type[nn.Module]
     args: tuple[Any, ...] = ()
 
     def build(self, topology: Topology) -> nn.Module:
         """Return a new module. Each call draws the same initial parameters."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            return self.kind(*self.args)
+            return self.module_class(*self.args)
 
     def __repr__(self) -> str:
-        return f"{self.kind.__name__}({', '.join(map(repr, self.args))})"
+        return f"{self.module_class.__name__}({', '.join(map(repr, self.args))})"
 
 
 @st.composite
