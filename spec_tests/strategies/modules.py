@@ -159,7 +159,7 @@ def module_specs(
         dtypes: The dtypes of the input and of most parameters.
         max_layers_per_level: The largest number of layers in the network and in each block.
     """
-    parts = _draw_parts(draw, kinds, [], max_layers_per_level, depth=1)
+    parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))
     return ModuleSpec(parts, draw(st.sampled_from(dtypes)), training)
 
@@ -176,22 +176,22 @@ def row_wise_specs(
 
 
 def _draw_parts(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, depth: int
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
 ) -> tuple[Part, ...]:
     count = draw(st.integers(1, max_layers))
-    return tuple(_draw_part(draw, kinds, drawn, max_layers, depth) for _ in range(count))
+    return tuple(_draw_part(draw, kinds, drawn, max_layers, max_depth) for _ in range(count))
 
 
 def _draw_part(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, depth: int
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
 ) -> Part:
-    part = draw(_parts(draw, kinds, drawn, max_layers, depth))
+    part = draw(_parts(draw, kinds, drawn, max_layers, max_depth))
     drawn.append(part)
     return part
 
 
 def _parts(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, depth: int
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
 ) -> st.SearchStrategy[Part]:
     # New layers come first, so that failures shrink to them.
     layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
@@ -201,9 +201,9 @@ def _parts(
     tieable = [index for index, part in enumerate(drawn) if _is_tieable(part)]
     if tieable:
         options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
-    name = draw(st.sampled_from([*options, "skip"] if depth else list(options)))
+    name = draw(st.sampled_from([*options, "skip"] if max_depth else list(options)))
     if name == "skip":
-        return st.just(ResidualBlock(_draw_parts(draw, kinds, drawn, max_layers, depth - 1)))
+        return st.just(ResidualBlock(_draw_parts(draw, kinds, drawn, max_layers, max_depth - 1)))
     return options[name]
 
 
