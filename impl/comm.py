@@ -89,7 +89,7 @@ def broadcast(
         check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
-    return [_broadcast_one(tensor, target) for target in targets]
+    return [_copy_unless_there(tensor, target) for target in targets]
 
 
 @exclude_from_compilation
@@ -230,7 +230,7 @@ def scatter(
     """
     check_streams(streams)
     if out is not None:
-        _refuse_with_out(devices=devices, chunk_sizes=chunk_sizes)
+        _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         dim = check_scatter_outputs(tensor, out, dim)
         chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
@@ -277,13 +277,13 @@ def gather(
         device = as_target(destination)
         dim = check_gather_inputs(tensors, dim)
         return cat_on_device(tensors, dim, device)
-    _refuse_with_out(destination=destination)
+    _check_not_given_with_out(destination=destination)
     dim = check_gather_inputs(tensors, dim)
     check_gather_output(out, cat_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
 
 
-def _broadcast_one(tensor: Tensor, target: torch.device) -> Tensor:
+def _copy_unless_there(tensor: Tensor, target: torch.device) -> Tensor:
     return tensor if tensor.device == target else row_major_copy(tensor, target)
 
 
@@ -300,7 +300,7 @@ def _ordinal_or_current(device: DeviceLike | None) -> int:
     return as_device_or_current(device).index
 
 
-def _refuse_with_out(**kwargs: object) -> None:
+def _check_not_given_with_out(**kwargs: object) -> None:
     for name, value in kwargs.items():
         if value is not None:
             raise RuntimeError(

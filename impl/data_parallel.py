@@ -149,7 +149,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self._compute_on_one(inputs, kwargs)
         with ProfilerSpan(self._recorded_name):
             if self.device_ids:
-                self._checked_replicas()
+                self._find_cached_replicas()
             return self._compute_on_one(inputs, kwargs)
 
     @exclude_from_compilation
@@ -215,7 +215,7 @@ class DataParallel(nn.Module, Generic[T]):
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
             return _compute_on_one(self.module, inputs, kwargs, source, output, self.dim)
-        args, kwargs = _first_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+        args, kwargs = _first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
         return _move_output(self.module(*args, **kwargs), source, output)
 
     @exclude_from_compilation
@@ -224,8 +224,8 @@ class DataParallel(nn.Module, Generic[T]):
     ) -> Any:
         check_not_traced()
         with record_function(self._recorded_name):
-            cached = self._checked_replicas()
-            all_args, all_kwargs = _or_no_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+            cached = self._find_cached_replicas()
+            all_args, all_kwargs = _at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
             # A short batch has fewer chunks than devices; the last devices stay idle.
             used = self.device_ids[: len(all_args)]
             replicas = cached[: len(used)] or self.replicate(self.module, used)
@@ -235,7 +235,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self.gather(outputs, self.output_device)
 
     @exclude_from_compilation
-    def _checked_replicas(self) -> Sequence[T]:
+    def _find_cached_replicas(self) -> Sequence[T]:
         """Return the cached replicas, or an empty tuple. Check the module's devices."""
         cache = find_replica_cache(self)
         if cache is not None:
@@ -286,13 +286,13 @@ def data_parallel(
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
-        return _FunctionCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
+        return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
     return _compute_on_one(module, inputs, module_kwargs or {}, source, output, dim)
 
 
-class _FunctionCall(DataParallel[nn.Module]):
+class _DataParallelCall(DataParallel[nn.Module]):
     """One call of :func:`data_parallel` on several devices."""
 
     _recorded_name = "data_parallel"
@@ -334,19 +334,19 @@ def _scatter_to_one(
     if is_recorded() and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs
-    return _first_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
+    return _first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
 
 
 @compile_only_inlined
-def _first_arguments(
+def _first_replica_arguments(
     inputs: Sequence[Any], kwargs: Sequence[Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    all_args, all_kwargs = _or_no_arguments(inputs, kwargs)
+    all_args, all_kwargs = _at_least_one(inputs, kwargs)
     return all_args[0], all_kwargs[0]
 
 
 @compile_only_inlined
-def _or_no_arguments(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
     """Return empty arguments for one replica if nothing was scattered."""
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 

@@ -194,12 +194,12 @@ def _find_devices(
     return [
         as_device_or_current(device)
         if device is not None
-        else _device_of(inputs[index], all_kwargs[index])
+        else _find_device(inputs[index], all_kwargs[index])
         for index, device in enumerate(devices or [None] * len(inputs))
     ]
 
 
-def _device_of(*nested: Any) -> torch.device:
+def _find_device(*nested: Any) -> torch.device:
     tensor = get_a_var(nested)
     return as_device_or_current(None if tensor is None else tensor.device)
 

@@ -77,7 +77,7 @@ def replicate(
     if not targets:
         return []
     attached, detached = _partition_tensors(tree, detach=detach)
-    _check_ready(attached, detached, targets[0])
+    _check_tensors(attached, detached, targets[0])
     # All objects created here live as long as the replicas, so a collection would free nothing.
     with pause_gc():
         attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
@@ -163,7 +163,7 @@ def _partition_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[
     return [*tree.parameters, *with_grad], without
 
 
-def _check_ready(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
+def _check_tensors(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
     """Check that all tensors are on ``source`` and initialized."""
     if not is_cpu(source) and any(map(is_cpu, {tensor.device for tensor in attached})):
         raise AssertionError("Broadcast function not implemented for CPU tensors")

@@ -279,7 +279,7 @@ def _split_tensor(
     tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
     # Scatter also copies from the CPU without gradients, because it uses side streams.
-    if _needs_node([tensor]) or is_on_cpu(tensor):
+    if _needs_grad([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
     pairs = zip(split_into_views(tensor, len(targets), sizes, dim), targets, strict=True)
@@ -322,17 +322,17 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     # Gather handles gradients, the warning about scalars, the CPU, and errors.
-    if is_minus_one(device) or _needs_node(tensors) or any(map(_is_special, tensors)):
+    if is_minus_one(device) or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
     dim = check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))
 
 
-def _is_special(tensor: Tensor) -> bool:
+def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
     return tensor.dim() == 0 or is_on_cpu(tensor)
 
 
-def _needs_node(tensors: Sequence[Tensor]) -> bool:
+def _needs_grad(tensors: Sequence[Tensor]) -> bool:
     """Return whether gradients flow. Without gradients a node only costs time."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

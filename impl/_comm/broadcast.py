@@ -56,7 +56,7 @@ def attached_copies(
         gradient. After an in-place change of the shared tensor, autograd adds its gradient to
         the source directly, apart from the sum of the others.
     """
-    return _copy_by_bucket(
+    return _copy_bucket_by_bucket(
         _copy_attached, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
     )
 
@@ -79,10 +79,12 @@ def detached_copies(
         itself. All others are row-major copies in new memory that require no grad; the copies in
         one list may share one storage.
     """
-    return _copy_by_bucket(_copy_detached, tensors, devices, plan_buckets(tensors, buffer_size))
+    return _copy_bucket_by_bucket(
+        _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
+    )
 
 
-def _copy_by_bucket(
+def _copy_bucket_by_bucket(
     copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
@@ -97,16 +99,16 @@ def _copy_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _index_of_source(bucket, devices)
+    source = _find_source_index(bucket, devices)
     rows = copy_bucket(bucket, _without(devices, source))
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _index_of_source(bucket, devices)
+    source = _find_source_index(bucket, devices)
     others = _without(devices, source)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _copy_by_node(bucket, others, with_views=source is not None)
+        rows = _copy_by_autograd_node(bucket, others, with_views=source is not None)
     else:
         # Not views: even under `no_grad`, a view of a leaf that requires grad requires grad.
         rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
@@ -117,7 +119,7 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
     return rows
 
 
-def _copy_by_node(
+def _copy_by_autograd_node(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
     """Return views of ``bucket``, if wanted, and its copies on ``others``, from one node."""
@@ -141,9 +143,9 @@ def _copy_by_node(
 def _single_output_view(output: Tensor) -> Tensor:
     """Return a view of ``output`` from a node with a single output.
 
-    Autograd can replace this node after an in-place change (see ``_copy_by_node``). It cannot
-    replace the node of the bucket, which has several outputs, so it forbids in-place changes of
-    these (pytorch/pytorch#37246).
+    Autograd can replace this node after an in-place change (see ``_copy_by_autograd_node``). It
+    cannot replace the node of the bucket, which has several outputs. It therefore forbids in-place
+    changes of these outputs (pytorch/pytorch#37246).
     """
     view = output[...]
     allow_inplace_changes(view)
@@ -211,7 +213,7 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     return total
 
 
-def _index_of_source(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _find_source_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 

@@ -29,7 +29,7 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
     dim = wrap_dim(dim, tensor.dim())
     total = 0
     for index, output in _enumerate_on_accelerator(outputs, "output"):
-        if _other_sizes(output, dim) != _other_sizes(tensor, dim):
+        if _sizes_except(output, dim) != _sizes_except(tensor, dim):
             raise RuntimeError(
                 f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
                 f"Expected same shape except for scatter dim {dim} as the source tensor: "
@@ -116,7 +116,7 @@ def _enumerate_on_accelerator(
         yield index, tensor
 
 
-def _other_sizes(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
+def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
     sizes = list(tensor.shape)
     return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
 

@@ -98,7 +98,7 @@ def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[lis
 
 
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
-    if _is_local(lists, ordinal):
+    if _are_equal_dense_lists_on(lists, ordinal):
         *others, root = lists
         totals = _add_lists([root, *others])
     else:
@@ -139,13 +139,13 @@ def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]
     )
 
 
-def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
+def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
     """Return whether two or more lists are on the device, row-major, and of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_memory_properties, tensors)) for tensors in lists}
+    kinds = {tuple(map(_describe_memory, tensors)) for tensors in lists}
     return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
 
 
-def _memory_properties(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
+def _describe_memory(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
     return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

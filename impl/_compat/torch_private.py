@@ -216,7 +216,7 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
     return module.get_submodule("_orig_mod")
 
 
-def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
+def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     """Return a compiler with the ``torch.compile`` options of the wrapper ``module``.
 
     Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, since <= 2.11.
@@ -225,7 +225,7 @@ def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     return getattr(module, "dynamo_ctx", None)
 
 
-def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
+def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
     """Return a compiler with the options of ``module.compile()``.
 
     Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, since <= 2.11.

@@ -59,14 +59,14 @@ def choose_devices(
     if kind is None and not are_cpu:
         return None
     devices = all_devices() if device_ids is None else device_ids
-    output = _device_id(devices[0] if output_device is None else output_device)
+    output = _as_device_id(devices[0] if output_device is None else output_device)
     if kind is None:
         return Placement([CPU] * len(devices), output, CPU)
-    ordinals = [device_index(_device_id(device)) for device in devices]
+    ordinals = [device_index(_as_device_id(device)) for device in devices]
     return Placement([*ordinals], output, torch.device(kind, ordinals[0]))
 
 
-def _device_id(device: DeviceLike | None) -> DeviceId:
+def _as_device_id(device: DeviceLike | None) -> DeviceId:
     if isinstance(device, int):
         return device
     found = as_device_or_current(device)

@@ -89,10 +89,10 @@ def build_replicas(
             kind = type(module)
             replica_map.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
-            replica_map.modules[module] = [_replicate_by_hook(module) for _ in indices]
+            replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Fill the replicas: their children and the owners of their methods now exist.
     for module in modules:
-        (_write_state if module in written else _assign)(module, replica_map)
+        (_write_state if module in written else _assign_members)(module, replica_map)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
 
@@ -212,7 +212,7 @@ def _bind_methods(
             state[name] = MethodType(method.__func__, owners[index])
 
 
-def _replicate_by_hook(module: nn.Module) -> Any:
+def _create_by_hook(module: nn.Module) -> Any:
     replica: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
@@ -228,7 +228,7 @@ def _replicate_by_hook(module: nn.Module) -> Any:
     return replica
 
 
-def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:
+def _assign_members(module: nn.Module, replica_map: ReplicaMap) -> None:
     replicas = replica_map.modules[module]
     for kind in ("_modules", "_parameters", "_buffers"):
         for name, member in getattr(module, kind).items():

@@ -244,10 +244,10 @@ def _structure(module: nn.Module) -> _Structure:
 
 def _states(tensors: Sequence[Tensor | None]) -> _States:
     """Return values that differ if a tensor is replaced, changed in place, or has new memory."""
-    return [*map(id, tensors)], version_counters(tensors), _addresses(tensors)
+    return [*map(id, tensors)], version_counters(tensors), _read_addresses(tensors)
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
+def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
     try:
         return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
     except (RuntimeError, TypeError):  # For example, a sparse tensor has no single address.

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from .._compat import (
-    compilation_in_place,
-    compilation_of_wrapper,
     compiled_module,
+    compiler_of_module,
+    compiler_of_wrapper,
     copy_context_of_backward,
     is_compilation_loaded,
     is_compiled,
@@ -32,10 +32,10 @@ from .._pytree import InputLeaves
 _COMPILED_FLAG = "_has_compiled_code"
 
 #: A compiler with the back end, mode and options of some module.
-_Compilation = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class _Functions:
+class _CompiledFunctions:
     """The functions of one compiled module, one for each device.
 
     Args:
@@ -43,7 +43,7 @@ class _Functions:
         body: The function to compile. It calls a replica with its arguments.
     """
 
-    def __init__(self, compilation: _Compilation, body: FunctionType) -> None:
+    def __init__(self, compilation: _Compiler, body: FunctionType) -> None:
         self.compilation = compilation
         self._body = body
         self._by_device: dict[torch.device, Callable[..., Any]] = {}
@@ -68,7 +68,7 @@ def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any
 
 
 #: The functions of each compiled module.
-_functions: WeakKeyDictionary[nn.Module, _Functions] = WeakKeyDictionary()
+_functions: WeakKeyDictionary[nn.Module, _CompiledFunctions] = WeakKeyDictionary()
 
 
 class _CompiledCall:
@@ -115,11 +115,11 @@ def attach_compiled_code(
         return
     compiled = []
     for module in modules:
-        functions = _functions_of(module)
+        functions = _find_compiled_functions(module)
         if functions is not None:
             compiled.append(module)
             for replica, device in zip(replicas_of(module), devices, strict=True):
-                _attach(replica, functions.for_device(device))
+                _attach_to_replica(replica, functions.for_device(device))
     for module in _with_ancestors(compiled, modules):
         for replica in replicas_of(module):
             replica.__dict__[_COMPILED_FLAG] = True
@@ -148,23 +148,23 @@ def _may_be_compiled(module: nn.Module) -> bool:
     return "_compiled_call_impl" in module.__dict__ or is_compiled(type(module))
 
 
-def _functions_of(module: nn.Module) -> _Functions | None:
+def _find_compiled_functions(module: nn.Module) -> _CompiledFunctions | None:
     body: Any  # mypy infers Callable, not FunctionType.
     if compiled_module(module) is not None:
-        compilation, body = compilation_of_wrapper(module), _call_wrapped
+        compilation, body = compiler_of_wrapper(module), _call_wrapped
     elif "_compiled_call_impl" in module.__dict__:
-        compilation, body = compilation_in_place(module), _call_in_place
+        compilation, body = compiler_of_module(module), _call_in_place
     else:
         return None
     if compilation is None:
         return None
     known = _functions.get(module)
     if known is None or known.compilation is not compilation:
-        known = _functions[module] = _Functions(compilation, body)
+        known = _functions[module] = _CompiledFunctions(compilation, body)
     return known
 
 
-def _attach(replica: nn.Module, function: Callable[..., Any]) -> None:
+def _attach_to_replica(replica: nn.Module, function: Callable[..., Any]) -> None:
     wrapped = compiled_module(replica)
     if wrapped is None:
         # A weak reference: a replica without cycles is freed without garbage collection.

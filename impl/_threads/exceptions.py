@@ -132,7 +132,7 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
 def _rebuild(error: Exception, text: str) -> Exception:
     """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
     without_text = []
-    for candidate in _candidates(error, text):
+    for candidate in _build_candidates(error, text):
         if _has_text(candidate, text):
             return candidate
         without_text.append(candidate)
@@ -143,10 +143,10 @@ def _rebuild(error: Exception, text: str) -> Exception:
     return RuntimeError(text)
 
 
-def _candidates(error: Exception, text: str) -> Iterator[Exception]:
+def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
     """Yield new exceptions of the type of ``error``, built from ``text``."""
     argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
-    for construct in _constructors(error):
+    for construct in _find_constructors(error):
         with suppress(Exception):
             candidate = construct(argument)
             # A class may return an object of another class, or a singleton.
@@ -157,16 +157,16 @@ def _candidates(error: Exception, text: str) -> Iterator[Exception]:
                 yield candidate
 
 
-def _constructors(error: Exception) -> Iterator[Callable[[str], object]]:
+def _find_constructors(error: Exception) -> Iterator[Callable[[str], object]]:
     kind: Any = type(error)
-    if _has_message(kind):
+    if _has_message_attribute(kind):
         yield lambda text: kind(message=text)
     yield kind
     if isinstance(error, ExceptionGroup):
         yield lambda text: kind(text, error.exceptions)
 
 
-def _has_message(kind: type[Exception]) -> bool:
+def _has_message_attribute(kind: type[Exception]) -> bool:
     with suppress(Exception):
         return bool(getattr(kind, "message", None))
     return False

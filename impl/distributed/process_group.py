@@ -89,12 +89,12 @@ class Communicator:
         """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
-            return self._future_of(tensor, work)
+            return self._make_future(tensor, work)
         # Streams order later work, and process groups on devices have their own watchdog.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
 
-    def _future_of(self, tensor: Tensor, work: Any) -> Future[Tensor]:
+    def _make_future(self, tensor: Tensor, work: Any) -> Future[Tensor]:
         """Return a future of ``tensor``, which fails if ``work`` fails or a rank is lost.
 
         A callback of ``work`` would be simpler, but it runs in a thread of the process group. If

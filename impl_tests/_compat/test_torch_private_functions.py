@@ -135,7 +135,7 @@ def test_nodes_that_run_first_count_as_older():
 def test_unknown_compiled_call_has_no_compiler(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
-    assert torch_private.compilation_in_place(module) is None
+    assert torch_private.compiler_of_module(module) is None
 
 
 def test_copy_of_the_context_outside_backward_does_nothing():

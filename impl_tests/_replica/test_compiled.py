@@ -41,7 +41,7 @@ class CustomReplication(nn.Linear):
 @pytest.mark.parametrize("kind", [nn.Linear, CustomReplication])
 @pytest.mark.parametrize("depth", [0, 1])
 def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, style):
-    for name in ("compilation_in_place", "compilation_of_wrapper"):
+    for name in ("compiler_of_module", "compiler_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = CountingBackend()
     net = COMPILATIONS[style](kind(1, 1), backend)
