@@ -1,4 +1,4 @@
-"""Private names of PyTorch, recorded calls, installation, garbage collection, and forks.
+"""Compatibility with PyTorch and Python: private names, compilation, installation, GC, forks.
 
 This package imports torch only.
 """

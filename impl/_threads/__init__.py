@@ -1,4 +1,4 @@
-"""Worker threads, the state that replicas inherit, and exceptions that cross threads.
+"""Worker threads, the thread state that replicas inherit, and exceptions of replicas.
 
 This package imports ``_compat``, ``_device`` and ``_pytree``.
 """
