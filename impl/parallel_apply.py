@@ -147,7 +147,7 @@ def _run(
 ) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each."""
     if len(calls) == 1:
-        # In this thread, even if modes are active here: no other thread has to inherit them.
+        # Run the only call in this thread, even if modes are active: no other thread needs them.
         return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):

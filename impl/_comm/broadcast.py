@@ -218,9 +218,8 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
 def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     grads = [to_device(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
-        grads = [
-            grad.to_dense() for grad in grads
-        ]  # `to_dense` returns dense gradients unchanged.
+        # `to_dense` returns dense gradients unchanged.
+        grads = [grad.to_dense() for grad in grads]
     total = None
     for grad in grads:
         total = grad if total is None else torch.add(total, grad)

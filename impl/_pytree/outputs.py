@@ -105,7 +105,7 @@ class OutputLeaves:
     """The leaves of flattened outputs.
 
     Attributes:
-        gathered: The leaves.
+        gathered: The leaves: tensors or packed sequences, one from each replica.
     """
 
     __slots__ = ("gathered",)
@@ -131,7 +131,7 @@ class OutputLeaves:
         return handler(self, values, path)
 
     def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Branch:
-        # One stack frame per level, as in `InputLeaves`.
+        # Use one stack frame per level, as in `InputLeaves`.
         branch = _find_branch(values[0])
         children: list[Node] = []
         for step, row in _ITEMS[branch](values):

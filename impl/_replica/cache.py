@@ -112,7 +112,7 @@ class _ModuleSnapshot:
         # Changes of inference tensors cannot be detected, because these have no version counter.
         self._names = [name for name, tensor in self._parameters if not tensor.is_inference()]
         self._versioned = [tensor for _, tensor in self._parameters if not tensor.is_inference()]
-        self._states = _states(self._versioned)
+        self._states = _read_states(self._versioned)
 
     def check(self, root: nn.Module) -> None:
         """Check that ``root`` is unchanged, except for the values of its buffers.
@@ -124,7 +124,7 @@ class _ModuleSnapshot:
             raise _change_error("the module is another one")
         if _flat_structure(self._modules) != self._flat_structure:
             raise _change_error(self._describe_structure_change())
-        states = _states(self._versioned)
+        states = _read_states(self._versioned)
         if states != self._states:
             index = min(_differing_indices(states, self._states))
             raise _change_error(f"parameter {self._names[index]!r} has changed")
@@ -219,7 +219,7 @@ class _Replicas:
     def _save_states(self) -> None:
         # Keep references to the tensors, so that no other object can get the same `id`.
         self._tensors = self._read_buffers()
-        self._states = [*map(_states, self._tensors)]
+        self._states = [*map(_read_states, self._tensors)]
 
 
 def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
@@ -254,7 +254,7 @@ def _structure(module: nn.Module) -> _Structure:
     )
 
 
-def _states(tensors: Sequence[Tensor | None]) -> _States:
+def _read_states(tensors: Sequence[Tensor | None]) -> _States:
     """Return the states of ``tensors``.
 
     They differ after a tensor was replaced, was changed in place, or got other memory.
@@ -276,16 +276,16 @@ def _changed_indices(
     slots: _BufferSlots, tensors: Sequence[Tensor | None], before: _States
 ) -> Iterator[int]:
     """Return the indices of the buffers whose state differs from that in ``before``."""
-    states = _states(tensors)
+    states = _read_states(tensors)
     if states == before:
         return iter(())
     indices = [*slots]
     return (indices[each] for each in _differing_indices(states, before))
 
 
-def _differing_indices(now: _States, then: _States) -> set[int]:
+def _differing_indices(states: _States, other_states: _States) -> set[int]:
     """Return the indices of the tensors whose states differ."""
-    columns = zip(zip(*now, strict=True), zip(*then, strict=True), strict=True)
+    columns = zip(zip(*states, strict=True), zip(*other_states, strict=True), strict=True)
     return {index for index, (new, old) in enumerate(columns) if new != old}
 
 

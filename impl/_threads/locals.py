@@ -77,9 +77,9 @@ def _clear(entries: dict[Any, Any]) -> None:
 def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None:
     """Remove the entries of ``saved`` whose ``threading.local`` was freed inside the block.
 
-    A ``threading.local`` has weak references to its entries, so its entry has none after its end.
-    The key of an entry is the address of the ``threading.local``. The next ``threading.local`` at
-    that address would find the stale entry.
+    A ``threading.local`` has a weak reference to each of its entries, so an entry without a weak
+    reference is dead. Its key is the address of the freed ``threading.local``, so the next
+    ``threading.local`` at that address would find the dead entry.
     """
     if 0 in map(getweakrefcount, saved.values()):
         for key, entry in saved.items():

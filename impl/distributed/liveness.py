@@ -14,7 +14,7 @@ import torch.distributed as dist
 #: Seconds after which a rank that has not responded counts as missing. Ranks that wait in a
 #: collective look once a second whether a check is requested.
 _TIMEOUT = 5.0
-#: Seconds between two looks at the responses.
+#: Seconds between two checks for responses.
 _POLL_SECONDS = 0.05
 #: Keys in the store of the process group.
 _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive/{}"
