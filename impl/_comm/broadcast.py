@@ -114,7 +114,7 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _copy_by_autograd_node(bucket, others, with_views=source is not None)
     else:
-        # `detach` instead of a view: a view of a leaf that requires grad requires grad, even under
+        # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
         # `no_grad`.
         rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
         rows += copy_bucket(bucket, others)

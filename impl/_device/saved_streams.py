@@ -24,7 +24,7 @@ _Backward = Callable[..., Any]
 
 def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
     """Save the current streams of ``devices`` in ``ctx``."""
-    # A dictionary, because it drops repeated devices and keeps their order.
+    # Use a dictionary, which drops repeated devices and keeps their order.
     ctx.streams = current_streams(
         {each.index: None for each in devices if _has_current_stream(each)}
     )

@@ -94,7 +94,7 @@ class Branch(Node):
 
     def unflatten(self, count: int, pieces: Pieces) -> Sequence[Any]:
         columns = []
-        # Not a comprehension, which adds a stack frame per level of nesting before Python 3.12.
+        # Use a loop: before Python 3.12 a comprehension adds a stack frame per level of nesting.
         for child in self.children:
             columns.append(child.unflatten(count, pieces))
         parts = zip(*columns, strict=True) if columns else [()] * count

@@ -99,8 +99,8 @@ class ThreadState(NamedTuple):
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     """Return one state of the calling thread for each replica, on each of ``devices``."""
     scope = _scope(devices)
-    # Each replica has its own copy of the context, because two threads cannot enter one context
-    # at the same time.
+    # All replicas share these values. Below, each replica gets its own copy of the context,
+    # because two threads cannot enter one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     current = current_device() if scope.ordinals else CPU
     return [
