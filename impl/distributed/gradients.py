@@ -159,6 +159,9 @@ def _build_ddp(holder: nn.Module, comm: Communicator, options: Mapping[str, Any]
         **options,
     )
     ddp.register_comm_hook(comm, _average_bucket)
+    # The constructor has broadcast the buffers. Later calls of `ddp` run in backward, where a
+    # broadcast would change buffers that the graph has saved (PyTorch 2.11 counts the change).
+    ddp.broadcast_buffers = False
     return ddp
 
 

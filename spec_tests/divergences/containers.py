@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import leaves
+from spec_tests.harness.traverse import walk
 from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -46,5 +46,5 @@ def as_dicts(value: Any) -> Any:
 
 
 def leaf_classes(value: object) -> list[type]:
-    """Return the classes of the leaves of ``value``."""
-    return [type(leaf) for _, leaf in leaves(value, "")]
+    """Return the classes of the walk of ``value``."""
+    return [type(leaf) for _, leaf in walk(value, "")]

@@ -26,6 +26,7 @@ FULLGRAPH = clause("divergences.DP-5.fullgraph")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
+    "ignore:Pickle, copy, and deepcopy support:DeprecationWarning",  # Dynamo copies iterators.
 )
 #: Functions that compile a wrapper, by the name of the compilation.
 COMPILATIONS = {
