@@ -132,7 +132,7 @@ def test_was_created_since_is_false_for_nodes_that_run_first():
 
 
 @pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
-def test_compilation_in_place_returns_none_for_an_unknown_callable(call):
+def test_compiler_of_module_returns_none_for_an_unknown_callable(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
     assert torch_private.compiler_of_module(module) is None
