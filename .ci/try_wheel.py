@@ -1,6 +1,7 @@
 """Test the built wheel and sdist in a new environment and an empty folder, without the checkout.
 
-Usage: ``try_wheel.py FOLDER``, with both in ``FOLDER/dist``. The first failure ends the program.
+Usage: ``try_wheel.py FOLDER``. Wheel and sdist are in ``FOLDER/dist``. The program ends at the
+first failure.
 """
 
 import json
@@ -13,23 +14,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 TORCH = os.environ.get("TORCH_VERSION", "2.13.0")
-#: A few clauses are enough to test the installation. FN-6 is among them because its record has an
-#: error text that pytest's assertion rewriting once changed in an installed suite.
+#: Clauses to check; a few are enough to test the installation. FN-6 is one of them because it
+#: compares an error text, which pytest's assertion rewriting once changed in an installed suite.
 CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
 OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
-#: A package with two bugs and other names than torch.nn.parallel, the tested clauses, and the
-#: clauses that fail.
+#: A package with two bugs. Its names differ from those of torch.nn.parallel.
 PACKAGE = Path(__file__).parents[1] / "spec_tests" / "meta_tests" / "renamed_target"
-TESTED = ("comm.gather", "comm.reduce-add")
+#: Clauses to check on the package.
+PACKAGE_CLAUSES = ("comm.gather", "comm.reduce-add")
+#: Clauses that fail because of the two bugs.
 BUGS = {"comm.gather.minus-one-is-the-cpu", "comm.reduce-add.refuses-other-shapes"}
-#: The exit status of a run with failures.
+#: Exit status of a run of the suite in which a clause fails.
 FAILED = 1
 COMMAND = "parallel-conformance"
 
 
 def main(folder: Path) -> None:
-    """Test every command of the wheel, and one command of the sdist."""
+    """Install the wheel and test every command; install the sdist and test one command."""
     empty = folder / "empty"
     for stale in (empty, folder / "venv"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -67,10 +69,10 @@ def _test_commands(call: Callable[..., None], empty: Path) -> None:
 
 
 def _test_package(call: Callable[..., None], empty: Path) -> None:
-    """Check that the two bugs of a package with ``--target-map`` are the two failures."""
+    """Check that the suite with ``--target-map`` finds only the package's two bugs."""
     shutil.copytree(PACKAGE, empty, dirs_exist_ok=True)
     options = ["--accelerator=sim", "--target-map=map.toml", "--verdicts=own.jsonl"]
-    options += [f"--clause={name}" for name in TESTED]
+    options += [f"--clause={name}" for name in PACKAGE_CLAUSES]
     call(COMMAND, "run", "own", *options, status=FAILED)
     lines = [json.loads(line) for line in (empty / "own.jsonl").read_text().splitlines()]
     failed = {line["clause"] for line in lines if line.get("verdict") == "fail"}

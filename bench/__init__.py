@@ -1,1 +1,1 @@
-"""Benchmarks: torch.nn.parallel and impl in the same group of the same run."""
+"""Benchmarks that time torch.nn.parallel and impl in the same run."""

@@ -1,4 +1,4 @@
-"""The best possible ratio of a DataParallel that runs all operators in one thread.
+"""The highest ratio that a DataParallel can reach if one thread runs all operators.
 
 In these groups `impl` is not a DataParallel. It is four modules on four devices that run one after
 the other, each on a chunk that is already on its device. Nothing is replicated, scattered or
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from .bench_compiled import uncompiled_graph
-from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build
+from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build_module_and_input
 from .models import WIDTH, build_blocks
 
 COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
@@ -19,9 +19,9 @@ COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".
 @WITH_MODULE
 def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
-    modules, inputs = _build(library, topology)
+    modules, inputs = _build_modules_and_inputs(library, topology)
 
-    outputs = timed(_forward, modules, inputs)
+    outputs = timed(_run_forward, modules, inputs)
 
     assert [y.shape for y in outputs] == [x.shape for x in inputs]
     assert [y.device for y in outputs] == [x.device for x in inputs]
@@ -30,12 +30,12 @@ def bench_forward(timed, benchmark, library, topology):
 @WITH_MODULE
 def bench_evaluation(timed, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel evaluation in turn blocks={BLOCKS}"
-    modules, inputs = _build(library, topology)
+    modules, inputs = _build_modules_and_inputs(library, topology)
     for module in modules:
         module.eval()
 
     with torch.no_grad():
-        outputs = timed(_forward, modules, inputs)
+        outputs = timed(_run_forward, modules, inputs)
 
     assert [y.shape for y in outputs] == [x.shape for x in inputs]
     assert not any(y.requires_grad for y in outputs)
@@ -46,19 +46,19 @@ def bench_evaluation(timed, benchmark, library, topology):
 def bench_forward_backward(timed, benchmark, library, topology, compiled):
     mode = "compiled" if compiled else "in turn"
     benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
-    modules, inputs = _build(library, topology)
+    modules, inputs = _build_modules_and_inputs(library, topology)
     if compiled and library == "impl":
         modules = [torch.compile(module, backend=uncompiled_graph) for module in modules]
-        _step(modules, inputs)  # The first step compiles.
+        _run_step(modules, inputs)  # The first step compiles the modules.
 
-    timed(_step, modules, inputs)
+    timed(_run_step, modules, inputs)
 
     assert all(p.grad is not None for module in modules for p in module.parameters())
 
 
-def _build(library, topology):
+def _build_modules_and_inputs(library, topology):
     if library != "impl":
-        module, x = build(library, topology)
+        module, x = build_module_and_input(library, topology)
         return [module], [x]
     devices = topology.take(DEVICES)
     rows = BATCH // DEVICES
@@ -67,11 +67,11 @@ def _build(library, topology):
     ]
 
 
-def _forward(modules, inputs):
+def _run_forward(modules, inputs):
     return [module(x) for module, x in zip(modules, inputs, strict=True)]
 
 
-def _step(modules, inputs):
+def _run_step(modules, inputs):
     for module in modules:
         module.zero_grad()
-    torch.autograd.backward([output.sum() for output in _forward(modules, inputs)])
+    torch.autograd.backward([output.sum() for output in _run_forward(modules, inputs)])

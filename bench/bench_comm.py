@@ -1,9 +1,10 @@
-"""The speed of broadcast_coalesced and reduce_add_coalesced, by payload.
+"""The time of broadcast_coalesced and reduce_add_coalesced for payloads of several sizes.
 
-Only on real accelerators: on the simulator the reference's primitives are stand-ins, not those of
-torch.nn.parallel. Wall time on the host until every device is idle. `copy_share` is a bandwidth,
-the bytes that the call must read and write over its time, as a share of the bandwidth of a large
-copy on the first device.
+The benchmarks run only on real accelerators. On the simulator they would time the suite's own
+replacements for the CUDA-only functions of torch.nn.parallel. They measure wall time on the host,
+from the call until every device is idle. The bandwidth of a call is the number of bytes that it
+must read and write, divided by its time. `copy_share` is this bandwidth divided by the bandwidth
+of a large copy on the first device.
 """
 
 import time
@@ -17,7 +18,7 @@ from .libraries import for_both_libraries
 
 MIB = 2**20
 DEVICES = 4
-#: The number of tensors and the elements of each, in float32.
+#: For each payload: the number of float32 tensors, and the number of elements of each tensor.
 PAYLOADS = {
     "4KiB": (1, 1024),
     "3000x14KB": (3000, 3500),
@@ -27,9 +28,9 @@ PAYLOADS = {
 
 @pytest.fixture(scope="session")
 def copy_bandwidth(topology):
-    """Return the bytes per second, read and written, of a copy of 1 GiB; the median of ten."""
+    """Return the bytes read and written per second in a copy of 1 GiB: the median of ten."""
     if topology.accelerator == "sim":
-        not_run("the reference's comm primitives are stand-ins on the simulator")
+        not_run("the simulator has replacements for the comm primitives of torch.nn.parallel")
     source = torch.ones(2**28, device=topology.device(0))
     copy = torch.empty_like(source)
     seconds = []
@@ -56,7 +57,8 @@ def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topolog
 
     copies = timed(library.comm.broadcast_coalesced, tensors, devices)
 
-    _record_bytes(benchmark, copy_bandwidth, tensors, 2 * _bytes_written(tensors, copies))
+    moved = 2 * _count_bytes_written(tensors, copies)
+    _record_bandwidth(benchmark, copy_bandwidth, tensors, moved)
     assert torch.equal(copies[-1][-1].cpu(), tensors[-1].cpu())
 
 
@@ -65,24 +67,26 @@ def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topolog
 def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
-    rows = [_create_tensors(payload, device) for device in devices]
+    lists = [_create_tensors(payload, device) for device in devices]
 
-    sums = timed(library.comm.reduce_add_coalesced, rows, topology.ordinals[0])
+    sums = timed(library.comm.reduce_add_coalesced, lists, topology.ordinals[0])
 
     moved = (DEVICES + 1) * sum(t.nbytes for t in sums)
-    _record_bytes(benchmark, copy_bandwidth, sums, moved)
+    _record_bandwidth(benchmark, copy_bandwidth, sums, moved)
     assert sums[-1][-1].item() == DEVICES
 
 
-def _bytes_written(tensors, copies):
-    # If one device is named several times, the reference returns one copy for all (CO-4).
-    sent = {tensor.data_ptr() for tensor in tensors}
-    written = {t.data_ptr(): t.nbytes for row in copies for t in row if t.data_ptr() not in sent}
+def _count_bytes_written(tensors, copies):
+    # Count shared memory once: torch.nn.parallel makes one copy per device, even for a device that
+    # occurs several times in `devices` (divergence CO-4).
+    inputs = {tensor.data_ptr() for tensor in tensors}
+    copied = [copy for device_copies in copies for copy in device_copies]
+    written = {t.data_ptr(): t.nbytes for t in copied if t.data_ptr() not in inputs}
     return sum(written.values())
 
 
-def _record_bytes(benchmark, copy_bandwidth, payload, moved):
+def _record_bandwidth(benchmark, copy_bandwidth, payload, moved_bytes):
     benchmark.extra_info["payload_bytes"] = sum(tensor.nbytes for tensor in payload)
-    benchmark.extra_info["moved_bytes"] = moved
-    share = moved / benchmark.stats.stats.median / copy_bandwidth
+    benchmark.extra_info["moved_bytes"] = moved_bytes
+    share = moved_bytes / benchmark.stats.stats.median / copy_bandwidth
     benchmark.extra_info["copy_share"] = share

@@ -1,9 +1,10 @@
-"""The cost of DataParallel above the plain module, in time and memory.
+"""The overhead of DataParallel in time and memory, compared with the plain module.
 
-Wall time on the host, from the call until every device is idle. `module` is the plain module on
-one device. In the rows of evaluation impl caches its replicas (`hold`). In the rows in turn impl
-runs the replicas one after the other in the caller's thread (`in_turn`). torch.nn.parallel has
-neither option and runs as usual. Peak memory is the devices' count over one forward and backward.
+Times are wall times on the host, from the call until every device is idle. `module` is the plain
+module on one device. In the rows called "evaluation" impl caches its replicas (`hold`). In the
+rows called "in turn" impl runs one replica after the other in the calling thread (`in_turn`).
+torch.nn.parallel has neither option and runs as usual. Peak memory is that of one forward and
+backward (`max_memory_allocated`), summed over the devices.
 """
 
 from contextlib import nullcontext
@@ -25,15 +26,15 @@ BLOCKS = 100
 WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def build(library, topology, count=BLOCKS, width=WIDTH, **options):
-    # All devices of the run; a single device is used four times.
+def build_module_and_input(library, topology, count=BLOCKS, width=WIDTH, **options):
+    # Use all devices of the run. If there is only one, use it four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)
     module = build_blocks(count, width).to(devices[0])
     x = torch.randn(BATCH, width, device=devices[0])
     if library == "module":
         return module, x
-    # The reference has no options.
+    # torch.nn.parallel does not have these options.
     options = options if library == "impl" else {}
     return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices, **options), x
 
@@ -41,7 +42,7 @@ def build(library, topology, count=BLOCKS, width=WIDTH, **options):
 @WITH_MODULE
 def bench_forward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward blocks={BLOCKS}"
-    module, x = build(library, topology)
+    module, x = build_module_and_input(library, topology)
 
     y = timed(module, x)
 
@@ -52,9 +53,9 @@ def bench_forward(timed, benchmark, library, topology):
 @WITH_MODULE
 def bench_forward_backward(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward blocks={BLOCKS}"
-    module, x = build(library, topology)
+    module, x = build_module_and_input(library, topology)
 
-    timed(step, module, x)
+    timed(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
@@ -63,7 +64,7 @@ def bench_forward_backward(timed, benchmark, library, topology):
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
 def bench_evaluation(timed, benchmark, library, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    module, x = build(library, topology, in_turn=in_turn)
+    module, x = build_module_and_input(library, topology, in_turn=in_turn)
     module.eval()
 
     with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
@@ -76,7 +77,7 @@ def bench_evaluation(timed, benchmark, library, topology, in_turn):
 @WITH_MODULE
 def bench_forward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
-    module, x = build(library, topology, in_turn=True)
+    module, x = build_module_and_input(library, topology, in_turn=True)
 
     y = timed(module, x)
 
@@ -87,9 +88,9 @@ def bench_forward_in_turn(timed, benchmark, library, topology):
 @WITH_MODULE
 def bench_forward_backward_in_turn(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
-    module, x = build(library, topology, in_turn=True)
+    module, x = build_module_and_input(library, topology, in_turn=True)
 
-    timed(step, module, x)
+    timed(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
@@ -97,18 +98,18 @@ def bench_forward_backward_in_turn(timed, benchmark, library, topology):
 @pytest.mark.parametrize("library", list(LIBRARIES))
 def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    module, x = build(library, topology, count=20, width=256)
-    step(module, x)
-    peak = measure_peak_bytes(topology, partial(step, module, x))
+    module, x = build_module_and_input(library, topology, count=20, width=256)
+    run_step(module, x)
+    peak = measure_peak_bytes(topology, partial(run_step, module, x))
     if peak is None:
         not_run(f"torch.{topology.accelerator} does not count memory")
     benchmark.extra_info["peak_bytes"] = peak
 
-    timed(step, module, x)
+    timed(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
 
-def step(module, x):
+def run_step(module, x):
     module.zero_grad()
     module(x).sum().backward()

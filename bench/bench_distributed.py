@@ -1,10 +1,11 @@
-"""The cost of impl.distributed compared with DistributedDataParallel.
+"""The time and the communication of impl.distributed, compared with DistributedDataParallel.
 
-Wall time of one step, forward and backward, until every rank has its gradients, including the call
-of the ranks. Both use buckets of the same size. DistributedDataParallel (`reference`) gets each
-rank's rows. impl gets the whole batch and returns the whole output, a classifier's, on every rank.
-Bytes are those that a rank passes to collectives in one step. They exclude one integer per
-parameter, with which both libraries exchange whether the parameter was used.
+Times are wall times of one step, forward and backward, until every rank has its gradients. They
+include sending the call to the ranks' processes. Both libraries use buckets of the same size.
+DistributedDataParallel (`reference`) gets each rank's rows. impl gets the whole batch and returns
+the whole output of a classifier on every rank. `bytes` counts the bytes that a rank passes to each
+collective in one step. It does not count one integer per parameter: with it both libraries tell
+the other ranks whether the parameter was used.
 """
 
 import pytest
@@ -15,13 +16,13 @@ from spec_tests.distributed.pool import Pool
 from .libraries import LIBRARIES
 
 LAYERS, WIDTH, BUCKET_MB = 12, 512, 2.0
-#: Bytes of the gradients; both libraries must all-reduce exactly these.
-GRADIENTS = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH + 1))
+#: Bytes of all gradients. Both libraries must all-reduce exactly this number of bytes.
+GRADIENT_BYTES = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH + 1))
 
 
 @pytest.fixture(scope="module")
 def pool():
-    """Yield the processes of all benchmarks."""
+    """Yield the process pool that all benchmarks share."""
     processes = Pool("impl", {}, 4)
     yield processes
     processes.close()
@@ -33,13 +34,13 @@ def pool():
 def bench_step(benchmark, pool, library, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
     benchmark.extra_info["library"] = library
-    pool.run(size, ranks.prepare, library, LAYERS, WIDTH, rows, BUCKET_MB)
+    pool.run(size, ranks.build_module_and_batch, library, LAYERS, WIDTH, rows, BUCKET_MB)
     # DistributedDataParallel rebuilds its buckets after the first step.
-    pool.run(size, ranks.step)
+    pool.run(size, ranks.run_step)
 
-    sums = benchmark(pool.run, size, ranks.step)
+    sums = benchmark(pool.run, size, ranks.run_step)
 
     assert len(set(sums)) == 1
     sent = pool.run(size, ranks.count_bytes_sent)[0]
-    assert sent["all_reduce"] == GRADIENTS
+    assert sent["all_reduce"] == GRADIENT_BYTES
     benchmark.extra_info["bytes"] = sent

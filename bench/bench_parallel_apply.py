@@ -1,7 +1,4 @@
-"""The cost of parallel_apply for modules that do nothing.
-
-Wall time on the host for modules that return their input.
-"""
+"""The overhead of parallel_apply: wall time on the host for modules that return their input."""
 
 import pytest
 import torch

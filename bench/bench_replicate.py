@@ -1,6 +1,6 @@
-"""The time of replicate, by the size of the module.
+"""The time of replicate for modules of several sizes.
 
-Wall time on the host, from the call until every device is idle.
+Times are wall times on the host, from the call until every device is idle.
 """
 
 import pytest

@@ -1,8 +1,8 @@
-"""The growth of DataParallel with modules, devices, tensor sizes and nested arguments.
+"""DataParallel's forward with more modules, devices, tensor elements or arguments.
 
-Wall time on the host, from the call until every device is idle, and the devices' peak memory.
-`module` is the plain module on one device. On a machine with too few devices some are used several
-times.
+Times are wall times on the host, from the call until every device is idle. Peak memory is summed
+over the devices. `module` is the plain module on one device. If the machine has fewer devices than
+a benchmark needs, it uses some of them several times.
 """
 
 from functools import partial
@@ -21,20 +21,20 @@ BATCH = 64
 DEVICES = 4
 BLOCKS = 30
 WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
-#: The numbers of blocks and devices.
-COUNTS = [(count, DEVICES) for count in (10, 30, 100, 300, 1000)]
-COUNTS += [(BLOCKS, devices) for devices in (1, 2, 3, 6, 8)]
+#: Pairs: a number of blocks and a number of devices.
+BLOCKS_AND_DEVICES = [(count, DEVICES) for count in (10, 30, 100, 300, 1000)]
+BLOCKS_AND_DEVICES += [(BLOCKS, devices) for devices in (1, 2, 3, 6, 8)]
 
 
 class Nested(nn.Module):
-    """Multiplies every tensor of a list of pairs by a parameter."""
+    """A module that multiplies every tensor in a list of dicts by its parameter."""
 
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, pairs):
-        """Return the products, nested like ``pairs``."""
+        """Return the products in the same list and dicts as ``pairs``."""
         return [{name: x * self.weight for name, x in pair.items()} for pair in pairs]
 
 
@@ -54,7 +54,7 @@ def _time_forward(timed, benchmark, topology, module, x):
 
 
 @WITH_MODULE
-@pytest.mark.parametrize(("count", "devices"), COUNTS, ids="{}".format)
+@pytest.mark.parametrize(("count", "devices"), BLOCKS_AND_DEVICES, ids="{}".format)
 def bench_scaling(timed, benchmark, library, topology, count, devices):
     benchmark.group = f"DataParallel scaling blocks={count} devices={devices}"
     module, device = _wrap(library, topology, build_blocks(count), devices)

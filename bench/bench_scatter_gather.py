@@ -1,6 +1,7 @@
-"""The time of scatter and gather of nested structures.
+"""The time of scatter and gather for nested lists and dicts.
 
-Wall time on the host. The tensors are small, so the time is that of the traversal, not of copies.
+Times are wall times on the host. The tensors are small, so traversing the containers takes most of
+the time, not copying the tensors.
 """
 
 import torch

@@ -1,9 +1,9 @@
 """The speed-up of several threads over one thread.
 
-The gain is large on free-threaded Python and small with the interpreter lock. Wall time on the
-host. In these groups `reference` is not torch.nn.parallel but the same work in one thread: the
-replicas one after the other, or the plain module on the whole batch. The plain module may then use
-as many intra-op threads as there are replicas.
+The speed-up is large on free-threaded Python and small with the global interpreter lock. Times are
+wall times on the host. In these groups `reference` is not torch.nn.parallel. It is the same work
+in one thread: one replica after the other, or the plain module on the whole batch. The plain
+module may use as many intra-op threads as there are replicas.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,9 @@ from .models import WIDTH, Filter, Recurrent, build_blocks
 BATCH = 64
 BLOCKS = 100
 CPU_REPLICAS = 2
-#: Models for CPU replicas, with the number and the width of rows. The largest tensor of the filter
-#: has 32,768 elements; PyTorch divides the operators on larger tensors among threads.
+#: For each model of the CPU replicas: its constructor, and the number and the width of its rows.
+#: The largest tensor of "filter" has 32,768 elements. PyTorch itself uses several threads for
+#: operators on larger tensors.
 MODELS = {
     "recurrent": (Recurrent, 512, 32),
     "blocks": (partial(build_blocks, BLOCKS), 512, WIDTH),
@@ -68,7 +69,7 @@ def _run_in_turn(replicas, inputs):
 
 @contextmanager
 def _use_threads(count: int) -> Iterator[None]:
-    """Set the number of intra-op threads for a block; the benchmarks run with one otherwise."""
+    """Set the number of intra-op threads in a ``with`` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

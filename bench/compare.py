@@ -1,9 +1,11 @@
-"""Print reference time over impl time for a saved run, and compare the ratios with their floors.
+"""Print the ratios of a saved run, and compare each ratio with its required minimum (its floor).
 
-``python -m bench.compare FILE`` reads pytest-benchmark's JSON. A row is below its floor of
-``floors.toml`` if even the quartiles that favour impl are. Such a row is measured up to twice
-more, each time in a new run, because other processes may have used the processor. The exit status
-is 1 if a row is below its floor every time. Absolute times are not checked.
+``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
+time of torch.nn.parallel divided by that of impl. A row is below its floor in ``floors.toml`` if
+the ratio of the two quartiles that favour impl is below the floor, too. The command measures such
+a row up to twice more, each time in a new run, because other processes may have used the
+processor. The exit status is 1 if a row is below its floor every time. Absolute times are not
+checked.
 """
 
 import argparse
@@ -22,15 +24,15 @@ __all__ = ["FLOORS", "LEGEND", "Ratio", "find_rows_below", "format_row", "main",
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
-#: The number of measurements before a row counts as below its floor.
+#: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3
 
-#: Seconds per benchmark when it is measured again; longer than at first, for less noise.
-SECONDS = 2
+#: Seconds per benchmark of a repeated measurement. A longer measurement has less noise.
+REPEAT_SECONDS = 2
 
 
 def format_row(ratio: Ratio) -> str:
-    """Return a row of the table."""
+    """Return the line for ``ratio`` in the printed table."""
     floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
     verdict = "ok" if ratio.passes else "BELOW"
     spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
@@ -42,18 +44,18 @@ def find_rows_below(
     floors: Mapping[str, float],
     measure: Callable[[Collection[str]], Mapping[str, Any]],
 ) -> list[str]:
-    """Print the table of ``run``; measure the rows below their floors again.
+    """Print the table of ``run``, and measure rows that are below their floors again.
 
     Args:
         run: A run saved by pytest-benchmark.
-        floors: The least ratio by row.
-        measure: Runs the benchmarks of these names and returns the saved run.
+        floors: Row -> the required minimum of its ratio.
+        measure: Runs the benchmarks with the given names and returns the saved run.
 
     Returns:
         The rows that were below their floors ``ATTEMPTS`` times.
 
     Raises:
-        ValueError: The run compares nothing.
+        ValueError: No benchmark in ``run`` was run for both libraries.
     """
     below = _print_table(list(ratios(run, floors)))
     for attempt in range(1, ATTEMPTS):
@@ -61,31 +63,31 @@ def find_rows_below(
             break
         print(f"\nmeasured again, {attempt} of {ATTEMPTS - 1}:")
         benchmarks = run["benchmarks"]
-        names = [it["fullname"] for it in benchmarks if it["group"] in _groups(below)]
+        names = [each["fullname"] for each in benchmarks if each["group"] in _groups_of(below)]
         again = list(ratios(measure(names), floors))
         below = _print_table([ratio for ratio in again if ratio.group in below])
     return below
 
 
-def _print_table(found: list[Ratio]) -> list[str]:
-    """Print these rows; return the names of those below their floors."""
-    if not found:
+def _print_table(table: list[Ratio]) -> list[str]:
+    """Print the ratios; return the names of the rows that are below their floors."""
+    if not table:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
     print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
-    for ratio in found:
+    for ratio in table:
         print(format_row(ratio))
-    return [ratio.group for ratio in found if not ratio.passes]
+    return [ratio.group for ratio in table if not ratio.passes]
 
 
-def _groups(rows: Collection[str]) -> set[str]:
-    """Return the benchmark groups of these rows; a group may have a row of times and of bytes."""
+def _groups_of(rows: Collection[str]) -> set[str]:
+    """Return the benchmark groups of ``rows``. The row of a group's bytes ends in `` (bytes)``."""
     return {row.removesuffix(" (bytes)") for row in rows}
 
 
 def _run_benchmarks(names: Collection[str]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "again.json")
-        options = [f"--benchmark-max-time={SECONDS}", f"--benchmark-json={file}", "--quiet"]
+        options = [f"--benchmark-max-time={REPEAT_SECONDS}", f"--benchmark-json={file}", "--quiet"]
         command = [sys.executable, "-m", "pytest", *names, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -95,7 +97,7 @@ def _run_benchmarks(names: Collection[str]) -> Mapping[str, Any]:
 
 
 def main() -> int:
-    """Print the ratios of a saved run; return 1 if one stays below its floor."""
+    """Print the ratios of a saved run; return 1 if one is below its floor every time."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
     path = parser.parse_args().file

@@ -1,4 +1,4 @@
-"""Fixtures of the benchmarks: the two libraries, and a timer that waits for the devices."""
+"""Fixtures of the benchmarks: the library to time, and a timer that waits for the devices."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Create the devices; on the simulator, set one intra-op thread."""
+    """Create the devices. On the simulator, limit PyTorch to one intra-op thread."""
     is_simulated = topology_of(config).accelerator == "sim"
     if is_simulated and not config.getoption("--default-threads"):
         # Otherwise OpenMP's threads and the replicas' threads compete for the same cores.
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
-    """Record the environment; saved runs are compared only if it is equal."""
+    """Record the environment. Only runs with equal environments are compared."""
     topology = topology_of(config)
     machine_info["python_version"] = interpreter.python_version()
     machine_info["torch"] = torch.__version__
@@ -49,7 +49,7 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
 
 @pytest.fixture
 def library(request: pytest.FixtureRequest) -> Target:
-    """Return the library that the parameter of the benchmark names."""
+    """Return the library that the benchmark's parameter ``library`` names."""
     return Target(LIBRARIES[request.param])
 
 
@@ -57,25 +57,25 @@ def library(request: pytest.FixtureRequest) -> Target:
 def timed(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
 ) -> Callable[..., Any]:
-    """Return a function that times a call until every device is idle and returns its result.
+    """Return a function that times a call until every device is idle, and returns its result.
 
-    The library and the devices are recorded for ``bench.compare``.
+    The fixture records the library and the devices in the saved run, for ``bench.compare``.
     """
     benchmark.extra_info["library"] = request.node.callspec.params["library"]
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
 
-    def run(function: Callable[..., Any], *args: Any) -> Any:
+    def time_call(function: Callable[..., Any], *args: Any) -> Any:
         return benchmark(synchronize_after(function, topology), *args)
 
-    return run
+    return time_call
 
 
 def synchronize_after(function: Callable[P, R], topology: Topology) -> Callable[P, R]:
-    """Return a function that calls ``function`` and waits until the devices are idle."""
+    """Return a function that calls ``function`` and waits until every device is idle."""
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_and_synchronize(*args: P.args, **kwargs: P.kwargs) -> R:
         result = function(*args, **kwargs)
         topology.synchronize()
         return result
 
-    return call
+    return call_and_synchronize

@@ -1,8 +1,8 @@
 """Update ``measured.json``, the measured ratios from which the floors are derived.
 
 ``python -m bench.measured FILE FILE FILE ...`` reads JSON of pytest-benchmark from three or more
-runs. It replaces the ratios of the rows in these runs and keeps those of other rows. A floor in
-``floors.toml`` is 80 % of the smallest ratio of its row.
+runs. It replaces the ratios of the rows that these runs measured, and keeps the ratios of all
+other rows. The floor of a row in ``floors.toml`` is 80 % of the row's smallest ratio.
 """
 
 import argparse
@@ -31,10 +31,20 @@ def summarize_run(run: dict[str, Any]) -> dict[str, Any]:
 def merge_runs(
     old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the runs of ``old`` without the rows that ``new`` measures, then ``new``."""
-    measured = {row for run in new for row in run["ratios"]}
+    """Remove from ``old`` each ratio that ``new`` measures again; return the rest, then ``new``.
+
+    Args:
+        old: The runs in ``measured.json``.
+        new: Runs as :func:`summarize_run` returns them.
+    """
+    measured_again = {row for run in new for row in run["ratios"]}
     kept = [
-        {**run, "ratios": {row: it for row, it in run["ratios"].items() if row not in measured}}
+        {
+            **run,
+            "ratios": {
+                row: ratio for row, ratio in run["ratios"].items() if row not in measured_again
+            },
+        }
         for run in old
     ]
     return [*(run for run in kept if run["ratios"]), *new]

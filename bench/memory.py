@@ -1,4 +1,4 @@
-"""Peak memory of a call on the devices."""
+"""Measure the devices' peak memory during a call."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,10 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def measure_peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
-    """Return the sum of the devices' peaks during ``call``; None if they do not count memory."""
+    """Return the peak memory during ``call``, summed over the devices.
+
+    Return None if the accelerator does not report its peak memory.
+    """
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "reset_peak_memory_stats"):
         return None

@@ -7,7 +7,7 @@ WIDTH = 16
 
 
 def build_blocks(count: int, width: int = WIDTH) -> nn.Module:
-    """Return ``count`` blocks of Linear, BatchNorm and ReLU, each of 4 modules and 7 tensors."""
+    """Return ``count`` blocks of Linear, BatchNorm and ReLU (per block 4 modules, 7 tensors)."""
     torch.manual_seed(0)
     return nn.Sequential(
         *(
@@ -18,7 +18,7 @@ def build_blocks(count: int, width: int = WIDTH) -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """A GRU cell in a loop: many small operators, each of which needs the previous result."""
+    """A GRU cell in a loop: many small operators that depend on each other."""
 
     def __init__(self, width: int = 32, steps: int = 60) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Recurrent(nn.Module):
         self.cell, self.steps = nn.GRUCell(width, width), steps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the state after all steps, of the shape of ``x``."""
+        """Return the state after the last step. It has the shape of ``x``."""
         state = torch.zeros_like(x)
         for _ in range(self.steps):
             state = self.cell(x, state)
@@ -34,27 +34,31 @@ class Recurrent(nn.Module):
 
 
 class Filter(nn.Module):
-    """A Kalman filter: products of small matrices, and a linear system for each row."""
+    """A Kalman filter: products of small matrices, and a linear system to solve for each row."""
 
-    def __init__(self, state: int = 4, seen: int = 2, steps: int = 30) -> None:
+    def __init__(self, state_size: int = 4, input_size: int = 2, steps: int = 30) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.move = nn.Parameter(torch.eye(state) + 0.1 * torch.randn(state, state))
-        self.see = nn.Parameter(torch.randn(seen, state))
+        self.transition = nn.Parameter(
+            torch.eye(state_size) + 0.1 * torch.randn(state_size, state_size)
+        )
+        self.observation = nn.Parameter(torch.randn(input_size, state_size))
         self.steps = steps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the state of each row after all steps; every step observes the same ``x``."""
-        noise = 0.1 * torch.eye(len(self.move)), 0.1 * torch.eye(len(self.see))
-        state = x.new_zeros(len(x), len(self.move), 1)
-        spread = noise[0].expand(len(x), -1, -1)
+        """Return the state of each row after the last step. Every step observes the same ``x``."""
+        transition, observation = self.transition, self.observation
+        state_noise = 0.1 * torch.eye(len(transition))
+        input_noise = 0.1 * torch.eye(len(observation))
+        state = x.new_zeros(len(x), len(transition), 1)
+        covariance = state_noise.expand(len(x), -1, -1)
         for _ in range(self.steps):
-            state = self.move @ state
-            spread = self.move @ spread @ self.move.mT + noise[0]
-            seen = self.see @ spread
-            gain = torch.linalg.solve(seen @ self.see.mT + noise[1], seen).mT
-            state = state + gain @ (x[:, :, None] - self.see @ state)
-            spread = spread - gain @ seen
+            state = transition @ state
+            covariance = transition @ covariance @ transition.mT + state_noise
+            observed = observation @ covariance
+            gain = torch.linalg.solve(observed @ observation.mT + input_noise, observed).mT
+            state = state + gain @ (x[:, :, None] - observation @ state)
+            covariance = covariance - gain @ observed
         return state[:, :, 0]
 
 
@@ -67,7 +71,7 @@ class Identity(nn.Module):
 
 
 def build_nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
-    """Return four dicts of four tensors of ``rows`` rows each."""
+    """Return four dicts, each with four tensors of ``rows`` rows."""
     return [
         {name: torch.ones(rows, 4, device=device) for name in ("a", "b", "c", "d")}
         for _ in range(4)

@@ -1,4 +1,4 @@
-"""Training steps in the processes of ``bench_distributed``, and the bytes that they send."""
+"""Functions that ``bench_distributed`` runs in each rank's process."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,36 +12,38 @@ from torch.nn.parallel import DistributedDataParallel
 
 from spec_tests.distributed.pool import RankContext
 
-#: The module, batch and parameters of this rank, kept between calls.
+#: This rank's wrapped module, batch and parameters. They are kept between calls.
 _STATE: dict[str, Any] = {}
 
-#: The number of outputs; the output is small compared with the gradients.
+#: The number of the classifier's outputs. It is small, so that gradients are most of the traffic.
 CLASSES = 16
 
-#: The collectives that the libraries use, each with the position of the tensor argument.
+#: Collective that the libraries use -> the position of its tensor argument.
 _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
-def prepare(
+def build_module_and_batch(
     rank: RankContext, library: str, layers: int, width: int, rows: int, cap_mb: float
 ) -> None:
-    """Build a module and a batch of ``rows`` rows per rank."""
+    """Build a wrapped module and a batch of ``rows`` rows per rank."""
     torch.manual_seed(0)
-    module = nn.Sequential(*(_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES))
+    module = nn.Sequential(
+        *(_build_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES)
+    )
     x = torch.randn(rows * rank.size, width)
     options: dict[str, Any] = {"bucket_cap_mb": cap_mb}
     if library == "impl":
         net = rank.distributed.DataParallel(module, rank.group, **options)
     else:
-        options["find_unused_parameters"] = True  # impl does the same.
+        options["find_unused_parameters"] = True  # impl always does this.
         net = DistributedDataParallel(module, process_group=rank.group, **options)
         net.register_comm_hook(rank.group, allreduce_hook)
         x = x[rank.rank * rows :][:rows]
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
-def step(rank: RankContext) -> float:
-    """Run forward and backward; return the sum of a gradient."""
+def run_step(rank: RankContext) -> float:
+    """Run forward and backward; return the sum of one gradient, to compare the ranks."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
     _STATE["net"](_STATE["x"]).square().mean().backward()
@@ -49,29 +51,31 @@ def step(rank: RankContext) -> float:
 
 
 def count_bytes_sent(rank: RankContext) -> dict[str, int]:
-    """Return the bytes that one step passes to each collective on this rank."""
+    """Return for each collective the bytes that this rank passes to it in one step."""
     counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}
     for name, index in _COLLECTIVES.items():
-        setattr(dist, name, _count_bytes(originals[name], name, index, counts))
+        setattr(dist, name, _counting_bytes(originals[name], name, index, counts))
     try:
-        step(rank)
+        run_step(rank)
     finally:
         for name, function in originals.items():
             setattr(dist, name, function)
     return dict(counts)
 
 
-def _count_bytes(
+def _counting_bytes(
     function: Callable[..., Any], name: str, index: int, counts: Counter[str]
 ) -> Callable[..., Any]:
-    def count(*args: Any, **kwargs: Any) -> Any:
+    """Return ``function``, changed so that it counts the bytes of its argument ``index``."""
+
+    def count_and_call(*args: Any, **kwargs: Any) -> Any:
         tensor: Tensor = args[index]
         counts[name] += tensor.numel() * tensor.element_size()
         return function(*args, **kwargs)
 
-    return count
+    return count_and_call
 
 
-def _layer(width: int) -> nn.Module:
+def _build_layer(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, width), nn.ReLU())

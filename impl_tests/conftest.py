@@ -1,9 +1,9 @@
-"""Folders that are not collected by default, and fixtures for several folders."""
+"""Folders that pytest does not collect by default, and a fixture for several folders."""
 
 import pytest
 
-#: Folders whose tests need the packages of their own tox environments. ``tox -e consumers`` and
-#: ``tox -e models`` name them on the command line, so that they are collected.
+#: Folders whose tests need packages that only ``tox -e consumers`` and ``tox -e models`` install.
+#: Both commands pass their folder to pytest by name, so that pytest collects it.
 collect_ignore = ["consumers", "models"]
 
 
@@ -13,11 +13,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 @pytest.fixture
-def isolating(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interpreter that can isolate thread-local values, without coverage's per-thread hooks.
-
-    CPython 3.13 and later are patched to claim so.
-    """
-    # By name: a mutation run loads this file before it chooses the version of impl.
+def can_isolate_locals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make impl assume that it can isolate thread-local values, and that coverage is off."""
+    # The names are strings because a mutation run loads this file before it selects a changed
+    # impl. An import of impl here would load the unchanged one.
     monkeypatch.setattr("impl._threads.state.can_isolate_locals", lambda: True)
     monkeypatch.setattr("impl._threads.state._has_private_hooks", lambda: False)

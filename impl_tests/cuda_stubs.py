@@ -1,10 +1,10 @@
-"""Stub CUDA libraries, with which torchvision's wheel works beside a CPU build of PyTorch.
+"""Stub CUDA libraries, so that torchvision's wheel works with a CPU build of PyTorch.
 
-The package index has only the CUDA build of torchvision. Its operators have CPU kernels, but its
-library is linked with three CUDA libraries, which a CPU build of PyTorch lacks. Then ``import
-torchvision`` fails, and with it the import of transformers, timm and fastai. The stub libraries
-define the symbols that torchvision needs. All functions return 0. None is called, because there is
-no CUDA device.
+PyPI has only the CUDA build of torchvision. Its operators have CPU kernels, but its library is
+linked with three CUDA libraries that a CPU build of PyTorch lacks. Without the stubs ``import
+torchvision`` fails, and so do the imports of transformers, timm and fastai. The stub libraries
+define the symbols that torchvision needs, as functions that return 0. No stub function is ever
+called, because there is no CUDA device.
 """
 
 import ctypes
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-#: Parts of the mangled names of c10::cuda and at::cuda.
+#: Substrings of the mangled names in the C++ namespaces c10::cuda and at::cuda.
 _NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
 
 
-def load() -> None:
+def load_stubs() -> None:
     """Load the stub libraries into this process, before its first import of torchvision.
 
     With a CUDA build of PyTorch, or without torchvision, load nothing.
@@ -27,31 +27,31 @@ def load() -> None:
     Raises:
         FileNotFoundError: There is no C compiler, ``nm`` or ``readelf``.
     """
-    found = importlib.util.find_spec("torchvision")
-    if torch.version.cuda is not None or found is None or found.origin is None:
+    spec = importlib.util.find_spec("torchvision")
+    if torch.version.cuda is not None or spec is None or spec.origin is None:
         return
-    extension = Path(found.origin).with_name("_C.so")
+    extension = Path(spec.origin).with_name("_C.so")
     with tempfile.TemporaryDirectory() as folder:
-        for library, names in _missing_symbols(extension).items():
+        for library, symbols in _missing_symbols(extension).items():
             path = Path(folder) / library
-            _build_stub(path, names)
+            _build_stub(path, symbols)
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
 def _missing_symbols(extension: Path) -> dict[str, set[str]]:
-    """Return the symbols that ``extension`` needs, by CUDA library.
+    """Return, for each CUDA library, the symbols that ``extension`` needs from it.
 
-    PyTorch's symbols have no version, so all of them are listed for one of its two libraries.
+    PyTorch's symbols carry no library version, so all are assigned to one of its two libraries.
     """
-    found: dict[str, set[str]] = {name: set() for name in _cuda_dependencies(extension)}
-    pytorch_library = next(name for name in found if name.startswith("libtorch_cuda"))
+    symbols: dict[str, set[str]] = {name: set() for name in _cuda_dependencies(extension)}
+    pytorch_library = next(name for name in symbols if name.startswith("libtorch_cuda"))
     for line in _run_tool("nm", "-D", "--undefined-only", extension).splitlines():
         name, _, version = line.split()[-1].partition("@")
-        if version in found:
-            found[version].add(name)
+        if version in symbols:
+            symbols[version].add(name)
         elif not version and name.startswith("_ZN") and any(part in name for part in _NAMESPACES):
-            found[pytorch_library].add(name)
-    return found
+            symbols[pytorch_library].add(name)
+    return symbols
 
 
 def _cuda_dependencies(extension: Path) -> list[str]:
@@ -60,9 +60,9 @@ def _cuda_dependencies(extension: Path) -> list[str]:
     return [name for name in libraries if "cuda" in name]
 
 
-def _build_stub(library: Path, names: set[str]) -> None:
+def _build_stub(library: Path, symbols: set[str]) -> None:
     source, script = library.with_suffix(".c"), library.with_suffix(".map")
-    body = "".join(f"long {name}(void) {{ return 0; }}\n" for name in sorted(names))
+    body = "".join(f"long {name}(void) {{ return 0; }}\n" for name in sorted(symbols))
     source.write_text(body or "/* nothing */\n")
     script.write_text(f"{library.name} {{ global: *; }};\n" if ".so." in library.name else "")
     options = [f"-Wl,--version-script={script}"] if script.read_text() else []

@@ -71,41 +71,40 @@ differently. Caches that cannot be gathered are not compared; impl returns them 
 
 def render_page() -> str:
     """Return the text of the page."""
-    return "".join(
-        [_INTRODUCTION, *_render_consumers(_read("consumers")), *_render_models(_read("models"))]
-    )
+    consumers, models = _read_results("consumers"), _read_results("models")
+    return "".join([_INTRODUCTION, *_render_consumers(consumers), *_render_models(models)])
 
 
 def format_link() -> str:
-    """Return the link in the README: the numbers of models and packages that train on impl."""
-    models, packages = _read("models"), _read("consumers")
-    right = sum(each["impl"] == "right" for each in models.values())
+    """Return the README's link to the page: the numbers of models and packages that train."""
+    models, packages = _read_results("models"), _read_results("consumers")
+    right = sum(result["impl"] == "right" for result in models.values())
     return f"[{right} of {len(models)} models and {len(packages)} packages](impl/drop-in.md)"
 
 
-def _read(folder: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_HERE / folder / "results.json").read_text())
-    return found
+def _read_results(folder: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((_HERE / folder / "results.json").read_text())
+    return results
 
 
 def _render_consumers(results: dict[str, Any]) -> Iterable[str]:
-    same = sum(each["largest_difference"] == 0 for each in results.values())
+    same = sum(result["largest_difference"] == 0 for result in results.values())
     yield _CONSUMERS.format(same=same, all=len(results))
-    for each in results.values():
-        difference = each["largest_difference"]
+    for result in results.values():
+        difference = result["largest_difference"]
         yield _format_row(
-            each["package"],
-            each["description"],
-            _first_and_last(each["reference"]),
-            _first_and_last(each["impl"]),
+            result["package"],
+            result["description"],
+            _format_first_and_last(result["reference"]),
+            _format_first_and_last(result["impl"]),
             "0" if difference == 0 else f"{difference:.0e}",
         )
 
 
 def _render_models(results: dict[str, Any]) -> Iterable[str]:
-    right = [each for each in results.values() if each["impl"] == "right"]
-    same = sum(each["reference"] == "same" for each in right)
-    rounded = [name for name, each in results.items() if each["rounded"]]
+    right = [result for result in results.values() if result["impl"] == "right"]
+    same = sum(result["reference"] == "same" for result in right)
+    rounded = [name for name, result in results.items() if result["rounded"]]
     yield _MODELS.format(
         all=len(results),
         right=len(right),
@@ -117,13 +116,18 @@ def _render_models(results: dict[str, Any]) -> Iterable[str]:
         gained=len(right) - same,
         neither=len(results) - len(right),
     )
-    for name, each in results.items():
+    for name, result in results.items():
         yield _format_row(
-            name, each["package"], each["chosen_for"], *_result_cells(each), each["wrong"]
+            name,
+            result["package"],
+            result["chosen_for"],
+            *_format_losses(result),
+            result["wrong"],
         )
 
 
-def _result_cells(result: dict[str, Any]) -> Iterable[str]:
+def _format_losses(result: dict[str, Any]) -> Iterable[str]:
+    """Yield the last loss of each run, and the deviation between impl and one device."""
     losses = result["losses"]
     yield f"{losses['one device'][-1]:.7g}"
     yield f"{losses['reference'][-1]:.7g}" if result["reference"] == "same" else "wrong"
@@ -131,7 +135,7 @@ def _result_cells(result: dict[str, Any]) -> Iterable[str]:
     yield "" if result["deviation"] is None else f"{result['deviation']:.0e}"
 
 
-def _first_and_last(losses: Sequence[float]) -> str:
+def _format_first_and_last(losses: Sequence[float]) -> str:
     return f"{losses[0]:.7g} … {losses[-1]:.7g}"
 
 

@@ -1,7 +1,7 @@
-"""Execution of jobs in forked processes, several at a time.
+"""Run jobs in forked processes, several at a time.
 
-A fork has all modules that this process has imported, so it starts fast. A job that hangs or
-crashes ends only its own process.
+A forked process has all modules that this process has imported, so it starts fast. A job that
+hangs or crashes ends only its own process.
 """
 
 import itertools
@@ -20,11 +20,11 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-#: Seconds without output after which a process counts as hung. The time limit of a test is
-#: shorter, but does not cover its teardown.
-_PATIENCE = 90
-#: Exit status of a process whose function raised an exception.
-_RAISED = 70
+#: Seconds without output after which a process counts as hung. It is longer than pytest's time
+#: limit for a test, because that limit does not cover the teardown of the test.
+_OUTPUT_TIMEOUT = 90
+#: Exit status of a process whose job raised an exception.
+_JOB_RAISED = 70
 _FORK = multiprocessing.get_context("fork")
 T = TypeVar("T")
 
@@ -34,12 +34,13 @@ class Job(Generic[T]):
     """A function to call in its own process.
 
     Args:
-        subject: The object that the job examines, for the caller's use.
-        work: The function. Its argument is an empty folder, and its result must be JSON data.
+        subject: Any object that tells the caller which job this is, such as the name of a test.
+        function: The function. Its argument is an empty folder; it returns data that JSON can
+            represent.
     """
 
     subject: T
-    work: Callable[[Path], Any]
+    function: Callable[[Path], Any]
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class JobResult(Generic[T]):
 
     Args:
         job: The job.
-        result: The return value of ``work``; None if the process hung or crashed.
-        log: The output of the process.
-        seconds: The duration.
+        result: The function's return value; None if the process hung or crashed.
+        log: The text that the process printed.
+        seconds: The duration of the job in seconds.
     """
 
     job: Job[T]
@@ -60,28 +61,28 @@ class JobResult(Generic[T]):
 
 
 def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
-    """Run ``jobs`` in up to ``processes`` processes; yield each result when its job ends.
+    """Run up to ``processes`` jobs at a time; yield the result of each job when it ends.
 
-    The next job is taken from ``jobs`` only when its process can start.
+    ``jobs`` is advanced only when the next process can start.
 
     Raises:
         RuntimeError: The function of a job raised an exception.
     """
     waiting = iter(jobs)
-    running: dict[ForkProcess, _Running[T]] = {}
+    running: dict[ForkProcess, _RunningJob[T]] = {}
     while True:
         for job in itertools.islice(waiting, processes - len(running)):
-            entry = _Running(job)
-            running[entry.process] = entry
+            started = _RunningJob(job)
+            running[started.process] = started
         if not running:
             return
         connection.wait([process.sentinel for process in running], timeout=1)
-        for process in [each for each, entry in running.items() if entry.has_ended()]:
+        for process in [process for process, job in running.items() if job.has_ended()]:
             yield running.pop(process).join()
 
 
-class _Running(Generic[T]):
-    """A running process with its folder."""
+class _RunningJob(Generic[T]):
+    """A job, its process, and the folder with its output and result."""
 
     def __init__(self, job: Job[T]) -> None:
         self._job = job
@@ -89,39 +90,43 @@ class _Running(Generic[T]):
         (self._folder / "log").touch()
         self._start = time.monotonic()
         sys.stdout.flush()
-        self.process = _FORK.Process(target=_work, args=(job, self._folder))
+        self.process = _FORK.Process(target=_run_job, args=(job, self._folder))
         self.process.start()
 
     def has_ended(self) -> bool:
-        printed = (self._folder / "log").stat().st_mtime
-        if self.process.is_alive() and time.time() - printed > _PATIENCE:
+        """Return whether the process has ended; kill a process that hangs."""
+        last_output = (self._folder / "log").stat().st_mtime
+        if self.process.is_alive() and time.time() - last_output > _OUTPUT_TIMEOUT:
             self.process.kill()
             self.process.join()
         return not self.process.is_alive()
 
     def join(self) -> JobResult[T]:
+        """Wait for the process, delete its folder, and return the result."""
         self.process.join()
         path = self._folder / "result"
         result = json.loads(path.read_text()) if path.exists() else None
         log = (self._folder / "log").read_text(errors="replace")
         shutil.rmtree(self._folder)
-        if self.process.exitcode == _RAISED:
+        if self.process.exitcode == _JOB_RAISED:
             raise RuntimeError(f"{self._job.subject}:\n{log}")
         return JobResult(self._job, result, log, time.monotonic() - self._start)
 
 
-def _work(job: Job[Any], folder: Path) -> None:
+def _run_job(job: Job[Any], folder: Path) -> None:
+    """Call the job's function in a forked process, and end the process."""
     with (folder / "log").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    status = _RAISED
+    status = _JOB_RAISED
     try:
-        result = job.work(folder)
-        (folder / "part").write_text(json.dumps(result))
-        (folder / "part").rename(folder / "result")
+        result = job.function(folder)
+        # The file "result" appears only when its text is complete.
+        (folder / "incomplete").write_text(json.dumps(result))
+        (folder / "incomplete").rename(folder / "result")
         status = 0
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
-    # Skips the interpreter's shutdown, in which a thread of a mutated impl may hang.
+    # Skip the interpreter's shutdown: it may wait forever for a thread of a wrong impl.
     os._exit(status)

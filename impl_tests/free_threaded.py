@@ -1,9 +1,9 @@
 """Run the suite, the tests of impl and the stress test on free-threaded Python.
 
-``tox -e free-threaded`` calls this. The variable ``FREE_THREADED_PYTHON`` holds the path of the
-interpreter. The script creates a virtual environment for it, because tox's interpreter has the
-interpreter lock. If PyTorch has no CPU build for this interpreter, its CUDA build is installed
-without CUDA's libraries.
+``tox -e free-threaded`` calls this script. The environment variable ``FREE_THREADED_PYTHON`` holds
+the path of the free-threaded interpreter. The script creates a virtual environment for that
+interpreter, because tox itself runs on a Python with the GIL. If PyTorch has no CPU build for
+the interpreter, the script installs PyTorch's CUDA build without CUDA's libraries.
 """
 
 import argparse
@@ -19,16 +19,18 @@ from typing import Any
 from reports.others.environments import install_torch, pip
 
 ROOT = Path(__file__).resolve().parents[1]
-NAME = "FREE_THREADED_PYTHON"
-#: The newest release of PyTorch for a minor version of Python.
-TORCH = {13: "2.12.0"}
-#: The release for other versions of Python.
+#: The environment variable with the path of the interpreter.
+VARIABLE = "FREE_THREADED_PYTHON"
+#: Minor version of Python -> the newest release of PyTorch with a free-threaded build for it.
+TORCH_RELEASES = {13: "2.12.0"}
+#: The release of PyTorch for all other versions of Python.
 DEFAULT_TORCH = "2.13.0"
 REMEDY = (
     "Build one from Python's sources with `./configure --disable-gil && make && make install`; "
     "it takes ten minutes and needs the headers of OpenSSL, zlib, bz2, lzma, libffi and SQLite"
 )
-#: Run by the interpreter: prints its version, whether it is free-threaded, and missing modules.
+#: A program that prints, as JSON, the version of the interpreter that runs it, whether that
+#: interpreter is free-threaded, and which required modules it lacks.
 PROBE = """
 import importlib.util, json, sys, sysconfig
 required = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl", "zlib", "venv")
@@ -38,12 +40,12 @@ print(json.dumps({
     "missing": [name for name in required if importlib.util.find_spec(name) is None],
 }))
 """
-#: Fails if one of these imports switches the interpreter lock on.
-CHECK_LOCK = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
+#: A program that exits with status 1 if one of its imports enables the GIL.
+CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
 
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 _SUITE = ("spec_tests", "--ignore", "spec_tests/meta_tests", "--accelerator", "sim")
-#: The commands by name.
+#: Part of the run -> its command: a module for ``python -m``, and arguments.
 PARTS = {
     "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
     "impl": (*_PYTEST, "spec_tests/meta_tests", "impl_tests"),
@@ -55,7 +57,7 @@ def main() -> int:
     """Run the named parts, by default all; return 1 if one fails."""
     parser = argparse.ArgumentParser(prog="tox -e free-threaded --", description=main.__doc__)
     parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
-    parser.add_argument("--python", default=os.environ.get(NAME), help=f"default: ${NAME}")
+    parser.add_argument("--python", default=os.environ.get(VARIABLE), help=f"default: ${VARIABLE}")
     parser.add_argument(
         "--home", type=Path, required=True, help="folder of the virtual environment"
     )
@@ -66,69 +68,77 @@ def main() -> int:
     problem = find_problem(options.python)
     if problem:
         parser.error(problem)
-    python = _environment(options.python, options.home.resolve())
-    failed = [part for part in options.part or PARTS if _run(python, PARTS[part])]
-    print(
-        f"failed: {', '.join(failed)}"
-        if failed
-        else "all parts passed without the interpreter lock"
-    )
+    python = _create_environment(options.python, options.home.resolve())
+    failed = [part for part in options.part or PARTS if _run_module(python, PARTS[part])]
+    print(f"failed: {', '.join(failed)}" if failed else "all parts passed without the GIL")
     return int(bool(failed))
 
 
 def find_problem(python: str | None) -> str:
-    """Return why ``python`` cannot be used, with a remedy; an empty text if it can."""
+    """Return an error text if ``python`` is not a usable interpreter, else an empty text."""
     if not python:
-        return f"set {NAME} to a free-threaded Python, python3.13t or python3.14t. {REMEDY}"
+        return f"set {VARIABLE} to a free-threaded Python, python3.13t or python3.14t. {REMEDY}"
     try:
-        about = _probe(python)
+        build = _probe(python)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        return f"{NAME}: {python} does not run: {error}. {REMEDY}"
-    version = ".".join(map(str, about["version"]))
-    if not about["is_free_threaded"]:
-        return f"{NAME}: {python} is Python {version}, which is not free-threaded. {REMEDY}"
-    if about["missing"]:
-        missing = ", ".join(about["missing"])
-        return f"{NAME}: {python} was built without {missing}: install the headers. {REMEDY}"
+        return f"{VARIABLE}: {python} does not run: {error}. {REMEDY}"
+    version = ".".join(map(str, build["version"]))
+    if not build["is_free_threaded"]:
+        return f"{VARIABLE}: {python} is Python {version}, which is not free-threaded. {REMEDY}"
+    if build["missing"]:
+        missing = ", ".join(build["missing"])
+        return f"{VARIABLE}: {python} was built without {missing}: install the headers. {REMEDY}"
     return ""
 
 
 def _probe(python: str) -> dict[str, Any]:
-    done = subprocess.run([python, "-c", PROBE], check=True, stdout=subprocess.PIPE, text=True)
-    about: dict[str, Any] = json.loads(done.stdout)
-    return about
+    """Return the output of ``PROBE`` in this interpreter."""
+    command = [python, "-c", PROBE]
+    completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    build: dict[str, Any] = json.loads(completed.stdout)
+    return build
 
 
-def _environment(base: str, folder: Path) -> Path:
-    """Create a virtual environment with all requirements; return its interpreter."""
+def _create_environment(base_python: str, folder: Path) -> Path:
+    """Create a virtual environment with all requirements, if ``folder`` does not have one.
+
+    Args:
+        base_python: The interpreter from which the environment is created.
+        folder: The folder of the environment.
+
+    Returns:
+        The environment's interpreter.
+    """
     python = folder / "bin" / "python"
-    minor = _probe(base)["version"][1]
-    torch = os.environ.get("TORCH_VERSION") or TORCH.get(minor, DEFAULT_TORCH)
-    stamp, contents = folder / "made.json", json.dumps([base, torch, _requirements()])
+    minor = _probe(base_python)["version"][1]
+    torch = os.environ.get("TORCH_VERSION") or TORCH_RELEASES.get(minor, DEFAULT_TORCH)
+    stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])
     if not stamp.exists() or stamp.read_text() != contents:
         print(f"creating {folder}: torch {torch}", flush=True)
-        subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
         install_torch(torch, python)
-        # Prefer an older release with a wheel for this Python to a build from source.
+        # An older release with a wheel for this Python is better than a build from source.
         pip(
             python,
             "--prefer-binary",
             "--only-binary",
             "numpy,scikit-learn,scipy",
-            *_requirements(),
+            *_read_requirements(),
         )
-        subprocess.run([python, "-c", CHECK_LOCK], check=True)
+        subprocess.run([python, "-c", CHECK_GIL], check=True)
         stamp.write_text(contents)
     return python
 
 
-def _requirements() -> Sequence[str]:
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    report = [it for it in groups["dependency-groups"]["report"] if isinstance(it, str)]
-    return [*groups["dependency-groups"]["test"], *report]
+def _read_requirements() -> Sequence[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["dependency-groups"]
+    report = [requirement for requirement in groups["report"] if isinstance(requirement, str)]
+    return [*groups["test"], *report]
 
 
-def _run(python: Path, command: Sequence[str]) -> int:
+def _run_module(python: Path, command: Sequence[str]) -> int:
+    """Run ``python -m *command`` in the repository; return its exit status."""
     print("$ python -m", *command, flush=True)
     return subprocess.run([python, "-m", *command], cwd=ROOT, check=False).returncode
 

@@ -1,8 +1,9 @@
-"""Delete each call that orders work on the devices: ``tox -e orderings``.
+"""Delete each call that orders work on the devices, and run tests: ``tox -e orderings``.
 
-The calls are waits, records of streams and switches of streams in impl and in the CUDA stand-ins.
-They are deleted one at a time. Each blocking copy is made non-blocking as well. If no test fails,
-the tests do not check the ordering at that place.
+The calls are waits, records of streams and switches of streams, in impl and in
+spec_tests/cuda_stand_ins (the replacements of CUDA-only functions). The script deletes one call
+at a time, or makes one blocking copy non-blocking. If no test fails, the tests do not check the
+ordering at that place.
 """
 
 import ast
@@ -17,7 +18,7 @@ from pathlib import Path
 __all__ = ["Deletion", "find_deletions", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Functions that order work, or select the stream on which work is queued.
+#: Names of functions that order work on devices or select the stream for new work.
 ORDERING = frozenset(
     {
         "_enter_stream",
@@ -37,31 +38,32 @@ ORDERING = frozenset(
         "with_saved_streams",
     }
 )
-_IMPL = (
+_IMPL_TESTS = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
     "impl_tests/_device/test_saved_streams.py",
     "impl_tests/_comm/test_copy.py",
 )
-_REFERENCE = (
+_STAND_INS_TESTS = (
     "spec_tests/meta_tests/test_stand_ins_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
 )
-#: The tests to run, by changed package, besides test_ordering.py of each chapter.
-TESTS = {"impl": _IMPL, "spec_tests/cuda_stand_ins": _REFERENCE}
-#: The target of these tests: torch.nn.parallel calls the stand-ins.
+#: Changed package -> the tests to run, besides test_ordering.py of each folder of spec_tests.
+TESTS = {"impl": _IMPL_TESTS, "spec_tests/cuda_stand_ins": _STAND_INS_TESTS}
+#: Changed package -> the value of --target, the package that the tests check. The CUDA stand-ins
+#: are called by torch.nn.parallel.
 TARGETS = {"impl": "impl", "spec_tests/cuda_stand_ins": "torch.nn.parallel"}
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """A deleted call.
+    """A file without one of its calls.
 
     Args:
         package: ``impl`` or ``spec_tests/cuda_stand_ins``.
         path: The file, relative to the repository.
-        place: The file, line and text of the call.
-        source: The file without the call.
+        place: The file, the line and the deleted call, as text.
+        source: The text of the file without the call.
     """
 
     package: str
@@ -77,7 +79,7 @@ def find_deletions() -> Iterator[Deletion]:
             text = path.read_text(encoding="utf-8")
             for node, replacement in _find_calls(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-                source = _replace(text, node, replacement)
+                source = _replace_expression(text, node, replacement)
                 yield Deletion(package, path.relative_to(ROOT), place, source)
 
 
@@ -85,29 +87,32 @@ def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
     """Yield the expressions to delete, each with its replacement."""
     for node in ast.walk(tree):
         match node:
-            case ast.Expr(ast.Call() as call) if _is_ordering(call) or any(
-                map(_is_ordering, call.args)
+            case ast.Expr(ast.Call() as call) if _is_ordering_call(call) or any(
+                map(_is_ordering_call, call.args)
             ):
                 yield call, "None"
             case ast.With(items=items):
                 for item in items:
-                    if _is_ordering(item.context_expr):
+                    if _is_ordering_call(item.context_expr):
                         yield item.context_expr, "__import__('contextlib').nullcontext()"
             case ast.Return(ast.Tuple(elts=[*_, ast.Call(args=[argument]) as call])) if (
-                _is_ordering(call)
+                _is_ordering_call(call)
             ):
                 yield call, ast.unparse(argument)
             case ast.keyword(arg="non_blocking", value=value) if not _is_true(value):
                 yield value, "True"
             case ast.FunctionDef(decorator_list=decorators):
-                yield from ((name, "(lambda f: f)") for name in decorators if _is_ordering(name))
+                yield from (
+                    (name, "(lambda f: f)") for name in decorators if _is_ordering_call(name)
+                )
 
 
-def _is_ordering(node: ast.expr) -> bool:
+def _is_ordering_call(node: ast.expr) -> bool:
+    """Return whether ``node`` calls or names a function that orders work."""
     match node:
         case ast.Call(func=function):
-            return _is_ordering(function)
-        case ast.Attribute(ast.Name("current"), "close"):  # restores the previous stream
+            return _is_ordering_call(function)
+        case ast.Attribute(ast.Name("current"), "close"):  # It restores the previous stream.
             return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in ORDERING
@@ -118,7 +123,7 @@ def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _replace(text: str, node: ast.expr, replacement: str) -> str:
+def _replace_expression(text: str, node: ast.expr, replacement: str) -> str:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None
     before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
@@ -127,7 +132,7 @@ def _replace(text: str, node: ast.expr, replacement: str) -> str:
 
 
 def is_detected(deletion: Deletion) -> bool:
-    """Return whether a test fails on a copy of the repository without the call."""
+    """Return whether a test fails on a copy of the repository with the changed file."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in ("impl", "impl_tests", "spec_tests"):
@@ -143,14 +148,14 @@ def is_detected(deletion: Deletion) -> bool:
         options = ["-q", "-x", "--accelerator=sim", "-p", "no:cacheprovider"]
         options.append(f"--target={TARGETS[deletion.package]}")
         command = [sys.executable, "-m", "pytest", *options, *map(str, tests)]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):
-        raise RuntimeError(done.stdout + done.stderr)
-    return done.returncode == 1
+        completed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if completed.returncode not in (0, 1):
+        raise RuntimeError(completed.stdout + completed.stderr)
+    return completed.returncode == 1
 
 
 def main() -> int:
-    """Try all deletions; return 1 if one survives."""
+    """Try all deletions; return 1 if all tests pass on one of them."""
     survivors = 0
     for deletion in find_deletions():
         detected = is_detected(deletion)

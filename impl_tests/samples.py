@@ -1,4 +1,4 @@
-"""Values, modes and helpers that several test files use."""
+"""Tuples, modes and functions that several test files use."""
 
 from typing import Any, NamedTuple, NoReturn
 
@@ -16,15 +16,15 @@ class Pair(NamedTuple):
     right: Any
 
 
-class Misnamed(tuple[Any, ...]):
-    """A tuple that claims to be a named tuple with one field."""
+class FakeNamedTuple(tuple[Any, ...]):
+    """A tuple with the attributes of a named tuple with one field."""
 
     _fields = ("first",)
     _asdict = None
 
 
 class FunctionMode(TorchFunctionMode):
-    """A function mode that changes nothing."""
+    """A torch function mode that calls each function unchanged."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -56,7 +56,7 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torc
             for function, args, kwargs in self.calls
             if function.overloadpacket in _COPIES
         ]
-        return [not each.get("non_blocking", each.get(2, False)) for each in options]
+        return [not option.get("non_blocking", option.get(2, False)) for option in options]
 
 
 def fail_with(error: BaseException) -> NoReturn:

@@ -1,4 +1,4 @@
-"""impl: copies and sums are aligned in memory as new tensors are."""
+"""impl: copies and sums have the same alignment in memory as new tensors."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from impl.distributed.serialization import (
 )
 
 CUDA = torch.device("cuda", 0)
-#: Shapes of which only the first is aligned if the tensors are stored without gaps.
+#: Shapes of tensors that are mostly misaligned if they are stored without gaps.
 SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 OTHER_DTYPES = [torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
@@ -32,11 +32,11 @@ def ones(device, dtype=torch.float32, shapes=SHAPES):
 
 
 def misaligned(tensors):
-    """Return the shapes of the tensors that are not aligned as new tensors are."""
+    """Return the shapes of the tensors whose address is no multiple of the device's alignment."""
     return [
-        each.shape
-        for each in tensors
-        if each.numel() and each.data_ptr() % alignment_on(each.device)
+        tensor.shape
+        for tensor in tensors
+        if tensor.numel() and tensor.data_ptr() % alignment_on(tensor.device)
     ]
 
 
@@ -69,7 +69,9 @@ def test_new_tensors_are_aligned(topology):
     ],
     ids=str,
 )
-def test_spacing_is_the_largest_alignment_of_the_devices(devices, dtype, spacing):
+def test_spacing_in_elements_follows_from_the_largest_alignment_of_the_devices(
+    devices, dtype, spacing
+):
     assert spacing_on(devices, dtype) == spacing
 
 

@@ -6,6 +6,7 @@ from torch import nn
 
 from impl import comm, replicate
 
+#: The number of tensors in each test.
 TENSORS = 6
 counts = pytest.mark.parametrize("per_buffer", [1, 2, 3, 6], ids="per_buffer={}".format)
 

@@ -1,4 +1,4 @@
-"""impl.comm: accepted arguments, error texts, and copies that the host does not wait for."""
+"""impl.comm: accepted arguments, an error text, and copies without a wait of the host."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from impl import comm
 from impl_tests.samples import OperatorLog
 
-#: Calls that copy the tensor ``x`` to or from ``other``, another device.
+#: Calls that copy the tensor ``x`` to or from the device ``other``.
 CALLS = {
     "broadcast": lambda x, other: comm.broadcast(x, [other]),
     "broadcast out": lambda x, other: comm.broadcast(x, out=[torch.empty_like(x, device=other)]),

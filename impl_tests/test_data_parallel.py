@@ -1,4 +1,4 @@
-"""impl.data_parallel: attributes, calls without an accelerator, and memory between the steps."""
+"""impl.data_parallel: attributes, moved outputs, a call without accelerator, freed memory."""
 
 import sys
 import weakref
@@ -8,7 +8,7 @@ from torch import nn
 
 from impl import DataParallel, Whole
 
-#: The module. The package's attribute of the same name is the function.
+#: The module. The attribute ``impl.data_parallel`` is the function.
 MODULE = sys.modules["impl.data_parallel"]
 
 
@@ -38,16 +38,16 @@ def test_markers_are_removed_without_an_accelerator(monkeypatch):
     assert kwargs["y"] is x
 
 
-def test_only_outputs_on_the_first_device_are_moved(topology):
+def test_only_outputs_on_the_first_device_are_moved_to_the_output_device(topology):
     topology.require(distinct=2)
     first, second = list(dict.fromkeys(topology.devices))[:2]
-    elsewhere = torch.ones(2)
-    moved, kept = DataParallel(Constant(elsewhere), [first], second)(torch.ones(2, device=first))
+    on_cpu = torch.ones(2)
+    moved, kept = DataParallel(Constant(on_cpu), [first], second)(torch.ones(2, device=first))
     assert moved.device == second
-    assert kept is elsewhere
+    assert kept is on_cpu
 
 
-def test_outputs_that_need_no_move_are_the_modules_objects(topology):
+def test_output_list_is_not_copied_if_its_tensors_need_no_move(topology):
     output = [torch.ones(2, device=topology.device(0)), torch.ones(2)]
     assert DataParallel(Constant(output), topology.take(1))(torch.ones(2))[1] is output
 
@@ -70,7 +70,7 @@ class ReferringModule(nn.Module):
         return 2 * x
 
 
-def test_chunks_are_freed_before_outputs_are_joined(topology):
+def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     module, alive = ReferringModule(), []
 
     class Wrapper(DataParallel):

@@ -14,7 +14,7 @@ import impl
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "impl" / "distributed" / "README.md").read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-#: Seconds until a program counts as hung.
+#: Seconds after which a program counts as hung.
 TIME_LIMIT = 200
 
 

@@ -14,6 +14,6 @@ def test_readme_has_the_numbers_of_the_page():
 
 def test_every_program_and_model_has_a_row():
     rows = [line for line in drop_in_page.render_page().splitlines() if line.startswith("| ")]
-    published = [drop_in_page._read(folder) for folder in ("consumers", "models")]
+    published = [drop_in_page._read_results(folder) for folder in ("consumers", "models")]
     header_rows = 2
     assert len(rows) == header_rows + sum(map(len, published))

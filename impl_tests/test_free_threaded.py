@@ -31,21 +31,21 @@ def test_only_free_threaded_python_is_accepted():
 
 @pytest.mark.parametrize(("missing", "is_refused"), [(["_ssl", "zlib"], True), ([], False)])
 def test_a_python_without_required_modules_is_refused(monkeypatch, missing, is_refused):
-    about = {"version": [3, 13, 15], "is_free_threaded": True, "missing": missing}
-    monkeypatch.setattr(free_threaded, "_probe", lambda _: about)
+    build = {"version": [3, 13, 15], "is_free_threaded": True, "missing": missing}
+    monkeypatch.setattr(free_threaded, "_probe", lambda _: build)
     problem = free_threaded.find_problem("python3.13t")
     assert ("built without _ssl, zlib" in problem) == is_refused
     assert bool(problem) == is_refused
 
 
-def test_the_probe_reports_version_and_build():
-    about = free_threaded._probe(sys.executable)
-    assert about["version"] == [*sys.version_info[:3]]
-    assert about["is_free_threaded"] == bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+def test_the_probe_returns_the_version_and_whether_python_is_free_threaded():
+    build = free_threaded._probe(sys.executable)
+    assert build["version"] == [*sys.version_info[:3]]
+    assert build["is_free_threaded"] == bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-def test_the_requirements_of_tests_and_reports_are_installed():
-    requirements = " ".join(free_threaded._requirements())
+def test_requirements_contain_the_packages_for_tests_and_reports():
+    requirements = " ".join(free_threaded._read_requirements())
     assert all(
         name in requirements for name in ("pytest-xdist", "scikit-learn", "hypothesis", "jinja2")
     )

@@ -15,9 +15,10 @@ from spec_tests.harness.concurrency.stream_log import streams_of
 def test_chunks_on_the_cpu_have_gradients(topology, targets):
     device = topology.device(0)
     x = torch.arange(4.0, device=device, requires_grad=True)
-    devices = [device if each == 0 else each for each in targets]
+    devices = [device if target == 0 else target for target in targets]
     chunks = functions.Scatter.apply(devices, None, 0, x)
-    assert [chunk.device.type for chunk in chunks] == [torch.device(each).type for each in devices]
+    expected = [torch.device(target).type for target in devices]
+    assert [chunk.device.type for chunk in chunks] == expected
     (grad,) = torch.autograd.grad(chunks, x, [chunk.detach() for chunk in chunks])
     assert (grad.device, grad.tolist()) == (device, x.tolist())
 
@@ -29,7 +30,7 @@ def test_chunks_of_a_cpu_tensor_on_the_cpu_are_views():
     assert pointers == [0, 2 * x.itemsize]
 
 
-def test_chunks_of_device_tensors_are_copied_on_the_current_stream(topology):
+def test_chunks_of_an_accelerator_tensor_are_copied_on_the_current_stream(topology):
     topology.require(distinct=2)
     first, second = list(dict.fromkeys(topology.devices))[:2]
     x = torch.ones(4, device=first)
@@ -45,7 +46,7 @@ def test_comm_warning_names_the_line_of_the_caller(topology):
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
-def test_function_warnings_name_the_file_of_autograd(topology):
+def test_warnings_of_the_gather_function_name_the_file_of_torch_autograd(topology):
     x = torch.tensor(1.0, device=topology.device(0))
     with pytest.warns() as caught:
         functions.Gather.apply(-1, 0, x)
@@ -57,18 +58,18 @@ def test_function_warnings_name_the_file_of_autograd(topology):
 @pytest.mark.parametrize(
     "gather_on", [comm.gather, lambda x, dim, target: functions.Gather.apply(target, dim, *x)]
 )
-def test_minus_one_is_the_cpu_under_any_default_device(topology, gather_on):
+def test_device_minus_one_is_the_cpu_under_any_default_device(topology, gather_on):
     x = torch.ones(1, device=topology.device(0))
     with topology.device(1):
         assert gather_on([x], 0, -1).device == torch.device("cpu")
 
 
-# PyTorch scripts its forward derivatives when it computes the first one.
+# PyTorch calls torch.jit.script when it computes the first forward derivative.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-def test_forward_mode_tangents_pass_without_requires_grad(topology):
+def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(topology):
     with forward_ad.dual_level():
         x = torch.ones(4, device=topology.device(0))
         chunks = scatter(forward_ad.make_dual(x, 2 * x), topology.take(2))
         whole = gather(chunks, topology.device(0))
-        tangents = [forward_ad.unpack_dual(each).tangent.tolist() for each in (*chunks, whole)]
+        tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
     assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]

@@ -1,4 +1,4 @@
-"""Imports between the packages of impl: their direction, and only from package roots."""
+"""impl's packages import only from packages of earlier levels, and only from package roots."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 IMPL = Path(__file__).resolve().parents[1] / "impl"
-#: The packages and modules of impl. Each level imports only from earlier levels.
+#: impl's packages and modules. A package imports only from packages of earlier levels.
 LEVELS = (
     {"_compat"},
     {"_device", "_pytree"},
@@ -31,7 +31,7 @@ def package_of(file):
 
 
 def imports_from_other_packages(file):
-    """Yield the dotted names, below impl, that a file imports from other packages."""
+    """Yield the names, such as ``_comm.broadcast``, that a file imports from other packages."""
     depth = len(Path(file).parts)
     for node in ast.walk(ast.parse(FILES[file].read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == depth:

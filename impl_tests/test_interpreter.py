@@ -23,7 +23,7 @@ print(sys._is_gil_enabled())
 
 @pytest.fixture
 def free_threaded():
-    """A free-threaded Python whose GIL is not enabled by PYTHON_GIL."""
+    """Skip the test unless Python is free-threaded and PYTHON_GIL does not enable the GIL."""
     if not interpreter.is_free_threaded() or os.environ.get("PYTHON_GIL") == "1":
         not_run("needs a free-threaded Python: tox -e free-threaded")
 
@@ -41,7 +41,7 @@ def test_no_import_enables_the_gil():
     assert completed.stdout == "False\n"
 
 
-def test_header_has_the_state_of_the_gil(monkeypatch):
+def test_python_version_names_the_state_of_the_gil(monkeypatch):
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: True)
     monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: False)
     assert interpreter.python_version().endswith(" free-threaded, GIL off")
@@ -51,7 +51,7 @@ def test_header_has_the_state_of_the_gil(monkeypatch):
     assert "GIL" not in interpreter.python_version()
 
 
-def test_enabled_gil_fails_the_run(monkeypatch):
+def test_check_gil_fails_only_if_the_gil_was_off_before(monkeypatch):
     monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: True)
     interpreter.check_gil(was_off=False)
     with pytest.raises(pytest.fail.Exception, match="has enabled the GIL"):

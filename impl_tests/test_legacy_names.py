@@ -1,4 +1,4 @@
-"""impl._legacy_names: names that other packages import from torch.nn.parallel."""
+"""impl._legacy_names: private names that other packages import from torch.nn.parallel."""
 
 import importlib
 import inspect
@@ -11,7 +11,7 @@ import impl._functions
 from impl import functions
 from spec_tests.harness.concurrency.stream_log import streams_of
 
-#: Functions that other packages import, with their modules.
+#: Private functions of torch.nn.parallel that other packages import: (module, name).
 FUNCTIONS = [
     ("_functions", "_get_stream"),
     ("comm", "_get_device_index"),
@@ -33,7 +33,7 @@ FUNCTIONS = [
 
 def parameters(function):
     found = inspect.signature(function).parameters.values()
-    return [(each.name, each.kind, each.default) for each in found]
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in found]
 
 
 @pytest.mark.parametrize(
@@ -60,30 +60,30 @@ def test_legacy_function_has_the_parameters_of_the_reference(module, name):
     assert found[: len(expected)] == expected
 
 
-def test_functions_module_has_the_attributes_of_the_reference():
+def test_private_functions_module_has_two_attributes_of_the_reference():
     assert impl._functions.Function is reference_functions.Function is torch.autograd.Function
     assert impl._functions._streams is None
 
 
-def test_both_modules_have_the_same_functions():
+def test_public_and_private_functions_modules_have_the_same_functions():
     names = [*functions.__all__, "_get_stream"]
     found = [getattr(impl._functions, name) is getattr(functions, name) for name in names]
     assert found == [True] * len(names)
 
 
-def test_copies_from_the_cpu_run_on_the_side_streams(topology):
+def test_scatter_from_the_cpu_uses_the_streams_of_get_stream(topology):
     devices = topology.take(2)
     used = streams_of(lambda: functions.Scatter.apply(devices, None, 0, torch.ones(4)))
     assert used == [*map(functions._get_stream, devices)]
 
 
 @pytest.mark.parametrize("module", [functions, reference_functions])
-def test_device_of_another_type_raises(topology, module):
+def test_get_stream_raises_for_a_device_of_another_type(topology, module):
     other = torch.device("meta")
     with pytest.raises(AssertionError) as caught:
         module._get_stream(other)
-    kind = topology.accelerator
-    text = f"Expected current accelerator type {kind} to match device type meta"
+    accelerator = topology.accelerator
+    text = f"Expected current accelerator type {accelerator} to match device type meta"
     assert str(caught.value) == text
 
 

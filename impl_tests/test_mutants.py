@@ -1,4 +1,4 @@
-"""Every clause has a mutant that breaks it; a few mutants are tried on every run."""
+"""Every clause has a mutant that breaks it, and the suite catches a sample of the mutants."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from impl_tests.mutants import IMPL, load
 from spec_tests.harness.conformance import clauses
 
 MUTANTS = load()
-#: The mutants to try here; ``python -m impl_tests.mutants`` tries all.
+#: The mutants that each test run tries; ``python -m impl_tests.mutants`` tries all mutants.
 SAMPLE = (
     "scatter-reverses-chunks",
     "empty-tensors-lose-their-shape",
@@ -25,19 +25,19 @@ SAMPLE = (
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_the_replaced_passage_occurs_once(mutant):
+def test_the_passage_that_a_mutant_replaces_occurs_once(mutant):
     mutant.apply((IMPL / mutant.file).read_text())
 
 
 def test_every_clause_has_a_mutant():
     broken = {name for mutant in MUTANTS.values() for name in mutant.breaks}
-    # Clauses of the C++ front end do not concern targets; test_cpp_facts has wrong facts instead.
+    # Mutants are wrong Python code, but the clauses "cpp.*" are about C++ functions of PyTorch.
     assert broken == {name for name in clauses.load() if not name.startswith("cpp.")}
 
 
-def test_the_sample_is_caught():
-    # A new process: one that has used the simulated devices must not fork trials.
+def test_suite_catches_a_sample_of_mutants():
+    # In a new process, because a process that has used simulated devices must not fork.
     command = [sys.executable, "-m", "impl_tests.mutants", *SAMPLE]
-    done = subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(SAMPLE)} caught" in done.stdout
+    run = subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(SAMPLE)} caught" in run.stdout

@@ -1,4 +1,7 @@
-"""The automatic changes to impl, the tests that try them, and the records of equivalent ones."""
+"""impl_tests.mutation: the changes to impl, the order of tests, and records of equivalent changes.
+
+An equivalent change is one that no caller of impl can notice.
+"""
 
 import dataclasses
 import itertools
@@ -8,8 +11,8 @@ import pytest
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import changes, drops, equivalent, verdicts
-from impl_tests.mutation.lines import Lines
+from impl_tests.mutation import changes, equivalent, operators, verdicts
+from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
 
@@ -20,7 +23,8 @@ RECORD = """
 reason = "for this test"
 changes = ["{}"]
 """
-DROPPED = {
+#: Name of an operator or exception -> original code, and the changed codes in order.
+CHANGED_CODES = {
     "a statement": (
         "def f():\n a()\n b = 1",
         ["def f():\n pass\n b = 1", "def f():\n a()\n pass"],
@@ -54,18 +58,16 @@ def line_of(file, text):
     return (IMPL / file).read_text().splitlines().index(text) + 1
 
 
-def record(**lines):
-    return {
-        "seconds": 1,
-        "lines": lines and {"_comm/chunk_sizes.py": lines["at"]},
-        "failed": False,
-    }
+def record(lines=()):
+    """Return the record of a passed test that executes these lines of chunk_sizes.py."""
+    executed = {"_comm/chunk_sizes.py": lines} if lines else {}
+    return {"seconds": 1, "lines": executed, "failed": False}
 
 
-@pytest.mark.parametrize("name", DROPPED)
-def test_each_change_drops_or_fixes_one_element(name):
-    code, expected = DROPPED[name]
-    assert list(drops.changed_texts(code)) == expected
+@pytest.mark.parametrize("name", CHANGED_CODES)
+def test_each_change_drops_an_element_or_fixes_a_condition(name):
+    code, expected = CHANGED_CODES[name]
+    assert list(operators.changed_texts(code)) == expected
 
 
 def test_equal_changes_of_a_function_are_numbered():
@@ -76,7 +78,7 @@ def test_equal_changes_of_a_function_are_numbered():
     assert (first.before, first.after) == (second.before, second.after)
 
 
-def test_the_name_of_a_change_contains_the_class():
+def test_the_name_of_a_change_contains_the_class_around_it():
     assert NO_DATACLASS in MARKERS
     assert NO_DATACLASS.replace("Whole", "SplitAlong") in MARKERS
 
@@ -96,15 +98,15 @@ def test_only_the_changed_file_differs(tmp_path):
     assert (differ, len(written)) == ({"_pytree/markers.py"}, len(list(IMPL.rglob("*.py"))))
 
 
-def test_the_star_of_a_signature_stays():
+def test_the_star_of_a_signature_is_not_changed_to_a_slash():
     assert not [name for name in changes.find_changes(("_comm/checks.py",)) if "/," in name]
 
 
-def test_an_equivalent_change_is_found():
+def test_load_returns_recorded_changes_with_their_reasons():
     assert equivalent.load(MARKERS, RECORD.format(NO_DATACLASS)) == {NO_DATACLASS: "for this test"}
 
 
-def test_a_record_of_another_file_is_ignored():
+def test_a_record_for_an_unselected_file_is_ignored():
     assert equivalent.load(MARKERS, RECORD.format("comm.py f: a -> b")) == {}
 
 
@@ -113,7 +115,7 @@ def test_a_record_of_another_file_is_ignored():
     [RECORD.format(NO_DATACLASS + "x"), RECORD.format(NO_DATACLASS) * 2],
     ids=["no such change", "twice"],
 )
-def test_a_record_of_no_change_or_a_repeated_one_is_refused(text):
+def test_a_record_of_an_unknown_or_repeated_change_is_refused(text):
     with pytest.raises(ValueError, match="Whole"):
         equivalent.load(MARKERS, text)
 
@@ -129,42 +131,40 @@ def test_each_record_of_equivalent_toml_names_a_change():
     assert equivalent.load(changes.find_changes())
 
 
-def test_tests_that_execute_a_line_try_it():
+def test_find_tests_returns_the_tests_that_execute_a_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"here": record(at=[line]), "near": record(at=[line + 1])})
+    lines = ExecutedLines({"here": record([line]), "near": record([line + 1])})
     assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here"}
 
 
-def test_tests_of_the_surrounding_statement_try_an_unexecuted_line():
+def test_find_tests_returns_tests_of_the_statement_around_an_unexecuted_line():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"far": record(at=[1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}})
-    near = Lines({"near": record(at=[line + 1]), "far": record(at=[1])})
+    lines = ExecutedLines(
+        {"far": record([1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}}
+    )
+    near = ExecutedLines({"near": record([line + 1]), "far": record([1])})
     assert lines.find_tests("_comm/chunk_sizes.py", line) == {"far"}
     assert near.find_tests("_comm/chunk_sizes.py", line) == {"near"}
 
 
-def test_tests_without_recorded_lines_try_every_line():
+def test_find_tests_always_returns_tests_without_recorded_lines():
     line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = Lines({"here": record(at=[line]), "far": record(at=[1]), "elsewhere": record()})
-    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here", "elsewhere"}
+    lines = ExecutedLines({"here": record([line]), "far": record([1]), "unrecorded": record()})
+    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here", "unrecorded"}
 
 
-def test_all_tests_try_a_file_that_only_runs_at_import():
-    lines = Lines({"a": record(at=[1]), "b": record()})
-    assert lines.find_tests(
-        "_pytree/markers.py", line_of("_pytree/markers.py", "class Whole(Generic[T]):")
-    ) == {
-        "a",
-        "b",
-    }
+def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
+    file = "_pytree/markers.py"
+    lines = ExecutedLines({"a": record([1]), "b": record()})
+    assert lines.find_tests(file, line_of(file, "class Whole(Generic[T]):")) == {"a", "b"}
 
 
-def test_tests_of_the_function_try_its_decorator():
-    line = line_of("_compat/gc_pause.py", "@contextmanager")
-    inside = {**record(), "lines": {"_compat/gc_pause.py": [line + 10]}}
-    assert Lines({"it": inside, "far": record(at=[1])}).find_tests(
-        "_compat/gc_pause.py", line
-    ) == {"it"}
+def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
+    file = "_compat/gc_pause.py"
+    line = line_of(file, "@contextmanager")
+    inside = {**record(), "lines": {file: [line + 10]}}
+    lines = ExecutedLines({"inside": inside, "far": record([1])})
+    assert lines.find_tests(file, line) == {"inside"}
 
 
 def test_impl_distributed_is_not_changed():
@@ -175,7 +175,7 @@ def test_impl_distributed_is_not_changed():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache of two verdicts: by a test of a.py, and by the import of impl."""
+    """A cache of two detected changes: one by a test in a.py, one by the import of impl."""
     monkeypatch.setattr(verdicts, "ROOT", tmp_path)
     (tmp_path / "a.py").write_text("before")
     path = tmp_path / "detected.jsonl"
@@ -197,7 +197,7 @@ def test_a_verdict_of_a_removed_test_is_ignored(cache):
     assert found == {second: "the import of impl"}
 
 
-def test_a_verdict_of_an_edited_test_is_stale(cache):
+def test_a_verdict_of_an_edited_test_is_loaded_only_with_stale_ones(cache):
     first, second, *_ = MARKERS.values()
     (cache.parent / "a.py").write_text("after")
     assert [*verdicts.load(cache, MARKERS.values(), {"a.py::test"})] == [second]
@@ -212,7 +212,7 @@ def test_a_later_verdict_replaces_an_earlier_one(cache):
     assert found == {first: "a.py::other"}
 
 
-def test_a_verdict_on_another_text_of_the_file_is_ignored(cache):
+def test_a_verdict_is_ignored_after_the_changed_file_was_edited(cache):
     change = next(iter(MARKERS.values()))
     edited = dataclasses.replace(change, text=change.text + "#")
     assert not verdicts.load(cache, [edited], tests={"a.py::test"})
@@ -222,8 +222,8 @@ def test_a_missing_cache_is_empty(tmp_path):
     assert verdicts.load(tmp_path / "none", MARKERS.values(), tests={}) == {}
 
 
-def test_tests_that_detected_a_change_near_by_come_first():
-    lines = Lines({name: record(at=[1]) for name in ["a", "b", "c"]})
+def test_tests_that_detected_a_nearby_change_come_first():
+    lines = ExecutedLines({name: record([1]) for name in ["a", "b", "c"]})
     first, second = MARKERS[NO_DATACLASS], MARKERS[NO_DATACLASS.replace("Whole", "SplitAlong")]
     kills = Kills()
     assert kills.order_tests(first, lines) == ["a", "b", "c"]
@@ -239,5 +239,5 @@ def test_no_test_starts_after_the_time_limit():
 
 
 def test_a_test_that_fails_under_coverage_is_left_out():
-    lines = Lines({"bad": {**record(at=[1]), "failed": True}})
+    lines = ExecutedLines({"bad": {**record([1]), "failed": True}})
     assert (lines.left_out, lines.seconds) == ({"bad"}, {})

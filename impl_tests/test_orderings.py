@@ -1,4 +1,4 @@
-"""The deletions of ``tox -e orderings`` are valid programs and cover all ordering calls."""
+"""The deletions of ``tox -e orderings`` are valid Python and cover all calls that order work."""
 
 import ast
 import re
@@ -8,15 +8,16 @@ import pytest
 from impl_tests.orderings import ORDERING, ROOT, TESTS, find_deletions
 
 DELETIONS = list(find_deletions())
+#: The source text of each call that orders work.
 CALL = re.compile(
     rf"(?<!def )\b({'|'.join(sorted(ORDERING))})\(|@({'|'.join(ORDERING)})\b"
     r"|current\.close\(|non_blocking=(?!True)"
 )
-#: The pattern of function names that order work on devices.
+#: Function names that match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
     r"wait_|synchron|record_|event|query|set_stream|use_stream", re.IGNORECASE
 )
-#: Functions that match the pattern but do not order work.
+#: Functions that match ORDERING_NAME but do not order work.
 EXCEPTIONS = {"record_function", "get_running_loop"}
 
 
@@ -39,13 +40,13 @@ def test_the_changed_file_parses_and_differs(deletion):
 
 
 @pytest.mark.parametrize("package", TESTS)
-def test_each_ordering_call_is_deleted_once(package):
+def test_one_deletion_exists_for_each_call_that_orders_work(package):
     written = sum(len(CALL.findall(path.read_text())) for path in _paths(package))
     assert written == sum(deletion.package == package for deletion in DELETIONS) > 0
 
 
 @pytest.mark.parametrize("package", TESTS)
-def test_all_ordering_functions_are_listed(package):
+def test_each_called_function_with_an_ordering_name_is_listed(package):
     ordering = {name for name in _called_functions(package) if ORDERING_NAME.search(name)}
     assert ordering
     assert ordering <= ORDERING | EXCEPTIONS

@@ -9,9 +9,9 @@ import pytest
 from impl._threads import pool as thread_pool
 from impl_tests.samples import FunctionMode
 
-#: The module. The package's attribute of the same name is the function.
+#: The module. The attribute ``impl.parallel_apply`` is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
-#: A worker that never wakes up.
+#: A worker that never takes its task.
 SLEEPING_WORKER = SimpleNamespace(become_idle=lambda: None)
 
 
@@ -20,8 +20,8 @@ def run_on_the_cpu(*functions, **options):
     return MODULE.parallel_apply(functions, [()] * count, devices=["cpu"] * count, **options)
 
 
-@pytest.mark.usefixtures("isolating")
-def test_caller_runs_modules_whose_workers_are_asleep(monkeypatch):
+@pytest.mark.usefixtures("can_isolate_locals")
+def test_caller_runs_all_modules_whose_workers_do_not_wake_up(monkeypatch):
     def start(function):
         return thread_pool.Future(function, SLEEPING_WORKER)
 
@@ -29,8 +29,8 @@ def test_caller_runs_modules_whose_workers_are_asleep(monkeypatch):
     assert run_on_the_cpu(*[threading.get_ident] * 3) == [threading.get_ident()] * 3
 
 
-@pytest.mark.usefixtures("isolating")
-def test_caller_runs_the_first_module():
+@pytest.mark.usefixtures("can_isolate_locals")
+def test_caller_runs_the_first_module_and_a_worker_the_second():
     barrier = threading.Barrier(2, timeout=20)
 
     def meet():
@@ -43,7 +43,9 @@ def test_caller_runs_the_first_module():
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in_turn={}".format)
 @pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
-def test_single_module_runs_in_the_calling_thread_under_a_mode(in_turn, compiled, monkeypatch):
+def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
+    in_turn, compiled, monkeypatch
+):
     monkeypatch.setattr(MODULE, "has_compiled_code", lambda module: compiled)
     with FunctionMode():
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]

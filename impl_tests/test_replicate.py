@@ -1,4 +1,4 @@
-"""impl.replicate: errors of invalid modules, and the garbage collector."""
+"""impl.replicate: errors for invalid modules, and the pause of the garbage collector."""
 
 import gc
 
@@ -24,7 +24,7 @@ def lazy_buffer():
 
 @DETACH
 @pytest.mark.parametrize("make", [lazy_parameter, lazy_buffer])
-def test_uninitialized_tensor_raises_with_advice(topology, make, detach):
+def test_error_for_an_uninitialized_tensor_says_to_call_forward(topology, make, detach):
     module = make().to(topology.device(0))
     for devices in topology.take(1), topology.take(2):
         with pytest.raises(ValueError, match=r"in replicate\. Call `forward`"):
@@ -32,7 +32,7 @@ def test_uninitialized_tensor_raises_with_advice(topology, make, detach):
 
 
 @DETACH
-def test_module_on_a_device_raises_for_the_cpu(topology, detach):
+def test_replicas_on_the_cpu_of_a_module_on_an_accelerator_raise(topology, detach):
     module = nn.Linear(1, 1).to(topology.device(0))
     with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]: cpu"):
         replicate(module, ["cpu", "cpu"], detach)

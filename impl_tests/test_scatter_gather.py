@@ -19,14 +19,14 @@ def lengths(shares):
 
 
 @pytest.mark.parametrize("weights", [[3, 1], [1, 3], [5, 2]], ids=str)
-def test_tensor_with_one_row_per_device_ignores_weights(topology, weights):
+def test_tensor_with_one_row_per_device_is_split_without_weights(topology, weights):
     inputs = [torch.ones(8, device=topology.device(0)), torch.arange(2)]
     shares = scatter(inputs, topology.take(2), chunk_sizes=weights)
-    assert [each.tolist() for _, each in shares] == [[0], [1]]
+    assert [row.tolist() for _, row in shares] == [[0], [1]]
     assert sum(len(batch) for batch, _ in shares) == 8
 
 
-def test_batch_with_one_row_per_device_is_split_by_weight(topology):
+def test_all_tensors_with_one_row_per_device_are_split_by_weight(topology):
     inputs = [torch.arange(3), torch.arange(3)]
     assert lengths(scatter(inputs, topology.take(3), chunk_sizes=[2, 1, 0])) == [[2, 2], [1, 1]]
 
@@ -47,10 +47,10 @@ def test_packed_sequences_beside_one_row_per_device_are_split_by_weight(topology
         (False, False, True, False),
     ],
 )
-def test_scatter_uses_the_function_only_for_cpu_tensors_and_gradients(
+def test_scatter_calls_the_autograd_function_only_for_cpu_tensors_and_gradients(
     topology, monkeypatch, on_cpu, requires_grad, grad_mode, expected
 ):
-    # Without gradients an autograd node only costs time.
+    # For a tensor on a device without gradients, an autograd node would only cost time.
     calls = []
     function = SimpleNamespace(apply=lambda *args: calls.append(args) or Scatter.apply(*args))
     monkeypatch.setattr(sys.modules["impl.scatter_gather"], "Scatter", function)
@@ -61,20 +61,20 @@ def test_scatter_uses_the_function_only_for_cpu_tensors_and_gradients(
     assert bool(calls) == expected
 
 
-def test_omitted_rows_have_a_zero_gradient(topology):
+def test_row_of_an_unused_device_has_a_zero_gradient(topology):
     per_device = torch.ones(4, 1, device=topology.device(0), requires_grad=True)
     shares = scatter([per_device, torch.ones(5)], topology.take(4))
     sum(share[0].sum().to(topology.device(0)) for share in shares).backward()
     assert per_device.grad.tolist() == [[1], [1], [1], [0]]
 
 
-def test_marked_dimension_can_have_one_row_per_device(topology):
+def test_split_along_accepts_a_dimension_with_one_row_per_device(topology):
     per_device = torch.arange(8).reshape(2, 4)
     shares = scatter([torch.ones(5), SplitAlong(per_device, 1)], topology.take(4))
     assert [row.tolist() for _, row in shares] == [[[0], [4]], [[1], [5]], [[2], [6]]]
 
 
-def test_row_per_device_follows_fewer_packed_sequences(topology):
+def test_one_row_per_device_is_split_over_as_many_devices_as_packed_sequences(topology):
     packed = pack_sequence([torch.ones(2)] * 3)
     shares = scatter([torch.arange(4), packed], topology.take(4))
     assert [row.tolist() for row, _ in shares] == [[0], [1], [2]]
@@ -86,13 +86,13 @@ def test_packed_sequences_and_a_shorter_batch_raise(topology):
         scatter([packed, torch.ones(3)], topology.take(4))
 
 
-def test_error_names_the_mismatched_batches(topology):
+def test_error_names_two_tensors_with_different_batch_sizes(topology):
     inputs = [torch.ones(4), torch.ones(8), torch.ones(2)]
     with pytest.raises(ValueError, match=r"inputs\[1\] has size 8 .*inputs\[2\] has size 2 "):
         scatter(inputs, topology.take(4))
 
 
-def test_row_per_device_follows_an_empty_batch(topology):
+def test_one_row_per_device_is_scattered_beside_an_empty_batch(topology):
     shares = scatter([torch.ones(0), torch.ones(3)], topology.take(3))
     assert lengths(shares) == [[0, 1]] * 3
 
@@ -101,6 +101,7 @@ def test_row_per_device_follows_an_empty_batch(topology):
 @pytest.mark.parametrize("slot", [0, 2, None], ids=["first device", "third device", "cpu"])
 @pytest.mark.parametrize("kind", [Jagged, Masked])
 def test_whole_nested_or_masked_tensor_is_copied_to_every_device(topology, kind, slot):
+    # ``slot`` is an index into the devices of the topology; None is the CPU.
     spec = kind(4 if kind is Masked else (3, 0, 2), requires_grad=True, slot=slot)
     whole = spec.build(topology)
     copies = [copy for [copy] in scatter([Whole(whole)], topology.take(3))]

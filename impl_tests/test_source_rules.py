@@ -1,4 +1,4 @@
-"""Rules for impl's source: allowed imports and names, device types, and file lengths."""
+"""Rules for impl's source: allowed imports, allowed names and the length of files."""
 
 import subprocess
 import sys
@@ -15,12 +15,24 @@ from spec_tests.meta_tests.python_source import (
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPL = sorted((ROOT / "impl").rglob("*.py"))
-#: Names of the reference and of its back ends. impl does not use them.
+#: Names of torch.nn.parallel (the reference) and of modules that it calls. impl uses none.
 FORBIDDEN = ("torch.nn.parallel", "torch.cuda.comm", "torch.cuda.nccl", "torch.nn.DataParallel")
-#: A public class that impl does not replace, and the only file that uses it.
+#: A public class that impl does not replace, and the only file of impl that uses it.
 DDP, DDP_USER = "torch.nn.parallel.DistributedDataParallel", "distributed/gradients.py"
-PRIVATE = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_gather")
-PRIVATE = (*PRIVATE, "_scatter_out", "_gather_out", "_nccl_reduce")
+#: Functions of torch._C that torch.nn.parallel calls. impl does not call them.
+FORBIDDEN_C_FUNCTIONS = {
+    f"torch._C.{name}"
+    for name in (
+        "_broadcast",
+        "_broadcast_out",
+        "_broadcast_coalesced",
+        "_scatter",
+        "_scatter_out",
+        "_gather",
+        "_gather_out",
+        "_nccl_reduce",
+    )
+}
 #: A program that imports impl while torch.nn.parallel cannot be imported.
 WITHOUT_REFERENCE = """
 import sys, torch
@@ -29,9 +41,9 @@ sys.modules.update(dict.fromkeys(hidden))
 import impl
 assert impl.DataParallel and impl.comm
 """
-#: Attributes of devices and tensors that depend on the device type.
+#: Ends of attribute names that give the device type.
 TYPE_ATTRIBUTES = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
-#: Values that a comparison of device types compares with.
+#: Source texts of operands with which device types are compared.
 TYPE_VALUES = ("-1", "CPU", "torch.device('cpu')", "'cpu'", "'cuda'", "'mps'")
 
 
@@ -44,7 +56,7 @@ def test_impl_does_not_use_the_reference(path):
     used = [*imported_modules(path), *dotted_names(path)]
     allowed = ("torch.nn.parallel", DDP) if name_of(path) == DDP_USER else ()
     assert not [name for name in used if name.startswith(FORBIDDEN) and name not in allowed]
-    assert not [name for name in used if name in {f"torch._C.{private}" for private in PRIVATE}]
+    assert FORBIDDEN_C_FUNCTIONS.isdisjoint(used)
 
 
 def test_gradients_imports_only_distributed_data_parallel():
@@ -62,9 +74,9 @@ assert threading.active_count() == 1
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_only_the_installation_has_names_of_the_reference_in_strings(path):
-    # A string could be passed to `import_module`. impl_tests/_compat/test_installation.py shows
-    # that the installation calls no object of the reference.
+def test_only_the_installation_contains_strings_with_names_of_the_reference(path):
+    # Code could pass such a string to `import_module`. impl_tests/_compat/test_installation.py
+    # checks that the installation calls no object of the reference.
     found = [text for text in strings(path) if text.startswith(FORBIDDEN)]
     assert bool(found) == (name_of(path) == "_compat/installation.py")
 
@@ -77,12 +89,12 @@ def test_impl_imports_only_torch_and_the_standard_library(path):
 
 
 def test_impl_can_be_imported_without_the_reference():
-    # torch itself imports torch.nn.parallel, so the program hides the modules after that.
+    # torch itself imports torch.nn.parallel, so the program hides it after the import of torch.
     subprocess.run([sys.executable, "-c", WITHOUT_REFERENCE], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_only_one_module_compares_device_types(path):
+def test_only_the_device_module_compares_device_types(path):
     found = [name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES)]
     found += [text for value in TYPE_VALUES for text in compared_with(path, value)]
     assert bool(found) == (name_of(path) == "_device/device.py")

@@ -1,4 +1,4 @@
-"""The stress test passes on impl, and detects inserted races and growth."""
+"""The stress test passes on impl, and detects inserted data races and growing resources."""
 
 import subprocess
 import sys
@@ -17,43 +17,43 @@ RACES = races.load()
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 
-def stress(*arguments):
+def run_stress(*arguments):
     command = [sys.executable, "-m", "impl_tests.stress", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_short_run_passes():
-    done = stress("--minutes", "0.1", "--threads", "2-6")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "no wrong result, nothing left over, no growth" in done.stdout
+    run = run_stress("--minutes", "0.1", "--threads", "2-6")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "no wrong result, no cached replicas left, no growth" in run.stdout
 
 
 @pytest.mark.parametrize("name", RACES)
-def test_the_replaced_passage_occurs_once(name):
+def test_the_passage_that_a_race_replaces_occurs_once(name):
     race = RACES[name]
     race.apply((IMPL / race.file).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", RACES)
-def test_a_race_is_found(name):
+def test_stress_finds_each_inserted_race(name):
     if interpreter.is_gil_enabled():
-        not_run("the interpreter lock hides most races: run tox -e free-threaded")
-    done = stress("--minutes", "4", "--threads", "4-8", "--race", name)
-    assert done.returncode != 0, done.stdout
+        not_run("the GIL hides most races: run tox -e free-threaded")
+    run = run_stress("--minutes", "4", "--threads", "4-8", "--race", name)
+    assert run.returncode != 0, run.stdout
 
 
 @pytest.mark.parametrize("name", ["objects", "device_bytes", "threads", "resident_mib"])
-def test_growth_is_found(name):
+def test_find_growth_returns_the_resource_that_doubles(name):
     snapshots = [STEADY] * (WARM_UP + 2 * MIN_ROUNDS)
     snapshots += [STEADY._replace(**{name: getattr(STEADY, name) * 2})] * MIN_ROUNDS
     assert [text.split()[1] for text in find_growth(snapshots)] == [name]
 
 
-def test_a_few_rounds_do_not_show_growth():
+def test_find_growth_ignores_a_peak_in_a_short_run():
     peak = STEADY._replace(threads=20)
     assert not [*find_growth([STEADY] * (WARM_UP + 2) + [peak])]
 
 
-def test_fluctuation_is_not_growth():
+def test_find_growth_ignores_values_that_alternate():
     peak = STEADY._replace(objects=3000, resident_mib=900.0)
     assert not [*find_growth([STEADY, peak] * 9)]

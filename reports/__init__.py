@@ -1,1 +1,1 @@
-"""Published results and the code that publishes them."""
+"""Published results, and the code that publishes them and builds pages."""

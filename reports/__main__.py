@@ -1,7 +1,8 @@
 """Publish runs and build the pages.
 
-``python -m reports add FILE [FILE ...]`` writes a report below ``reports/results`` and builds;
-``python -m reports build`` builds ``reports/MATRIX.md`` and ``reports/site`` only.
+``python -m reports add FILE [FILE ...]`` writes a report to ``reports/results`` and builds the
+pages. ``python -m reports build`` only builds the pages, ``reports/MATRIX.md`` and
+``reports/site``.
 """
 
 import argparse
@@ -15,11 +16,11 @@ HERE = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
-    """Run one command on ``folder``; return 1 if a file is refused."""
-    options = _parser().parse_args(arguments)
+    """Run one command on the reports in ``folder``; return 1 if a file is not accepted."""
+    options = _build_parser().parse_args(arguments)
     try:
         if options.command != "build":
-            # Imported here: only publishing needs py-cpuinfo, a dependency of pytest-benchmark.
+            # Imported here because the module needs py-cpuinfo, which `build` does not need.
             from reports.publishing.publish import publish
 
             results = folder / "results"
@@ -31,15 +32,17 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("build", help="build reports/MATRIX.md and reports/site")
-    add = commands.add_parser("add", aliases=["publish"], help="publish runs, then build")
+    add = commands.add_parser(
+        "add", aliases=["publish"], help="publish runs, then build the pages"
+    )
     add.add_argument(
         "files", type=Path, nargs="+", help="benchmarks (*.json) or verdicts (*.jsonl)"
     )
-    add.add_argument("--target", help="the implementation (default: what the file says, or impl)")
+    add.add_argument("--target", help="the implementation (default: as in the file, else impl)")
     add.add_argument("--hardware", help="a word for the machine (default: the accelerator)")
     return parser
 

@@ -1,4 +1,4 @@
-"""The fixture ``target``, and the checks at collection."""
+"""The fixture ``target``, checks of the collected tests, and outcomes by the register."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -19,7 +19,7 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import selection, worker_errors
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import (
-    pytest_runtest_call as pytest_runtest_call,  # a hook
+    pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
 )
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
@@ -31,45 +31,45 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     clause_filter.configure(config, clauses.load())
-    path = _register(config)
+    path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
-    if path is not None and verdicts is not None and _is_whole(config):
-        verdicts.lacks = register.lacks(path, clauses.load())
+    if path is not None and verdicts is not None and _is_whole_suite(config):
+        verdicts.lacks = register.load_lacks(path, clauses.load())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore files without a test of the selected clauses."""
+    """Ignore files that contain no id of a clause that ``--clause`` selects."""
     selected = clause_filter.selected(config)
     if not selected or collection_path.suffix != ".py" or HERE not in collection_path.parents:
         return None
     ids = clause_filter.ids_in(collection_path, selected)
-    return None if ids and _is_conformance(collection_path) else True
+    return None if ids and _is_in_chapter(collection_path) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check that tests name clauses and clauses have tests; mark the known divergences."""
+    """Check that tests name clauses and clauses have tests; mark expected failures; deselect."""
     with worker_errors.sent_to_controller(config, items):
-        _select(config, items)
+        _check_and_select(config, items)
 
 
-def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    conformance = [item for item in items if _is_conformance(item.path)]
-    known = clauses.load()
+def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    conformance = [item for item in items if _is_in_chapter(item.path)]
+    known_clauses = clauses.load()
     named: set[str] = set()
     for item in conformance:
-        named |= _clauses_of(item, known)
-    whole = _is_whole(config) and not clause_filter.selected(config)
+        named |= _check_clauses_of(item, known_clauses)
+    whole = _is_whole_suite(config) and not clause_filter.selected(config)
     if whole:
-        _refuse("without a test", set(known) - named)
-        _refuse(
+        _raise_if_any("without a test", set(known_clauses) - named)
+        _raise_if_any(
             "tested only by comparison with torch.nn.parallel",
             named - selection.judged_without_reference(conformance),
         )
-    path = _register(config)
+    path = _register_path(config)
     if path is not None:
-        not_offered.mark(conformance, register.lacks(path, known))
+        not_offered.mark(conformance, register.load_lacks(path, known_clauses))
         register.mark(conformance, register.load(path), HERE, whole=whole)
-    target_map.load(mapping_of(config), PARTS)  # raise an error of the map before the first test
+    target_map.load(mapping_of(config), PARTS)  # a wrong --target-map ends the run here
     selected = clause_filter.selected(config)
     if selected:
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
@@ -80,8 +80,8 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Return a line with the clauses that are only compared with torch.nn.parallel."""
-    conformance = [item for item in items if _is_conformance(item.path)]
+    """Return a line with the clauses whose tests all need torch.nn.parallel."""
+    conformance = [item for item in items if _is_in_chapter(item.path)]
     named = {name for item in conformance for name in clauses.clauses_of_test(item)}
     reference_only = named - selection.judged_without_reference(conformance)
     return reference_only_text(sorted(reference_only)) if named else ""
@@ -91,7 +91,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Set the outcome of a failed test by the register, and describe the failure."""
+    """Set the outcome of a test that fails as the register predicts, and describe failures."""
     report = yield
     if not_offered.judge(item, call, report):
         return report
@@ -102,25 +102,25 @@ def pytest_runtest_makereport(
     return report
 
 
-def _register(config: pytest.Config) -> Path | None:
+def _register_path(config: pytest.Config) -> Path | None:
     return register.path_of(target_of(config), config.getoption("--divergences"))
 
 
-def _refuse(problem: str, found: set[str]) -> None:
-    if found:
-        raise pytest.UsageError(f"clauses {problem}: {', '.join(sorted(found))}")
+def _raise_if_any(problem: str, ids: set[str]) -> None:
+    if ids:
+        raise pytest.UsageError(f"clauses {problem}: {', '.join(sorted(ids))}")
 
 
-def _is_conformance(path: Path) -> bool:
-    """Return whether the tests of a file check a target; meta tests do not."""
+def _is_in_chapter(path: Path) -> bool:
+    """Return whether the tests of a file check a target. Tests in ``meta_tests`` do not."""
     return HERE in path.parents and HERE / "meta_tests" not in path.parents
 
 
-def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]:
+def _check_clauses_of(item: pytest.Item, known_clauses: dict[str, clauses.Clause]) -> set[str]:
     names = clauses.clauses_of_test(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in known_clauses]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
     absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))
@@ -132,8 +132,8 @@ def _clauses_of(item: pytest.Item, known: dict[str, clauses.Clause]) -> set[str]
     return set(names)
 
 
-def _is_whole(config: pytest.Config) -> bool:
-    # A selection by path, keyword or marker may leave out tests of a clause.
+def _is_whole_suite(config: pytest.Config) -> bool:
+    # Options that select tests may leave out tests of a clause.
     selections = ("keyword", "markexpr", "lf", "deselect")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}

@@ -34,7 +34,7 @@ def distinct(topology, count):
 
 
 def grads_of_squares(rows, roots):
-    """Return the first element of each root's gradient of the sum of all squared copies."""
+    """Differentiate the sum of all squared copies; return the first element of each gradient."""
     device = roots[0].device
     total = sum((copy.to(device) * copy.to(device)).sum() for row in rows for copy in row)
     return [grad[0].item() for grad in torch.autograd.grad(total, roots)]
@@ -42,7 +42,9 @@ def grads_of_squares(rows, roots):
 
 @BOTH
 @pytest.mark.parametrize("buffer_size", [0, 8, 1 << 20], ids="bytes={}".format)
-def test_copies_of_mixed_tensors_keep_their_order(topology, copy, buffer_size):
+def test_copies_of_different_dtypes_and_shapes_have_the_order_of_their_sources(
+    topology, copy, buffer_size
+):
     device = topology.device(0)
     sources = [
         leaf(device, 1.0),
@@ -69,7 +71,7 @@ def test_only_the_first_copy_on_the_source_device_shares_memory(topology, copy):
 
 @BOTH
 @pytest.mark.parametrize("grad_mode", [True, False], ids="grad_mode={}".format)
-def test_copies_on_other_devices_are_no_views(topology, copy, grad_mode):
+def test_copies_on_other_devices_are_not_views(topology, copy, grad_mode):
     first, second = distinct(topology, 2)
     sources = [leaf(first, 1.0), leaf(first, 2.0)]
     with torch.set_grad_enabled(grad_mode):
@@ -89,7 +91,8 @@ def test_sparse_tensors_are_copied(topology, copy):
 
 @pytest.mark.parametrize("elements", [1, 1 << 19], ids=["packed", "unpacked"])
 def test_gradient_sum_begins_with_the_source_device(topology, elements):
-    # In float32, (1 - 2**30) + 2**30 is 0 and 1 + (2**30 - 2**30) is 1.
+    # The gradients are -(2**30), 1 and 2**30; the source device has the 1. In float32 a sum
+    # that begins with the 1 is 0, because (1 - 2**30) rounds to -(2**30).
     first, second, third = distinct(topology, 3)
     sources = [torch.ones(elements, device=second).requires_grad_() for _ in range(2)]
     rows = attached_copies(sources, [first, second, third])
@@ -103,7 +106,7 @@ def test_gradient_sum_begins_with_the_source_device(topology, elements):
 
 
 @pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True)], ids=str)
-def test_sparse_gradients_are_summed(topology, sparse):
+def test_sparse_and_dense_gradients_of_copies_are_summed(topology, sparse):
     weight = nn.Parameter(torch.zeros(3, 1, device=topology.device(0)))
     rows = attached_copies([weight], topology.take(2))
     indices = [torch.tensor([1, 2], device=device) for device in topology.take(2)]
@@ -126,21 +129,21 @@ def test_sparse_gradient_passes_through_a_copy_changed_in_place(topology):
     assert weight.grad.to_dense().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
 
 
-def test_gradients_of_a_bucket_are_summed_and_freed_during_backward(topology):
+def test_gradients_of_a_bucket_are_summed_and_freed_before_backward_ends(topology):
     device = topology.device(0)
     early, late = leaf(device, 1.0), leaf(device, 1.0)
     rows = attached_copies([early, late], [device, device], buffer_size=1)
     grads, seen = [], []
     rows[1][1].register_hook(lambda grad: grads.append(weakref.ref(grad)))
     firsts = [row[0] * 2 for row in rows]
-    # Backward runs this hook after the late tensors' nodes and long before the early ones'.
+    # Backward reaches this hook when only the copies of ``late`` have all their gradients.
     firsts[0].register_hook(lambda grad: seen.append((late.grad is not None, grads[0]())))
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).backward()
     assert seen == [(True, None)]
 
 
-def test_gradients_of_a_changed_bucket_are_summed_during_backward(topology):
+def test_gradients_of_a_bucket_with_a_changed_copy_are_summed_before_backward_ends(topology):
     device = topology.device(0)
     early, late = leaves(device)[:2]
     rows = attached_copies([early, late], [device, device], buffer_size=1)
@@ -158,7 +161,7 @@ def test_gradients_of_a_changed_bucket_are_summed_during_backward(topology):
 @pytest.mark.parametrize("make_source", SOURCES.values(), ids=SOURCES.keys())
 @pytest.mark.parametrize("index", range(4))
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2), (0, 0, 0, 1)], ids=str)
-def test_copies_on_the_source_device_can_be_changed_without_grad(
+def test_copy_changed_in_place_under_no_grad_changes_only_its_source(
     topology, buffer_size, make_source, index, slots
 ):
     roots = leaves(topology.device(0))
@@ -168,13 +171,13 @@ def test_copies_on_the_source_device_can_be_changed_without_grad(
         rows[slots.index(0)][index].mul_(3)
     expected = [2.0 * len(slots)] * 4
     expected[index] += 4.0
-    values = [each[0].item() for each in sources]
-    assert values == [3.0 if at == index else 1.0 for at in range(4)]
+    values = [source[0].item() for source in sources]
+    assert values == [3.0 if position == index else 1.0 for position in range(4)]
     assert grads_of_squares(rows, roots) == expected
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_copies_of_views_can_be_changed_with_grad(topology, index):
+def test_copy_of_a_view_changed_in_place_passes_its_gradient_to_the_source(topology, index):
     roots = leaves(topology.device(0))
     sources = list(map(SOURCES["views"], roots))
     changed = attached_copies(sources, topology.take(2))[0][index].mul_(3)
@@ -191,7 +194,7 @@ def test_detached_copies_need_one_transfer(topology):
 
 def test_small_gradients_need_one_transfer(topology):
     first, second = distinct(topology, 2)
-    rows = [[torch.ones(2, device=it), torch.ones(3, device=it)] for it in (first, second)]
+    rows = [[torch.ones(2, device=d), torch.ones(3, device=d)] for d in (first, second)]
     sums = []
     assert len(streams_of(lambda: sums.extend(broadcast._sum_rows(rows, first)))) == 1
     assert [total.tolist() for total in sums] == [[2.0] * 2, [2.0] * 3]

@@ -1,4 +1,4 @@
-"""impl._comm.buckets: plans of buckets, and packing of tensors into flat tensors."""
+"""impl._comm.buckets: the assignment of tensors to buckets, and packing into flat tensors."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_each_dtype_layout_and_device_has_its_own_buckets():
     ],
     ids=str,
 )
-def test_tensors_that_require_grad_have_their_own_buckets_on_request(options, expected):
+def test_by_grad_separates_tensors_that_require_grad(options, expected):
     tensors = floats(1, 1, 1, 1)
     tensors[1].requires_grad_()
     tensors[3].requires_grad_()
@@ -106,7 +106,7 @@ def test_no_gap_follows_the_last_tensor(counts, size):
     tensors = floats(*counts)
     flat = pack(tensors, 8)
     assert flat.shape == (size,)
-    assert list(map(len, unpack(flat, [each.shape for each in tensors], 8))) == counts
+    assert list(map(len, unpack(flat, [tensor.shape for tensor in tensors], 8))) == counts
 
 
 @pytest.mark.parametrize("spacing", [1, 2, 64])
@@ -116,7 +116,7 @@ def test_packing_one_tensor_copies_nothing(spacing):
 
 
 @SPACINGS
-def test_pieces_share_memory_but_no_version_counter(spacing):
+def test_unpacked_tensors_share_memory_but_no_version_counter(spacing):
     _, flat, pieces = pack_and_unpack(spacing)
     for piece in pieces:
         piece.fill_(7)
@@ -127,7 +127,7 @@ def test_pieces_share_memory_but_no_version_counter(spacing):
 
 
 @SPACINGS
-def test_empty_pieces_have_their_own_memory(spacing):
+def test_empty_unpacked_tensors_have_their_own_storages(spacing):
     _, flat, pieces = pack_and_unpack(spacing)
     storages = {piece.untyped_storage()._cdata for piece in (flat, pieces[4], pieces[5])}
     assert len(storages) == 3
@@ -145,7 +145,7 @@ def test_gradients_pass_through_pack_and_unpack(spacing):
 
 
 @SPACINGS
-def test_gradients_pass_through_changed_pieces(spacing):
+def test_gradients_pass_through_unpacked_tensors_that_change_in_place(spacing):
     tensors, _, pieces = pack_and_unpack(spacing, requires_grad=True)
     pieces[0].mul_(2)
     grads = torch.autograd.grad([pieces[0].sum(), pieces[1].sum()], tensors[:2])

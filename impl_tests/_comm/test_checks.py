@@ -16,8 +16,8 @@ def test_error_names_the_expected_accelerator(monkeypatch, kind, name):
 
 
 @pytest.mark.parametrize(("dim", "other"), [(0, 1), (0, 2), (1, 0), (1, 2), (2, 1)])
-def test_outputs_that_differ_along_another_dimension_raise(topology, dim, other):
-    shape = [7 if each == other else extent for each, extent in enumerate(SHAPE)]
-    outputs = [torch.ones(each, device=topology.device(0)) for each in (SHAPE, shape)]
+def test_scatter_outputs_of_wrong_extent_in_another_dimension_raise(topology, dim, other):
+    wrong = [7 if index == other else extent for index, extent in enumerate(SHAPE)]
+    outputs = [torch.ones(shape, device=topology.device(0)) for shape in (SHAPE, wrong)]
     with pytest.raises(RuntimeError, match="at index 1 has incorrect shape"):
         checks.check_scatter_outputs(torch.ones(SHAPE), outputs, dim)

@@ -44,7 +44,7 @@ def test_chunks_with_positive_weight_have_rows(extent, weights):
 
 
 @given(extent=st.integers(1, 60), weights=weight_lists)
-def test_lengths_are_at_most_the_share_rounded_up(extent, weights):
+def test_each_length_is_at_most_the_weights_share_rounded_up(extent, weights):
     lengths = chunk_lengths(extent, len(weights), weights)
     exact = [extent * weight / sum(weights) for weight in weights]
     assert all(
@@ -52,11 +52,11 @@ def test_lengths_are_at_most_the_share_rounded_up(extent, weights):
     )
 
 
-def test_rounding_error_adds_no_row_to_a_whole_share():
+def test_floating_point_error_in_weights_adds_no_row():
     assert chunk_lengths(10, 3, [0.1, 0.2, 0.7]) == [1, 2, 7]
 
 
-def test_empty_extent_gives_an_empty_chunk_for_each_device():
+def test_tensor_without_rows_has_an_empty_chunk_for_each_device():
     assert chunk_lengths(0, 3) == chunk_lengths(0, 3, [1, 0, 2]) == [0, 0, 0]
 
 

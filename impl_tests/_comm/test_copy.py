@@ -9,7 +9,7 @@ from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_d
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
-#: Bytes from which a tensor is copied without packing.
+#: The size in bytes from which a tensor is copied without packing.
 LARGE = 2**20
 CPU = torch.device("cpu")
 
@@ -35,7 +35,7 @@ def two_tensors(topology, **options):
     ],
     ids=str,
 )
-def test_several_small_tensors_are_packed(sizes, small, large):
+def test_tensors_are_packed_if_at_least_two_are_small(sizes, small, large):
     bucket = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
     assert partition_by_size(bucket) == (small, large)
 
@@ -47,7 +47,7 @@ def test_sparse_tensors_are_not_packed():
 @pytest.mark.parametrize(
     ("options", "is_same"), [({}, True), ({"copy": False}, True), ({"copy": True}, False)], ids=str
 )
-def test_tensor_on_the_target_is_copied_only_on_request(topology, options, is_same):
+def test_tensor_on_the_target_device_is_copied_only_with_copy_true(topology, options, is_same):
     tensor = torch.ones(2, 3, device=topology.device(0)).t()
     sent = to_device(tensor, topology.device(0), **options)
     assert (sent is tensor) == is_same
@@ -72,7 +72,7 @@ def test_tensors_of_one_shape_are_unpacked_by_one_operator(topology, count):
     assert log.operators().count(torch.ops.aten.unbind) == 2
 
 
-def test_copies_to_no_device_run_no_operator(topology):
+def test_copy_bucket_without_devices_runs_no_operator(topology):
     bucket = two_tensors(topology)
     with OperatorLog() as log:
         assert copy_bucket(bucket, []) == []
@@ -82,7 +82,7 @@ def test_copies_to_no_device_run_no_operator(topology):
 def test_each_device_receives_the_bucket_in_order(topology):
     shapes = [(3, 1), (2,), (), (2,), (LARGE,)]
     device = topology.device(0)
-    bucket = [torch.full(shape, float(at), device=device) for at, shape in enumerate(shapes)]
+    bucket = [torch.full(shape, float(i), device=device) for i, shape in enumerate(shapes)]
     targets = topology.take([1, 0, 1])
     for row, target in zip(copy_bucket(bucket, targets), targets, strict=True):
         assert [tensor.device for tensor in row] == [target] * 5
@@ -90,21 +90,21 @@ def test_each_device_receives_the_bucket_in_order(topology):
         assert [tensor.flatten()[0].item() for tensor in row] == [0, 1, 2, 3, 4]
 
 
-def test_rows_share_no_memory(topology):
+def test_copies_of_a_bucket_share_no_memory(topology):
     bucket = two_tensors(topology)
     rows = copy_bucket(bucket, topology.take([0, 1, 0, 1]))
     for first, second in itertools.combinations([bucket, *rows], 2):
         assert not storages(first) & storages(second)
 
 
-def test_copies_of_small_tensors_share_one_storage_and_no_history(topology):
+def test_copies_of_small_tensors_share_one_storage_and_require_no_grad(topology):
     (row,) = copy_bucket(two_tensors(topology, requires_grad=True), [topology.device(1)])
     assert len(storages(row)) == 1
     assert [tensor.requires_grad for tensor in row] == [False, False]
 
 
 @pytest.mark.parametrize("copy", [to_device, row_major_copy])
-def test_copy_on_the_cpu_can_be_read_immediately(topology, copy):
+def test_copy_to_the_cpu_can_be_read_immediately(topology, copy):
     tensor = queued_arange(topology, 0, 3)
     with late_copies(topology):
         assert copy(tensor, CPU).tolist() == [1, 2, 3]

@@ -1,12 +1,13 @@
-"""impl._comm.reduce: order, device and properties of sums."""
+"""impl._comm.reduce: the order of addition, and the device and other properties of sums."""
 
 import pytest
 import torch
 
 from impl._comm.reduce import add_buckets, reduce_lists, reduce_tensors
 
-#: In float32 their sum depends on the order: adding 2**25 to 1 rounds the 1 away.
+#: Addends whose float32 sum depends on the order: 1 + 2**25 rounds to 2**25.
 WEIGHTS = (1.0, 2.0**25, -(2.0**25), 1.0)
+#: The number of float32 elements of a tensor that is copied without packing.
 LARGE = 2**18 + 1
 SHAPES = [(2,), (2, 3), (LARGE,), ()]
 
@@ -19,7 +20,17 @@ def ordered_sum(weights):
 
 
 def weighted_lists(topology, slots, shapes, dtype=torch.float32):
-    """Return one list of tensors for each slot, filled with the weight of the slot."""
+    """Return one list of tensors for each slot.
+
+    Args:
+        topology: The devices of the test run.
+        slots: Indices of devices in the topology.
+        shapes: The shapes of the tensors in each list.
+        dtype: The dtype of all tensors.
+
+    Returns:
+        Lists of tensors. All elements in list i are ``WEIGHTS[i]``.
+    """
     return [
         [torch.full(shape, weight, device=topology.device(slot), dtype=dtype) for shape in shapes]
         for slot, weight in zip(slots, WEIGHTS, strict=False)
@@ -65,7 +76,7 @@ def test_buckets_are_added_in_the_given_order(topology, slots, shapes):
 
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
-def test_addends_are_unchanged(topology, slots):
+def test_add_buckets_does_not_change_the_addends(topology, slots):
     lists = weighted_lists(topology, slots, SHAPES)
     add_buckets(lists, topology.device(0))
     assert [values(tensors) for tensors in lists] == [[[WEIGHTS[index]]] * 4 for index in range(2)]
@@ -81,9 +92,10 @@ def test_sums_of_lists_are_row_major(topology, slots, index):
 
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
-def test_lists_of_different_dtypes_are_promoted(topology, slots):
+def test_sums_of_lists_with_different_dtypes_have_the_promoted_dtype(topology, slots):
     first, second = weighted_lists(topology, slots, [(2,), (2,)])
-    sums = reduce_lists([first, [each.double() for each in second]], topology.device(0).index, 999)
+    lists = [first, [tensor.double() for tensor in second]]
+    sums = reduce_lists(lists, topology.device(0).index, 999)
     assert [total.dtype for total in sums] == [torch.float64] * 2
     assert values(sums) == [[WEIGHTS[0] + WEIGHTS[1]]] * 2
 

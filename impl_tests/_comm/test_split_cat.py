@@ -21,20 +21,20 @@ CPU = torch.device("cpu")
     ],
     ids=str,
 )
-def test_joined_dtype_is_the_first_promoted_by_complex_dtypes(first, second, joined):
+def test_joined_dtype_is_the_first_dtype_made_complex_if_needed(first, second, joined):
     found = cat_on_device([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
     assert found.dtype is joined
 
 
 def tensors(dims):
-    """Yield tensors with every order of strides and extents of 1 or 2."""
+    """Yield tensors with extents of 1 or 2, and with their strides in every order."""
     for order in itertools.permutations(range(dims)):
         for shape in itertools.product((1, 2), repeat=dims):
             yield torch.ones(shape).permute(order)
 
 
-def spaced(tensor):
-    """Yield tensors like ``tensor`` with repeats or gaps along one dimension."""
+def expanded_and_spaced(tensor):
+    """Yield variants of ``tensor``: along one dimension, elements are repeated or have gaps."""
     for dim in range(tensor.dim()):
         yield tensor.narrow(dim, 0, 1).expand_as(tensor)
         yield tensor.repeat_interleave(2, dim).narrow(dim, 0, tensor.size(dim))
@@ -53,7 +53,7 @@ def test_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
 
 
 def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
-    for tensor in itertools.chain.from_iterable(map(spaced, tensors(4))):
+    for tensor in itertools.chain.from_iterable(map(expanded_and_spaced, tensors(4))):
         found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
 

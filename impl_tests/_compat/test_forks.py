@@ -1,4 +1,4 @@
-"""impl._compat.forks: handlers that run in forked children."""
+"""impl._compat.forks: handlers that run in forked child processes."""
 
 import os
 
@@ -6,11 +6,12 @@ import pytest
 
 from impl._compat.forks import register_fork_handler
 
+#: The exit status of the child process, set by the handler.
 CHILD_STATUS = 7
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_handler_runs_in_the_child_only():
+def test_fork_handler_runs_only_in_the_child_process():
     parent, seen = os.getpid(), []
 
     def end_child():
@@ -28,6 +29,6 @@ def test_handler_runs_in_the_child_only():
     assert seen == []
 
 
-def test_system_without_forks_needs_no_handler(monkeypatch):
+def test_register_fork_handler_does_nothing_on_a_system_without_forks(monkeypatch):
     monkeypatch.delattr(os, "register_at_fork", raising=False)
     register_fork_handler(lambda: None)

@@ -11,17 +11,17 @@ from impl._compat.gc_pause import pause_gc
 
 @pytest.fixture(params=[True, False], ids="enabled={}".format)
 def enabled(request):
-    """Yield whether the collector is enabled before the first block."""
+    """Enable or disable the garbage collector; yield whether it is enabled."""
     (gc.enable if request.param else gc.disable)()
     yield request.param
     gc.enable()
 
 
-def test_last_of_overlapping_blocks_restores_the_first_state(enabled):
+def test_collector_state_is_restored_when_the_last_overlapping_block_ends(enabled):
     first, second = pause_gc(), pause_gc()
     seen = []
-    for change in (first.__enter__, second.__enter__):
-        change()
+    for block in (first, second):
+        block.__enter__()
         seen.append(gc.isenabled())
     for block in (first, second):
         block.__exit__(None, None, None)
@@ -63,14 +63,14 @@ def test_forked_child_keeps_the_block_of_its_thread(enabled, pauses):
     assert gc.isenabled() == enabled
 
 
-def test_fork_without_own_blocks_keeps_the_collector_paused(pauses):
+def test_fork_without_active_pauses_does_not_enable_the_collector(pauses):
     with pause_gc():
         pauses.reset_after_fork()
         assert not gc.isenabled()
 
 
 @pytest.mark.usefixtures("enabled")
-def test_fork_after_a_block_keeps_the_collector_state(pauses):
+def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses):
     pauses.begin()
     pauses.end()
     gc.disable()
@@ -78,7 +78,7 @@ def test_fork_after_a_block_keeps_the_collector_state(pauses):
     assert not gc.isenabled()
 
 
-def test_forked_child_can_pause_while_the_parent_held_the_lock(pauses):
+def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses):
     pauses._lock.acquire()
     pauses.reset_after_fork()
     pauses.begin()

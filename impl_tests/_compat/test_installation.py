@@ -1,4 +1,4 @@
-"""impl._compat.installation: replacement and restoration of torch.nn.parallel's names."""
+"""impl._compat.installation: install() and uninstall() replace and restore names."""
 
 import contextlib
 import importlib
@@ -19,20 +19,22 @@ from torch import nn
 import impl
 from impl._compat import installation
 
-#: The package and the objects of the reference before any test.
+#: The modules and the class of torch.nn.parallel, the reference, before any installation.
 PACKAGE = "torch.nn.parallel"
 PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
 SUBMODULES = [name for name in installation._MODULES if name != "torch.cuda.comm"]
+#: Name of a replaced module -> the reference's module.
 OLD = {name: sys.modules[name] for name in SUBMODULES}
+#: Beginnings of the names of the modules that an installation may replace.
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: Modules whose names the package uses for functions.
+#: Modules of impl. The attributes of impl with these names are functions.
 MODULES = {
     name: sys.modules[f"impl.{name}"] for name in ("data_parallel", "parallel_apply", "replicate")
 }
-#: Import statements of programs, and the object that ``it`` is while impl is installed.
+#: Statements that import an object as ``it``, and the object while impl is installed.
 IMPORTS = [
     ("from torch.nn import DataParallel as it", impl.DataParallel),
     ("import torch; it = torch.nn.DataParallel", impl.DataParallel),
@@ -83,16 +85,19 @@ imports = pytest.mark.parametrize(
 
 
 def state():
-    """Return the modules and names that an installation may change, with their identities."""
-    modules = {name: each for name, each in sys.modules.items() if name.startswith(REPLACED)}
+    """Return the names that an installation may change, each with the id of its object."""
+    modules = {name: sys.modules[name] for name in sys.modules if name.startswith(REPLACED)}
     others = {"DataParallel": nn.DataParallel, "comm": getattr(torch.cuda, "comm", None)}
-    found = (modules, vars(PARALLEL), others)
-    return [[(key, id(value)) for key, value in each.items()] for each in found]
+    namespaces = (modules, vars(PARALLEL), others)
+    return [[(key, id(value)) for key, value in names.items()] for names in namespaces]
 
 
 @pytest.fixture(autouse=True)
 def _state_is_restored(recwarn):
-    """Ignore the warning of names that the suite has imported, and check the final state."""
+    """Uninstall impl after the test, and check that the reference is restored.
+
+    Ignore the warning that lists the names that the suite has imported from the reference.
+    """
     warnings.simplefilter("ignore", UserWarning)
     before = state()
     yield
@@ -117,18 +122,18 @@ def early_module(monkeypatch):
 
 
 def warning_text(action, statement="action(**kwargs)", **kwargs):
-    """Run ``statement`` and return the text of its warning, or an empty text."""
+    """Run ``statement``; return the text of the warning that it shows, or an empty text."""
     code = compile(statement, "the caller", "exec")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         exec(code, {"action": action, "kwargs": kwargs})
     assert len(caught) <= 1
-    assert all(each.filename == "the caller" and str(each.message) for each in caught)
+    assert all(shown.filename == "the caller" and str(shown.message) for shown in caught)
     return str(caught[0].message) if caught else ""
 
 
 @imports
-def test_installed_name_is_impls(statement, expected):
+def test_import_during_an_installation_returns_impls_object(statement, expected):
     scope = {}
     with impl.installed():
         exec(statement, scope)
@@ -136,13 +141,13 @@ def test_installed_name_is_impls(statement, expected):
 
 
 @imports
-def test_name_after_uninstall_is_the_references(statement, expected):
+def test_import_after_uninstall_does_not_return_impls_object(statement, expected):
     impl.install()
     impl.uninstall()
     scope = {}
     loaded = set(sys.modules)
     exec(statement, scope)
-    for name in set(sys.modules) - loaded:  # torch.cuda.comm, which nothing loads by itself
+    for name in set(sys.modules) - loaded:  # torch.cuda.comm is loaded only by its users.
         del sys.modules[name]
         vars(torch.cuda).pop("comm", None)
     assert scope["it"] is not expected
@@ -153,10 +158,10 @@ def test_every_public_name_is_replaced():
         for name, old in OLD.items():
             new = sys.modules[name]
             assert new is not old
-            ours = [each for each in getattr(old, "__all__", ()) if hasattr(new, each)]
-            assert ours == list(getattr(old, "__all__", ()))
-        public = [getattr(PARALLEL, each) for each in PARALLEL.__all__]
-    not_replaced = [each for each in public if each.__module__.startswith("torch.")]
+            public_names = list(getattr(old, "__all__", ()))
+            assert [public for public in public_names if hasattr(new, public)] == public_names
+        public = [getattr(PARALLEL, name) for name in PARALLEL.__all__]
+    not_replaced = [value for value in public if value.__module__.startswith("torch.")]
     assert not_replaced == [DISTRIBUTED.DistributedDataParallel]
 
 
@@ -184,7 +189,7 @@ def test_second_install_does_not_warn(early_module):
     assert warning_text(impl.install) == ""
 
 
-def test_block_restores_the_state_after_an_error():
+def test_installed_block_restores_the_reference_after_an_error():
     before = state()
     with contextlib.suppress(KeyError), impl.installed():
         assert nn.DataParallel is impl.DataParallel
@@ -192,7 +197,7 @@ def test_block_restores_the_state_after_an_error():
     assert state() == before
 
 
-def test_nested_blocks_end_with_the_outermost():
+def test_only_the_outermost_installed_block_restores_the_reference():
     before = state()
     with impl.installed():
         inside = state()
@@ -202,7 +207,7 @@ def test_nested_blocks_end_with_the_outermost():
     assert state() == before
 
 
-def test_block_keeps_an_earlier_installation():
+def test_installed_block_does_not_undo_an_earlier_installation():
     impl.install()
     before = state()
     with impl.installed():
@@ -210,7 +215,7 @@ def test_block_keeps_an_earlier_installation():
     assert state() == before
 
 
-def test_block_restores_an_installation_that_it_uninstalls(early_module):
+def test_uninstall_inside_of_a_block_lasts_until_the_end_of_the_block(early_module):
     impl.install(rebind=True)
     before = state()
     with impl.installed():
@@ -220,8 +225,8 @@ def test_block_restores_an_installation_that_it_uninstalls(early_module):
     assert early_module.DP is impl.DataParallel
 
 
-def test_block_restores_rebound_names(early_module):
-    old = REFERENCE  # This module's own name is rebound, too.
+def test_names_rebound_or_changed_in_a_block_are_restored_at_its_end(early_module):
+    old = REFERENCE  # install(rebind=True) also rebinds the global REFERENCE of this module.
     impl.install(rebind=True)
     with impl.installed():
         impl.uninstall()
@@ -231,7 +236,7 @@ def test_block_restores_rebound_names(early_module):
     assert (early_module.DP, early_module.another) == (impl.DataParallel, old)
 
 
-def test_block_ends_an_inner_installation():
+def test_installation_inside_of_a_block_ends_with_the_block():
     before = state()
     with impl.installed():
         impl.uninstall()
@@ -239,7 +244,7 @@ def test_block_ends_an_inner_installation():
     assert state() == before
 
 
-def test_rebinding_block_undoes_only_the_rebinding(early_module):
+def test_rebinding_block_after_install_undoes_only_the_rebinding(early_module):
     impl.install()
     with impl.installed(rebind=True):
         assert early_module.DP is impl.DataParallel
@@ -247,7 +252,7 @@ def test_rebinding_block_undoes_only_the_rebinding(early_module):
     assert nn.DataParallel is impl.DataParallel
 
 
-def test_uninstall_keeps_entries_that_other_code_changed(monkeypatch):
+def test_uninstall_keeps_names_that_other_code_has_replaced(monkeypatch):
     impl.install()
     monkeypatch.setattr(nn, "DataParallel", nn.Identity)
     impl.uninstall()
@@ -257,7 +262,7 @@ def test_uninstall_keeps_entries_that_other_code_changed(monkeypatch):
     nn.DataParallel = REFERENCE
 
 
-def test_second_install_replaces_entries_that_other_code_changed():
+def test_second_install_replaces_names_that_other_code_has_replaced():
     impl.install()
     nn.DataParallel = nn.Identity
     impl.install()
@@ -267,7 +272,7 @@ def test_second_install_replaces_entries_that_other_code_changed():
     nn.DataParallel = REFERENCE
 
 
-def test_warning_lists_modules_and_names(early_module):
+def test_warning_lists_names_imported_before_the_installation(early_module):
     text = warning_text(impl.install)
     assert "early_module: DP, Scatter, comm, kwargs" in text
     assert "not replaced without rebind=True" in text
@@ -275,17 +280,17 @@ def test_warning_lists_modules_and_names(early_module):
     assert early_module.DP is REFERENCE
 
 
-def test_block_does_not_rebind_by_default(early_module):
-    old = REFERENCE  # This module's own name would be rebound, too.
+def test_installed_block_does_not_rebind_names_by_default(early_module):
+    old = REFERENCE  # A rebinding would also change the global REFERENCE of this module.
     with impl.installed():
         assert early_module.DP is old
 
 
-def test_block_warns_at_its_first_line(early_module):
+def test_installed_block_warns_at_its_with_statement(early_module):
     assert early_module.__name__ in warning_text(impl.installed, "with action(): pass")
 
 
-def test_rebound_modules_are_restored(early_module):
+def test_uninstall_restores_rebound_names(early_module):
     before = list(vars(early_module).items())
     text = warning_text(impl.install, rebind=True)
     assert "rebound: " in text
@@ -297,15 +302,15 @@ def test_rebound_modules_are_restored(early_module):
     assert list(vars(early_module).items()) == before
 
 
-def test_names_that_the_reference_imports_are_not_rebound(early_module):
-    elsewhere = torch._utils._get_device_index
+def test_functions_that_the_reference_only_imports_are_not_rebound(early_module):
+    original = torch._utils._get_device_index
     early_module.index = OLD[f"{PACKAGE}.comm"]._get_device_index
     impl.install(rebind=True)
-    assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not elsewhere
-    assert early_module.index is torch._utils._get_device_index is elsewhere
+    assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not original
+    assert early_module.index is torch._utils._get_device_index is original
 
 
-def test_later_install_can_rebind(early_module):
+def test_second_install_can_rebind_names(early_module):
     impl.install()
     assert "rebound: " in warning_text(impl.install, rebind=True)
     assert early_module.DP is impl.DataParallel
@@ -313,14 +318,14 @@ def test_later_install_can_rebind(early_module):
     assert early_module.DP is REFERENCE
 
 
-def test_uninstall_keeps_a_rebound_name_that_its_module_changed(early_module):
+def test_uninstall_keeps_a_rebound_name_that_was_assigned_later(early_module):
     impl.install(rebind=True)
     early_module.DP = nn.Identity
     impl.uninstall()
     assert early_module.DP is nn.Identity
 
 
-def test_none_is_not_rebound_if_a_module_is_missing(early_module, monkeypatch):
+def test_names_that_are_none_are_not_rebound_if_a_module_is_none(early_module, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
     assert early_module.none is None
@@ -352,14 +357,14 @@ def test_warning_lists_derived_classes():
         pass
 
     text = warning_text(impl.install)
-    for each in (Derived, Further):
-        assert f"{each.__module__}.{each.__qualname__}" in text
-        assert not issubclass(each, nn.DataParallel)
+    for derived in (Derived, Further):
+        assert f"{derived.__module__}.{derived.__qualname__}" in text
+        assert not issubclass(derived, nn.DataParallel)
     assert warning_text(impl.install, rebind=True)
     assert warning_text(impl.install, rebind=True) == ""
 
 
-def test_model_wrapped_before_is_no_instance_of_the_new_class():
+def test_model_wrapped_before_the_installation_is_not_an_instance_of_impls_class():
     wrapped = REFERENCE(nn.Linear(2, 1))
     with impl.installed():
         assert not isinstance(wrapped, nn.DataParallel)
@@ -368,7 +373,7 @@ def test_model_wrapped_before_is_no_instance_of_the_new_class():
     assert isinstance(wrapped, nn.DataParallel)
 
 
-def test_model_wrapped_before_calls_the_references_functions(topology, monkeypatch):
+def test_model_wrapped_before_the_installation_calls_no_function_of_impl(topology, monkeypatch):
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
@@ -394,14 +399,14 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
 
 
 def unwrap(model):
-    """Return the wrapped module, as training libraries do."""
-    kinds = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
-    while isinstance(model, kinds):
+    """Return the innermost wrapped module, in the way that training libraries use."""
+    wrappers = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    while isinstance(model, wrappers):
         model = model.module
     return model
 
 
-def test_isinstance_recognises_wrapped_models():
+def test_impls_wrapper_is_an_instance_of_the_installed_class():
     net = nn.Linear(2, 1)
     wrapped = impl.DataParallel(impl.DataParallel(net, ["cpu", "cpu"]))
     assert unwrap(wrapped) is wrapped
@@ -410,7 +415,7 @@ def test_isinstance_recognises_wrapped_models():
         assert unwrap(wrapped) is net
 
 
-def test_functional_call_rejects_the_wrapper(topology):
+def test_functional_call_rejects_the_installed_wrapper_like_the_references(topology):
     devices = topology.take(2)
     net = nn.Linear(2, 1).to(devices[0])
     values = {
@@ -428,14 +433,14 @@ def test_functional_call_rejects_the_wrapper(topology):
             errors.append(str(caught.value))
             found = torch.func.functional_call(wrapped.module, values, x)
             assert found.tolist() == [[3.0]] * 4
-    # The last is the reference itself.
+    # The last block installs nothing, so the last error is about the reference's class.
     assert len(set(errors)) == 1
-    # Without an installation impl.DataParallel is not rejected.
+    # functional_call accepts impl.DataParallel if impl is not installed.
     found = torch.func.functional_call(impl.DataParallel(net, devices), named, x)
     assert found.tolist() == [[3.0]] * 4
 
 
-def test_model_pickled_by_the_reference_loads_as_impls(topology):
+def test_pickled_model_of_the_reference_is_loaded_as_impls_class(topology):
     devices = topology.take(2)
     old = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     stored = io.BytesIO()
@@ -448,19 +453,19 @@ def test_model_pickled_by_the_reference_loads_as_impls(topology):
     assert torch.equal(new(x), old(x))
 
 
-def test_model_pickled_during_an_installation_names_impl():
+def test_model_pickled_during_an_installation_is_later_loaded_as_impls_class():
     with impl.installed():
         stored = pickle.dumps(nn.DataParallel(nn.Linear(2, 1), ["cpu", "cpu"]))
     assert type(pickle.loads(stored)) is impl.DataParallel
 
 
-def run_in_thread(action):
-    """Return the result of ``action`` in a new thread."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(action()))
+def run_in_thread(function):
+    """Call ``function`` in a new thread; return its result."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]
 
 
 def test_installation_is_visible_in_other_threads():
@@ -469,6 +474,7 @@ def test_installation_is_visible_in_other_threads():
     assert nn.DataParallel is run_in_thread(lambda: nn.DataParallel) is impl.DataParallel
 
 
+#: A program that imports names of torch.nn.parallel before it installs impl.
 EARLY_IMPORTS = """
 from torch.nn import DataParallel as DP
 from torch.nn.parallel import scatter_gather, parallel_apply
@@ -489,7 +495,7 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
     ("rebind", "state"),
     [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
-def test_script_with_early_imports(rebind, state):
+def test_script_with_early_imports_uses_impl_only_after_rebinding(rebind, state):
     completed = subprocess.run(
         [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
         cwd=Path(__file__).resolve().parents[2],

@@ -1,4 +1,4 @@
-"""impl._compat.recording: arguments and calls that torch.compile and torch.jit.trace record."""
+"""impl._compat.recording: wrappers and functions under torch.export and torch.jit.trace."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from impl._pytree.markers import Whole
 from impl_tests.samples import Pair
 
 
-def test_moved_arguments_equal_scattered_ones(topology):
+def test_moved_arguments_equal_arguments_scattered_to_one_device(topology):
     device = topology.device(0)
     on_device, on_cpu = torch.ones(4, 2, device=device), torch.ones(4, 2)
     args = (on_device, [on_cpu, None], {"key": (on_cpu, 2.0)}, "text", torch.tensor(3.0))
@@ -20,7 +20,7 @@ def test_moved_arguments_equal_scattered_ones(topology):
     assert repr(move_tensors(args, device)) == repr(expected)
 
 
-def test_moved_containers_are_new(topology):
+def test_move_tensors_returns_new_containers(topology):
     args = ([torch.ones(2)], {"key": 1})
     found = move_tensors(args, torch.device("cpu"))
     assert found[0] is not args[0]
@@ -38,7 +38,7 @@ def test_other_containers_and_markers_are_not_movable(value):
 
 
 @pytest.mark.parametrize("dim", [1, -2])
-def test_tensor_without_the_dimension_is_not_movable(dim):
+def test_tensor_without_the_split_dimension_is_not_movable(dim):
     assert not is_movable([torch.ones(2)], dim)
     assert is_movable([torch.ones(2, 2), torch.tensor(1)], dim)
 
@@ -60,7 +60,7 @@ def test_wrapper_of_one_device_can_be_exported(topology):
     torch.testing.assert_close(exported.module()(x), wrapper(x))
 
 
-def test_function_works_if_it_cannot_be_excluded_from_compilation(monkeypatch):
+def test_exclude_from_compilation_returns_a_working_function_without_dynamo(monkeypatch):
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
 
     @torch_private.exclude_from_compilation

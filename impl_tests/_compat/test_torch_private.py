@@ -1,4 +1,4 @@
-"""impl._compat.torch_private: it alone uses private names of PyTorch, and documents each."""
+"""impl._compat.torch_private: only this module uses private names of PyTorch."""
 
 import ast
 import importlib
@@ -16,7 +16,7 @@ TREES = {
     for path in IMPL.rglob("*.py")
 }
 OTHERS = sorted(TREES.keys() - {"_compat/torch_private.py"})
-#: The functions of the module, by name.
+#: The public functions of torch_private, by name.
 FUNCTIONS = {
     name: value
     for name, value in vars(torch_private).items()
@@ -24,14 +24,16 @@ FUNCTIONS = {
     and value.__module__ == torch_private.__name__
     and not name.startswith("_")
 }
-#: Attributes of nn.Module instances and of named tuples, and a documented name of asyncio.
+#: Names with an underscore that each module of impl may use.
 ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
-    "_has_compiled_code",  # An attribute that impl itself sets.
-    *("_fields", "_make", "_asdict", "_replace", "_get_running_loop"),
+    "_has_compiled_code",  # impl itself sets this attribute of a module.
+    *("_fields", "_make", "_asdict", "_replace"),  # Attributes of named tuples.
+    "_get_running_loop",  # A documented function of asyncio.
 }
 PRIVATE = re.compile(r"([A-Za-z]\w*\.)*_[a-z]\w*(\.\w+)*|torch(\.\w+)*\._\w+(\.\w+)*")
+#: Kind of use -> a statement with a private name of PyTorch.
 USES = {
     "an attribute": "torch._C.x",
     "an attribute of an object": "tensor.grad_fn._set_sequence_nr(1)",
@@ -57,7 +59,8 @@ def defined_names(tree):
                 yield name
 
 
-OWN = {name for tree in TREES.values() for name in defined_names(tree)}
+#: All names that impl defines.
+IMPL_NAMES = {name for tree in TREES.values() for name in defined_names(tree)}
 
 
 def used_names(tree):
@@ -79,28 +82,27 @@ def used_names(tree):
 
 @pytest.mark.parametrize("module", OTHERS)
 def test_no_other_module_uses_private_names_of_pytorch(module):
-    assert set(used_names(TREES[module])) <= OWN | ALLOWED
+    assert set(used_names(TREES[module])) <= IMPL_NAMES | ALLOWED
 
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_of_a_private_name_is_detected(use):
-    assert set(used_names(ast.parse(USES[use]))) - OWN - ALLOWED
+    assert set(used_names(ast.parse(USES[use]))) - IMPL_NAMES - ALLOWED
 
 
 def test_private_names_of_pytorch_differ_from_names_of_impl():
-    # Otherwise the scan would take the name for impl's own.
-    assert not set(used_names(TREES["_compat/torch_private.py"])) & (
-        OWN - set(defined_names(TREES["_compat/torch_private.py"]))
-    )
+    # Otherwise used_names could not distinguish PyTorch's name from a name that impl defines.
+    tree = TREES["_compat/torch_private.py"]
+    assert not set(used_names(tree)) & (IMPL_NAMES - set(defined_names(tree)))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_docstring_has_the_name_and_the_loss_without_it(function):
+def test_docstring_has_the_sections_name_and_without_it(function):
     assert re.search(r"Name: .*since <= 2\.\d+\.\n *Without it: ", function.__doc__, re.DOTALL)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_documented_name_exists(function):
+def test_private_name_in_the_docstring_exists_in_torch(function):
     for name in re.findall(r"``(torch\.[\w.]+)``", function.__doc__.partition("Name:")[2]):
         found = importlib.import_module("torch")
         for part in name.split(".")[1:]:
@@ -109,10 +111,11 @@ def test_documented_name_exists(function):
             found = getattr(found, part)
 
 
+#: Names of modules from which impl imports functions of torch_private.
 FROM = ("_compat", "torch_private")
 
 
-def test_every_function_is_used():
+def test_every_function_of_torch_private_is_used():
     users = sorted(set(OTHERS) - {"_compat/__init__.py"})
     imports = [node for name in users for node in ast.walk(TREES[name])]
     found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module in FROM]

@@ -37,7 +37,7 @@ def test_saved_tensor_hooks_are_detected_during_tracing():
             torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
-def test_transforms_are_detected():
+def test_functorch_transforms_are_detected():
     seen = []
     torch.func.vmap(lambda x: seen.append(torch_private.has_transforms()) or x)(torch.ones(2))
     assert [*seen, torch_private.has_transforms()] == [True, False]
@@ -66,7 +66,7 @@ def test_only_optimized_modules_are_compiled(monkeypatch):
     assert not torch_private.is_compiled(Compiled)
 
 
-def test_compiled_module_returns_the_wrapped_module():
+def test_compiled_module_returns_the_module_that_torch_compile_wraps():
     plain, wrapper = nn.Linear(1, 1), nn.Module()
     assert torch_private.compiled_module(plain) is None
     wrapper._orig_mod = plain
@@ -76,7 +76,7 @@ def test_compiled_module_returns_the_wrapped_module():
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_torchscript_switch_is_read(monkeypatch, enabled):
+def test_is_torchscript_enabled_returns_torchs_flag(monkeypatch, enabled):
     monkeypatch.setattr(torch.jit._state, "_enabled", enabled)
     assert torch_private.is_torchscript_enabled() is enabled
 
@@ -90,55 +90,55 @@ def test_hooks_of_a_leaf_are_detected(register):
 
 
 def results_in_backward(leaf, run):
-    """Return the results of ``is_needed_in_backward`` for ``leaf`` during ``run``."""
-    used, found = torch.ones(1, requires_grad=True), []
-    product = leaf * used
-    product.register_hook(lambda _: found.append(torch_private.is_needed_in_backward(leaf)))
-    run(product, leaf, used)
-    return found
+    """Return the results of ``is_needed_in_backward(leaf)`` in the backward that ``run`` runs."""
+    other, results = torch.ones(1, requires_grad=True), []
+    product = leaf * other
+    product.register_hook(lambda _: results.append(torch_private.is_needed_in_backward(leaf)))
+    run(product, leaf, other)
+    return results
 
 
 @pytest.mark.parametrize(
     ("run", "needed"),
     [
-        (lambda product, leaf, used: product.backward(), True),
-        (lambda product, leaf, used: product.backward(inputs=[leaf]), True),
-        (lambda product, leaf, used: product.backward(inputs=[used]), False),
-        (lambda product, leaf, used: torch.autograd.grad(product, leaf), True),
-        (lambda product, leaf, used: torch.autograd.grad(product, used), False),
+        (lambda product, leaf, other: product.backward(), True),
+        (lambda product, leaf, other: product.backward(inputs=[leaf]), True),
+        (lambda product, leaf, other: product.backward(inputs=[other]), False),
+        (lambda product, leaf, other: torch.autograd.grad(product, leaf), True),
+        (lambda product, leaf, other: torch.autograd.grad(product, other), False),
     ],
-    ids=["backward", "backward to it", "backward elsewhere", "grad", "grad elsewhere"],
+    ids=["backward", "inputs=leaf", "inputs=other", "grad of leaf", "grad of other"],
 )
 def test_leaf_is_needed_if_its_gradient_is_computed(run, needed):
     assert results_in_backward(torch.ones(1, requires_grad=True), run) == [needed]
 
 
-def test_sequence_number_separates_old_and_new_nodes():
+def test_was_created_since_is_true_only_for_later_nodes():
     x = torch.ones(1, requires_grad=True)
     old = (2 * x).grad_fn
     number = torch_private.next_sequence_nr()
     new = (2 * x).grad_fn
-    assert [torch_private.was_created_since(number, each) for each in (old, new)] == [False, True]
+    assert [torch_private.was_created_since(number, node) for node in (old, new)] == [False, True]
 
 
-def test_nodes_that_run_first_count_as_older():
+def test_was_created_since_is_false_for_nodes_that_run_first():
     x = torch.ones(1, requires_grad=True)
     number = torch_private.next_sequence_nr()
     first = (2 * x).grad_fn
     torch_private.run_first_in_backward(first)
     accumulation = first.next_functions[0][0]
-    for each in (first, accumulation):
-        assert not torch_private.was_created_since(number, each)
+    for node in (first, accumulation):
+        assert not torch_private.was_created_since(number, node)
 
 
 @pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
-def test_unknown_compiled_call_has_no_compiler(call):
+def test_compilation_in_place_returns_none_for_an_unknown_callable(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
     assert torch_private.compilation_in_place(module) is None
 
 
-def test_copy_of_the_context_outside_backward_does_nothing():
+def test_copy_context_of_backward_does_nothing_outside_of_backward():
     assert not torch._C._is_key_in_tls("context")
     torch_private.copy_context_of_backward()
     assert not torch._C._is_key_in_tls("context")

@@ -1,4 +1,4 @@
-"""impl._device.device and stream: device types, the CPU as a target, and side streams."""
+"""impl._device.device and stream: device types, the CPU as a device, and side streams."""
 
 import warnings
 
@@ -18,20 +18,20 @@ def test_all_devices_are_in_order_of_ordinals(topology):
 
 
 @pytest.mark.parametrize("spelling", CPU_SPELLINGS, ids=repr)
-def test_every_spelling_of_the_cpu_is_the_cpu(topology, spelling):
+def test_every_spelling_of_the_cpu_is_converted_to_one_device(topology, spelling):
     assert device_module.is_cpu(spelling)
     assert device_module.as_device(spelling) == torch.device("cpu")
     assert device_module.as_device_or_current(spelling) == torch.device("cpu")
 
 
-def test_current_stream_is_not_set_again(topology, monkeypatch):
-    # On CUDA the switch would create a context, which takes memory, on an unused device.
+def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):
+    # On CUDA, set_stream would create a context on an unused device, and a context takes memory.
     streams = [*map(stream_module.current_stream, dict.fromkeys(topology.devices))]
     monkeypatch.setattr(torch.accelerator, "set_stream", None)
     stream_module.set_current_streams(streams)
 
 
-def test_device_without_an_accelerator_raises(monkeypatch):
+def test_device_functions_raise_without_an_accelerator(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     assert device_module.accelerator_type() is None
     for call in lambda: device_module.device_at(0), device_module.current_device:
@@ -47,7 +47,7 @@ def test_unavailable_accelerator_has_no_type(topology, monkeypatch):
     device_module._usable_type.cache_clear()
 
 
-def test_target_minus_one_is_the_cpu_with_a_warning():
+def test_as_target_converts_minus_one_to_the_cpu_and_warns():
     with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
         assert device_module.as_target(-1) == torch.device("cpu")
     with warnings.catch_warnings(action="error"):
@@ -61,7 +61,7 @@ def test_mps_has_no_indexed_devices(monkeypatch, kind):
     assert device_module.indexed_accelerator_type() == (None if kind == "mps" else kind)
 
 
-def test_device_has_one_side_stream(topology, monkeypatch):
+def test_side_stream_of_a_device_is_created_once(topology, monkeypatch):
     device, created, stream = topology.devices[-1], [], torch.Stream
     monkeypatch.setattr(stream_module, "_side_streams", {})
     first = stream_module.side_stream(device)

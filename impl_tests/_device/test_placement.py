@@ -1,4 +1,4 @@
-"""impl._device.placement: devices for the arguments of a data-parallel call."""
+"""impl._device.placement: the devices that DataParallel chooses, and warnings of imbalance."""
 
 import importlib
 import inspect
@@ -21,11 +21,11 @@ SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
 @pytest.fixture
 def set_sizes(monkeypatch, topology):
-    """Yield a function that sets the properties of all devices and returns their ordinals."""
+    """Return a function that sets the properties of all devices and returns their ordinals."""
 
     def set_properties(*properties):
         module = torch.get_device_module(topology.accelerator)
-        monkeypatch.setattr(module, "get_device_properties", lambda at: properties[at])
+        monkeypatch.setattr(module, "get_device_properties", lambda index: properties[index])
         return list(range(len(properties)))
 
     return set_properties
@@ -59,7 +59,7 @@ def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
 
 
 def test_gpus_without_reported_memory_do_not_warn(set_sizes):
-    # Drivers of virtual GPUs report 0; torch.nn.parallel divides by it.
+    # Drivers of virtual GPUs report 0 bytes. torch.nn.parallel divides by this number.
     assert (
         balance_warnings(
             set_sizes(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)
@@ -83,7 +83,7 @@ def test_devices_of_other_accelerators_do_not_warn(set_sizes):
         DataParallel(nn.Tanh(), ordinals)
 
 
-def test_warning_points_at_the_caller(set_sizes):
+def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
     def construct():
         legacy_names._check_balance(ordinals)
 
@@ -95,16 +95,16 @@ def test_warning_points_at_the_caller(set_sizes):
 
 
 @pytest.fixture
-def wrapped(set_sizes, monkeypatch):
-    """The module data_parallel with two GPUs of unequal size."""
+def data_parallel_module(set_sizes, monkeypatch):
+    """The module impl.data_parallel, patched to find two GPUs of unequal size."""
     fake_placement = placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
-    # The package's attribute of this name is the function.
+    # The attribute ``impl.data_parallel`` is the function.
     module = importlib.import_module("impl.data_parallel")
     monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
     return module
 
 
-@pytest.mark.usefixtures("wrapped")
+@pytest.mark.usefixtures("data_parallel_module")
 def test_constructor_warns_of_unequal_gpus():
     with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
         DataParallel(nn.Tanh())
@@ -112,8 +112,8 @@ def test_constructor_warns_of_unequal_gpus():
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
-def test_constructor_calls_a_patched_check_balance(wrapped, monkeypatch):
+def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeypatch):
     checked = []
-    monkeypatch.setattr(wrapped, "_check_balance", checked.append)
+    monkeypatch.setattr(data_parallel_module, "_check_balance", checked.append)
     DataParallel(nn.Tanh())
     assert checked == [[0, 1]]

@@ -1,4 +1,4 @@
-"""impl._device.saved_streams: backward runs on the streams of forward, and restores its own."""
+"""impl._device.saved_streams: backward runs on the streams of forward, and restores streams."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_
 
 
 class RecordStreams(torch.autograd.Function):
-    """A function that copies its input and records the current streams in backward."""
+    """An autograd function whose backward appends the current stream of each device to a list."""
 
     @staticmethod
     def forward(ctx, tensor, topology, records):
@@ -20,12 +20,12 @@ class RecordStreams(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        ctx.records.append([torch.accelerator.current_stream(each) for each in ctx.devices])
+        ctx.records.append([torch.accelerator.current_stream(d) for d in ctx.devices])
         return grad, None, None
 
 
 def _streams_after_scatter(topology):
-    """Return the current streams of the autograd thread after the backward of Scatter."""
+    """Run a backward through Scatter; return the current streams after Scatter's node."""
     records = []
     leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
     chunks = Scatter.apply(topology.take(3), None, 0, RecordStreams.apply(leaf, topology, records))
@@ -33,7 +33,7 @@ def _streams_after_scatter(topology):
     return records[0]
 
 
-def test_streams_of_other_devices_are_restored(topology):
+def test_backward_of_scatter_restores_the_streams_of_other_devices(topology):
     topology.require(distinct=2)
     expected = _streams_after_scatter(topology)
     with on_side_streams(topology):
@@ -53,7 +53,7 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
         patch.setattr("impl.functions.cat_on_device", _fail)
         with pytest.raises(RuntimeError, match="nothing can be joined"):
             _streams_after_scatter(topology)
-    # A backward without saved streams shows the current streams of the thread.
+    # This graph has no node that sets streams, so backward sees the current streams of its thread.
     records = []
     leaf = queued_arange(topology, 0, 3).requires_grad_()
     RecordStreams.apply(leaf, topology, records).sum().backward()

@@ -1,4 +1,4 @@
-"""impl._pytree: nested values flattened and unflattened."""
+"""impl._pytree: flattening and unflattening of nested values."""
 
 import dataclasses
 from collections.abc import MutableMapping
@@ -15,7 +15,7 @@ from impl_tests.samples import Pair
 
 
 class ReadOnly(dict):
-    """A dictionary that can only be built from pairs."""
+    """A dictionary without item assignment, whose copies are built from pairs."""
 
     def __setitem__(self, key, value):
         raise TypeError("read-only")
@@ -69,10 +69,10 @@ def test_paths_are_written_as_python_expressions(tensor):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda part: Pair(part, 3),
-        lambda part: ReadOnly({"a": part}),
-        lambda part: SelfReferring(part),
-        lambda part: Slotted(part),
+        lambda tensor: Pair(tensor, 3),
+        lambda tensor: ReadOnly({"a": tensor}),
+        lambda tensor: SelfReferring(tensor),
+        lambda tensor: Slotted(tensor),
     ],
     ids=["named tuple", "read-only dict", "dataclass", "dataclass with slots"],
 )
@@ -85,7 +85,7 @@ def test_containers_keep_their_class(build, tensor):
     assert str(value) == str(build(tensor))
 
 
-def test_dataclass_is_copied_without_its_constructor(tensor):
+def test_dataclass_is_copied_without_a_call_of_its_constructor(tensor):
     value = Record(tensor)
     found = negated(value)
     assert found.value.tolist() == (-tensor).tolist()
@@ -102,7 +102,7 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     assert found.reference is value
 
 
-def test_inner_marker_takes_precedence(tensor):
+def test_inner_marker_takes_precedence_over_the_outer_marker(tensor):
     leaves = InputLeaves()
     leaves.flatten(SplitAlong([tensor, Whole((tensor, SplitAlong(tensor, -1)))], 0), 7, "args")
     assert [split.dim for split in leaves.splits] == [0, -1]
@@ -139,7 +139,7 @@ def test_error_names_the_replicas_that_differ(values, text, replicas, others):
     ],
     ids=["str", "numbers", "bytes", "range", "Size", "set", "iterator", "dtype", "class"],
 )
-def test_values_without_tensors_are_listed(values):
+def test_values_without_tensors_are_gathered_into_a_list(values):
     outputs = OutputLeaves()
     assert outputs.flatten(values, "output").unflatten(1, {})[0] == values
     assert outputs.gathered == []
@@ -167,8 +167,8 @@ class SharedMapping(MutableMapping):
         return len(self.content)
 
 
-def test_mapping_that_shares_its_content_with_its_copy_is_unchanged():
+def test_unflattening_does_not_change_a_mapping_that_shares_content_with_its_copy():
     template = SharedMapping({"x": 1})
     built = MappingBranch(template, [Constant(2)]).unflatten(2, {})
-    assert [each.content for each in built] == [{"x": 2}, {"x": 2}]
+    assert [mapping.content for mapping in built] == [{"x": 2}, {"x": 2}]
     assert template.content == {"x": 1}

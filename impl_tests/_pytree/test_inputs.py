@@ -1,4 +1,4 @@
-"""impl._pytree.inputs: leaves that are split or copied, and values that are kept."""
+"""impl._pytree.inputs: leaves that are split or copied, and values that become constants."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_sequence
 from impl import SplitAlong, Whole
 from impl._pytree.containers import Constant, FieldsBranch
 from impl._pytree.inputs import InputLeaves, remove_markers
-from impl_tests.samples import Misnamed
+from impl_tests.samples import FakeNamedTuple
 
 
 @dataclasses.dataclass
@@ -39,12 +39,12 @@ def test_markers_are_removed_at_every_level():
     assert (first is x, named["y"] is y, named["p"].data is packed.data) == (True, True, True)
 
 
-def test_value_without_markers_is_returned_itself():
+def test_remove_markers_returns_a_value_without_markers_uncopied():
     inputs = {"x": [torch.ones(2), "text"]}
     assert remove_markers(inputs) is inputs
 
 
-def test_markers_are_counted(leaves):
+def test_num_markers_is_the_number_of_markers_in_the_value(leaves):
     leaves.flatten([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
     assert leaves.num_markers == 2
 
@@ -63,7 +63,7 @@ def test_dataclass_with_tensors_or_markers_is_flattened(leaves, first, second):
     assert isinstance(leaves.flatten(Record(first, second), 0, "x"), FieldsBranch)
 
 
-def test_dataclass_of_other_values_is_a_constant(leaves):
+def test_dataclass_without_tensors_and_markers_is_a_constant(leaves):
     leaves.flatten(torch.ones(2), 0, "x")
     value = Record("text", [1])
     node = leaves.flatten(value, 0, "x")
@@ -86,7 +86,7 @@ def test_module_that_is_a_dataclass_is_a_constant(leaves):
     assert node.value is layer
 
 
-def test_repeated_dataclass_is_flattened_each_time(leaves):
+def test_dataclass_that_occurs_twice_is_flattened_twice(leaves):
     record = Record(torch.ones(2))
     nodes = leaves.flatten([record, record], 0, "x").children
     assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
@@ -110,10 +110,11 @@ def test_packed_sequence_marked_whole_is_copied(leaves):
 
 def test_named_tuple_with_more_members_than_fields_raises(leaves):
     with pytest.raises(ValueError, match="longer"):
-        leaves.flatten(Misnamed([1, 2]), 0, "x")
+        leaves.flatten(FakeNamedTuple([1, 2]), 0, "x")
 
 
 def chain(length, value):
+    """Return ``length`` nested dataclasses that all hold ``value``."""
     record = Record(value)
     for _ in range(length - 1):
         record = Record(value, record)

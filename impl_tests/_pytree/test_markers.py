@@ -20,7 +20,7 @@ def test_marker_equals_only_itself(make):
 
 
 @BOTH
-def test_marker_is_frozen(make):
+def test_marker_attribute_cannot_be_assigned(make):
     with pytest.raises(dataclasses.FrozenInstanceError):
         make().value = None
 

@@ -1,4 +1,4 @@
-"""impl._pytree.outputs: kinds of containers, and outputs that cannot be joined."""
+"""impl._pytree.outputs: recognition of containers, and outputs that cannot be joined."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from impl._pytree.containers import is_dataclass_instance, is_named_tuple
 from impl._pytree.inputs import InputLeaves
 from impl._pytree.outputs import OutputLeaves
 from impl.scatter_gather import gather
-from impl_tests.samples import Misnamed, Pair
+from impl_tests.samples import FakeNamedTuple, Pair
 
 
 class Triple(NamedTuple):
@@ -34,7 +34,7 @@ class HiddenItems(dict):
 
 
 class Subscripted:
-    """An object whose ``__getitem__`` accepts every key, without a length."""
+    """An object without ``__len__`` whose ``__getitem__`` accepts every key."""
 
     def __getitem__(self, key):
         return key
@@ -76,7 +76,7 @@ class AsDict(tuple):
 
 
 class Sized:
-    """An object with a length, but without ``__getitem__``."""
+    """An object with ``__len__``, but without ``__getitem__``."""
 
     def __len__(self):
         return 2
@@ -87,7 +87,7 @@ def gathered(*values):
 
 
 @pytest.mark.parametrize("make", [Subscripted, Sized])
-def test_incomplete_sequences_are_listed(make):
+def test_objects_with_only_one_method_of_a_sequence_are_gathered_into_a_list(make):
     values = [make(), make()]
     assert gathered(*values) == values
 
@@ -101,26 +101,26 @@ def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
     assert not is_named_tuple(value)
 
 
-def test_dataclass_type_is_no_instance():
+def test_is_dataclass_instance_is_false_for_a_dataclass_type():
     assert is_dataclass_instance(Point(1))
     assert not is_dataclass_instance(Point)
 
 
-def test_indexed_sequences_are_joined():
+def test_members_of_indexed_sequences_are_gathered():
     found = gathered(IndexedSequence([1, "a"]), IndexedSequence([2, "b"]))
     assert type(found) is IndexedSequence
     assert found.members == [[1, 2], ["a", "b"]]
 
 
-def test_numpy_arrays_are_listed():
+def test_numpy_arrays_are_gathered_into_a_list():
     values = [np.ones(2), np.zeros(3)]
     assert gathered(*values) == values
 
 
-def test_sets_of_tensors_are_joined_in_iteration_order():
+def test_tensors_of_sets_are_gathered_in_iteration_order():
     outputs = OutputLeaves()
     outputs.flatten([{torch.ones(1)}, {torch.zeros(1)}], "output")
-    assert [each.tensors for each in outputs.gathered] == [(torch.ones(1), torch.zeros(1))]
+    assert [leaf.tensors for leaf in outputs.gathered] == [(torch.ones(1), torch.zeros(1))]
 
 
 @pytest.mark.parametrize(
@@ -128,25 +128,25 @@ def test_sets_of_tensors_are_joined_in_iteration_order():
     [
         (Pair(1, 2), Triple(1, 2, 3)),
         (Triple(1, 2, 3), Pair(1, 2)),
-        (Misnamed([1, 2]), Misnamed([3, 4])),
+        (FakeNamedTuple([1, 2]), FakeNamedTuple([3, 4])),
         ((1, 2), (3,)),
         ([1], [2, 3]),
     ],
-    ids=["longer", "shorter", "misnamed", "tuples", "lists"],
+    ids=["longer", "shorter", "fake named tuple", "tuples", "lists"],
 )
 def test_sequences_of_different_lengths_raise(values):
     with pytest.raises(ValueError, match="argument 2"):
         gathered(*values)
 
 
-def test_mapping_with_hidden_items_raises():
+def test_mapping_whose_items_method_omits_keys_raises():
     leaves = InputLeaves()
     root = leaves.flatten(HiddenItems(a=torch.ones(1)), 0, "x")
     with pytest.raises(ValueError, match="argument 2"):
         root.unflatten(1, {leaf: [leaf.value] for leaf in leaves.splits})
 
 
-def test_different_numbers_of_pieces_raise():
+def test_unflattening_leaves_with_different_numbers_of_chunks_raises():
     leaves = InputLeaves()
     root = leaves.flatten([torch.ones(1), torch.ones(1)], 0, "x")
     pieces = {leaf: [leaf.value] * count for count, leaf in enumerate(leaves.splits, 1)}
@@ -155,7 +155,7 @@ def test_different_numbers_of_pieces_raise():
 
 
 class OutOfMemory:
-    """An iterable that raises an out-of-memory error when it is iterated or built."""
+    """An iterable that raises an error when it is iterated, if empty, or when it is built."""
 
     error: BaseException = MemoryError()
 
@@ -179,7 +179,7 @@ def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, pa
         gather(values, "cpu")
 
 
-def test_warning_names_an_unprintable_error():
+def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
     outputs = [Uniterable(), Uniterable()]
     with pytest.warns(
         UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"

@@ -1,4 +1,4 @@
-"""impl._pytree.packed_sequence: packed sequences split by sequence and joined again."""
+"""impl._pytree.packed_sequence: splitting and joining of packed sequences."""
 
 import torch
 from hypothesis import given
@@ -11,11 +11,11 @@ lengths = st.lists(st.integers(1, 5), min_size=1, max_size=8)
 
 
 def packed(lengths, *, is_sorted):
-    """Return a packed sequence and its sequences, with rows of sequence number and step."""
+    """Return a packed sequence and its sequences; each row is (number of the sequence, step)."""
     ordered = sorted(lengths, reverse=True) if is_sorted else lengths
     sequences = [
-        torch.stack([torch.full((length,), float(at)), torch.arange(float(length))], 1)
-        for at, length in enumerate(ordered)
+        torch.stack([torch.full((length,), float(number)), torch.arange(float(length))], 1)
+        for number, length in enumerate(ordered)
     ]
     return pack_sequence(sequences, enforce_sorted=is_sorted), sequences
 
@@ -27,8 +27,8 @@ def cut(value, sizes):
 
 
 @given(first=lengths, second=lengths)
-def test_joined_sorted_sequences_are_sorted_again(first, second):
-    values = [packed(each, is_sorted=True) for each in (first, second)]
+def test_joined_packed_sequences_keep_the_order_of_sequences(first, second):
+    values = [packed(lengths, is_sorted=True) for lengths in (first, second)]
     chunks = [value for value, _ in values]
     found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
     expected = [sequence.tolist() for _, sequences in values for sequence in sequences]
@@ -36,7 +36,7 @@ def test_joined_sorted_sequences_are_sorted_again(first, second):
     assert (found.sorted_indices is None) == (min(first) >= max(second))
 
 
-def test_indices_ignore_the_default_device(topology):
+def test_joined_sequences_on_the_cpu_ignore_the_default_device(topology):
     value, _ = packed([2, 3, 1], is_sorted=False)
     with torch.device(topology.device(0)):
         chunks = cut(value, [2, 1])
@@ -44,7 +44,7 @@ def test_indices_ignore_the_default_device(topology):
     assert found.data.device.type == "cpu"
 
 
-def test_chunk_can_be_empty():
+def test_packed_sequence_can_be_split_into_an_empty_chunk():
     value, _ = packed([2, 1], is_sorted=True)
     empty, whole = cut(value, [0, 2])
     assert [count_sequences(empty), count_sequences(whole)] == [0, 2]

@@ -1,4 +1,4 @@
-"""impl._replica: construction, deepcopy and pickling of replicas."""
+"""impl._replica: construction, copies with deepcopy, and pickling of replicas."""
 
 import collections
 import copy
@@ -13,12 +13,13 @@ from impl._replica.module_tree import collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]
+#: The dictionary of forward hooks of all replicas of CustomReplication.
 SHARED_HOOKS = collections.OrderedDict()
 BOTH = pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
 
 
 class CustomReplication(nn.Linear):
-    """A module with replicas that share one hook dictionary and lack another."""
+    """A module whose replicas share their dictionary of forward hooks and lack pre-hooks."""
 
     def _replicate_for_data_parallel(self):
         replica = super()._replicate_for_data_parallel()
@@ -28,7 +29,7 @@ class CustomReplication(nn.Linear):
 
 
 class MixedModule(nn.Module):
-    """A module with shared, tied and missing members, and buffers with and without grad."""
+    """A module with shared, tied and missing members, and a buffer that requires grad."""
 
     def __init__(self):
         super().__init__()
@@ -47,8 +48,8 @@ class MixedModule(nn.Module):
         return self.tied(self.again(x)) * self.scale + self.learnt
 
 
-class AssignedModule(MixedModule):
-    """The same module with attribute assignment overridden."""
+class MixedModuleWithSetattr(MixedModule):
+    """A MixedModule that overrides attribute assignment, which impl then uses for replicas."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
@@ -76,8 +77,8 @@ def test_tree_lists_each_member_once_with_parents_first():
     module = MixedModule()
     tree = collect_tree(module)
     assert tree.modules == list(module.modules())
-    assert [id(it) for it in tree.parameters] == [id(it) for it in module.parameters()]
-    assert [id(it) for it in tree.buffers] == [id(it) for it in module.buffers()]
+    assert [*map(id, tree.parameters)] == [*map(id, module.parameters())]
+    assert [*map(id, tree.buffers)] == [*map(id, module.buffers())]
 
 
 def test_module_in_many_places_is_listed_once():
@@ -85,21 +86,22 @@ def test_module_in_many_places_is_listed_once():
     for _ in range(40):
         net = nn.Sequential(net, net)
     tree = collect_tree(net)
-    found = len(tree.modules), len(tree.parameters)  # An assertion would print the modules.
+    # If an assertion used ``tree``, its failure would print 2**40 modules.
+    found = len(tree.modules), len(tree.parameters)
     assert found == (41, 2)
 
 
 @BOTH
-def test_written_and_assigned_replicas_are_equal(detach):
-    written, assigned = (replicate(kind(), CPUS, detach) for kind in (MixedModule, AssignedModule))
-    assert [structure(replica) for replica in written] == [
-        structure(replica) for replica in assigned
-    ]
-    found = [[(t.requires_grad, t.is_leaf) for t in tensors(each)] for each in written]
-    assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(each)] for each in assigned]
+def test_replicas_of_a_module_with_custom_setattr_have_the_same_structure(detach):
+    plain, assigned = (
+        replicate(kind(), CPUS, detach) for kind in (MixedModule, MixedModuleWithSetattr)
+    )
+    assert [structure(r) for r in plain] == [structure(r) for r in assigned]
+    found = [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in plain]
+    assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in assigned]
 
 
-@pytest.mark.parametrize("kind", [MixedModule, AssignedModule])
+@pytest.mark.parametrize("kind", [MixedModule, MixedModuleWithSetattr])
 @BOTH
 def test_replicas_can_be_deepcopied(kind, detach):
     x = torch.rand(3, 2)
@@ -114,7 +116,7 @@ def test_replicas_can_be_deepcopied(kind, detach):
         assert type(copy.deepcopy(found)) is kind
 
 
-def test_pickled_replica_loads_without_this_package():
+def test_pickled_replica_does_not_refer_to_impl():
     file = io.BytesIO()
     torch.save(replicate(nn.Linear(2, 2), CPUS), file)
     assert b"impl" not in file.getvalue()
@@ -125,12 +127,12 @@ def test_pickled_replica_loads_without_this_package():
 
 
 def test_replica_of_an_lstm_can_be_deepcopied():
-    # A list of the module refers to the same tensors as its parameters.
+    # nn.LSTM also keeps its parameters in the list _flat_weights.
     lstm = copy.deepcopy(replicate(nn.LSTM(2, 2), CPUS)[1])
     assert lstm._flat_weights[0] is lstm.weight_ih_l0
 
 
-def test_buffer_that_is_a_parameter_is_assigned():
+def test_buffer_that_is_a_parameter_becomes_a_parameter_of_replica_0_only():
     module = nn.Module()
     module.register_buffer("odd", nn.Parameter(torch.ones(2)))
     first, second = replicate(module, CPUS, detach=True)
@@ -138,14 +140,14 @@ def test_buffer_that_is_a_parameter_is_assigned():
     assert (list(second._parameters), list(second._buffers)) == ([], ["odd"])
 
 
-def test_replication_hook_of_an_instance_is_called():
+def test_replicate_for_data_parallel_set_on_an_instance_is_called():
     module = nn.Sequential(nn.ReLU(), nn.ReLU())
     vars(module[1])["_replicate_for_data_parallel"] = lambda: nn.Tanh()
     replica, _ = replicate(module, CPUS)
     assert [type(child) for child in replica] == [nn.ReLU, nn.Tanh]
 
 
-def test_global_registration_hooks_receive_the_children():
+def test_global_registration_hooks_are_called_with_the_children_of_replicas():
     module, seen = nn.Sequential(nn.ReLU()), []
     handle = torch_module.register_module_module_registration_hook(
         lambda parent, name, child: seen.append(name)
@@ -163,12 +165,12 @@ def test_replica_can_be_replicated():
     assert inner._is_replica
 
 
-def test_only_hook_dictionaries_of_the_module_are_copied():
+def test_hook_dictionaries_outside_a_modules_own_dict_are_not_copied():
     module = CustomReplication(2, 2)
     replicas = replicate(module, CPUS)
     assert all(replica._forward_hooks is SHARED_HOOKS for replica in replicas)
     assert not any("_forward_pre_hooks" in vars(replica) for replica in replicas)
-    assert len({id(each._backward_hooks) for each in (module, *replicas)}) == 3
+    assert len({id(m._backward_hooks) for m in (module, *replicas)}) == 3
 
 
 class Unhashable:
@@ -182,7 +184,7 @@ class Unhashable:
 
 
 class BoundMethods(nn.Module):
-    """A module with methods of itself, of its child and of other objects as attributes."""
+    """A module whose attributes are methods of itself, of its child and of other objects."""
 
     def __init__(self, outsider):
         super().__init__()
@@ -194,15 +196,15 @@ class BoundMethods(nn.Module):
         return self
 
 
-class AssignedMethods(BoundMethods):
-    """The same module with attribute assignment overridden."""
+class BoundMethodsWithSetattr(BoundMethods):
+    """A BoundMethods module that overrides attribute assignment."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
 
 
-@pytest.mark.parametrize("kind", [BoundMethods, AssignedMethods])
-def test_bound_methods_are_bound_to_the_replicas(kind):
+@pytest.mark.parametrize("kind", [BoundMethods, BoundMethodsWithSetattr])
+def test_methods_of_the_module_and_its_children_are_rebound_to_the_replicas(kind):
     outsider = nn.Linear(1, 1)
     module = kind(outsider)
     for replica in replicate(module, CPUS):
@@ -224,13 +226,13 @@ class Delegating(nn.Module):
         return x
 
 
-def test_method_of_another_instance_stays_an_attribute():
+def test_method_of_a_child_of_the_same_class_stays_an_attribute():
     for replica in replicate(Delegating(Delegating()), CPUS):
         assert replica.forward.__self__ is replica.target
         assert "forward" not in vars(replica.target)
 
 
-def test_inherited_method_is_no_attribute_of_the_replica():
+def test_modules_own_method_set_as_attribute_is_not_set_on_the_replica():
     module = Delegating()
     module.forward = module.forward
     for replica in replicate(module, CPUS):

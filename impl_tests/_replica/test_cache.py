@@ -1,4 +1,4 @@
-"""impl._replica.cache: detection of changes, and updates of buffers."""
+"""impl._replica.cache: detection of changes to the module, and updates of cached buffers."""
 
 import pytest
 import torch
@@ -33,6 +33,7 @@ def members(module, kind):
     return getattr(module, f"_{kind}s")
 
 
+# Each function changes a member of ``two_modules()``, and returns the names in the error.
 def rename(module, kind):
     first = members(module[0], kind)
     first[f"{kind}_d"] = first.pop(f"{kind}_b")
@@ -60,10 +61,10 @@ def test_change_of_members_raises_with_their_names(kind, change):
     assert str(caught.value).startswith(f"There are other {kind}s, {names}, since hold()")
 
 
-def test_new_buffer_value_is_no_change():
+def test_check_accepts_a_new_buffer_tensor():
     module = two_modules().append(nn.Linear(1, 1, bias=False))
     snapshot = _ModuleSnapshot(module)
-    module[0].buffer_a = torch.zeros(3)  # Replicas receive new values of buffers.
+    module[0].buffer_a = torch.zeros(3)  # update_buffers copies it to the replicas.
     snapshot.check(module)
 
 
@@ -78,7 +79,7 @@ def test_change_of_mode_raises_with_the_modules_name(mode):
     assert str(caught.value).startswith(f"Module '1' has been switched to {call} since")
 
 
-def test_changed_parameter_is_named_beside_inference_tensors():
+def test_changed_parameter_is_found_in_a_module_with_inference_tensors():
     with torch.inference_mode():
         module = nn.Sequential(nn.Linear(1, 1))
     module.append(nn.Linear(1, 1))
@@ -90,7 +91,7 @@ def test_changed_parameter_is_named_beside_inference_tensors():
 
 
 class BuiltReplicas:
-    """The replicas of a module, and a record of the buffers that are copied later."""
+    """The cached replicas of a module, and a list of the buffers that updates copy."""
 
     def __init__(self, monkeypatch, module, targets):
         self.copied = []
@@ -117,19 +118,19 @@ def test_changed_buffer_is_copied_once(monkeypatch):
     for _ in range(2):
         built.replicas.update_buffers()
         assert built.copied == [[module[0].buffer_a]]
-        assert [each[0].buffer_a.item() for each in built.replicas.all] == [2.0, 2.0]
+        assert [r[0].buffer_a.item() for r in built.replicas.all] == [2.0, 2.0]
 
 
 @pytest.fixture(params=["no_grad", "inference_mode"])
 def grad_mode(request):
-    """Run the test in each mode that allows cached replicas."""
+    """Run the test under no_grad and under inference_mode, which allow cached replicas."""
     with getattr(torch, request.param)():
         yield request.param
 
 
 @pytest.mark.usefixtures("grad_mode")
 @pytest.mark.parametrize("requires_grad", [False, True], ids="requires_grad={}".format)
-def test_updated_buffers_are_no_inference_tensors(monkeypatch, requires_grad):
+def test_updated_buffers_are_not_inference_tensors(monkeypatch, requires_grad):
     with torch.inference_mode(mode=False):
         module = WithMembers("a", "b")
         built = BuiltReplicas(monkeypatch, module, CPUS)
@@ -137,11 +138,11 @@ def test_updated_buffers_are_no_inference_tensors(monkeypatch, requires_grad):
         module.buffer_b = torch.zeros(3, requires_grad=requires_grad)
     built.replicas.update_buffers()
     copies = [*built.replicas.all[1].buffers()]
-    assert [it.is_inference() for it in copies] == [False] * 2
-    assert [it.requires_grad for it in copies] == [False] * 2
+    assert [copy.is_inference() for copy in copies] == [False] * 2
+    assert [copy.requires_grad for copy in copies] == [False] * 2
 
 
-def test_buffer_on_another_device_raises(topology, monkeypatch):
+def test_update_of_a_buffer_on_another_device_raises(topology, monkeypatch):
     topology.require(distinct=2)
     first, second = dict.fromkeys(topology.devices[:2])
     module = WithMembers("a").to(first)
@@ -156,7 +157,7 @@ def test_buffer_on_another_device_raises(topology, monkeypatch):
     assert built.copied == []
 
 
-def test_buffer_of_a_module_missing_in_the_replica_is_ignored():
+def test_update_ignores_buffers_of_modules_that_the_replica_lacks():
     module = nn.Sequential(WithMembers("a"))
     replicas = _Replicas([*module.named_modules()], [nn.Sequential()], CPUS[:1])
     module[0].buffer_a = torch.zeros(1)
@@ -165,7 +166,7 @@ def test_buffer_of_a_module_missing_in_the_replica_is_ignored():
     assert [*replicas.all[0].buffers()] == []
 
 
-#: The names of the attributes that are assigned to instances of RecordingSetattr.
+#: The names of attributes that were assigned to instances of RecordingSetattr.
 ASSIGNED = []
 
 
@@ -177,7 +178,7 @@ class RecordingSetattr(WithMembers):
         super().__setattr__(name, value)
 
 
-def test_custom_setattr_receives_updated_buffers(monkeypatch):
+def test_updated_buffers_are_assigned_with_a_custom_setattr(monkeypatch):
     module = RecordingSetattr("a")
     built = BuiltReplicas(monkeypatch, module, CPUS)
     module.buffer_a = torch.zeros(1)
@@ -188,7 +189,7 @@ def test_custom_setattr_receives_updated_buffers(monkeypatch):
     assert set(ASSIGNED) == {"buffer_a"}
 
 
-def test_sparse_and_missing_parameters_can_be_checked():
+def test_check_accepts_sparse_and_missing_parameters():
     module = nn.Module()
     module.register_parameter("missing", None)
     module.sparse = nn.Parameter(torch.eye(2).to_sparse())

@@ -1,4 +1,4 @@
-"""impl._replica.compiled: replicas with compiled code, and context variables in backward."""
+"""impl._replica.compiled: replicas of compiled modules, and context variables in backward."""
 
 import pytest
 import torch
@@ -26,12 +26,13 @@ def test_module_in_many_places_is_visited_once():
     for _ in range(40):
         net = nn.Sequential(net, net)
     (replica,) = impl.replicate(net, ["cpu"])
-    found = has_compiled_code(replica)  # Not in the assertion, which would print the module.
+    # If an assertion used ``replica``, its failure would print 2**40 modules.
+    found = has_compiled_code(replica)
     assert found
 
 
 class CustomReplication(nn.Linear):
-    """A module that overrides replication."""
+    """A module that overrides ``_replicate_for_data_parallel``."""
 
     def _replicate_for_data_parallel(self):
         return super()._replicate_for_data_parallel()
@@ -40,7 +41,9 @@ class CustomReplication(nn.Linear):
 @pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
 @pytest.mark.parametrize("kind", [nn.Linear, CustomReplication])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, kind, style):
+def test_replicas_run_uncompiled_if_the_modules_compiler_is_unknown(
+    monkeypatch, depth, kind, style
+):
     for name in ("compilation_in_place", "compilation_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = CountingBackend()
@@ -57,8 +60,8 @@ def test_replicas_without_a_known_compiler_run_uncompiled(monkeypatch, depth, ki
 
 def weight_and_bias(replica):
     """Return the weight and the bias of the only Linear module in ``replica``."""
-    found = [each._former_parameters for each in replica.modules()]
-    return next(each for each in found if each).values()
+    found = [module._former_parameters for module in replica.modules()]
+    return next(parameters for parameters in found if parameters).values()
 
 
 class Scaled(nn.Module):
@@ -67,22 +70,22 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
-def test_compiled_replicas_take_keyword_arguments(style):
+def test_compiled_replicas_accept_keyword_arguments(style):
     (replica,) = impl.replicate(COMPILATIONS[style](Scaled(), "eager"), ["cpu"])
     assert replica(torch.ones(1), factor=3).item() == 3
 
 
 @pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
-def test_module_with_compiled_children_is_compiled_as_one(style):
-    (part,) = impl.replicate(COMPILATIONS[style](Scaled(), "eager"), ["cpu"])
+def test_compiled_function_that_calls_a_compiled_replica_is_one_graph(style):
+    (replica,) = impl.replicate(COMPILATIONS[style](Scaled(), "eager"), ["cpu"])
     backend = CountingBackend()
-    larger = torch.compile(lambda x: part(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
-    assert larger(torch.ones(1)).item() == 5
+    outer = torch.compile(lambda x: replica(x + 1, factor=2) + 1, backend=backend, fullgraph=True)
+    assert outer(torch.ones(1)).item() == 5
     assert len(backend.devices) == 1
 
 
 class Double(torch.autograd.Function):
-    """A function whose node has the class of nodes of compiled code."""
+    """An autograd function. Its node, like a node of compiled code, is of a Python class."""
 
     @staticmethod
     def forward(ctx, x):
@@ -95,13 +98,13 @@ class Double(torch.autograd.Function):
 
 @pytest.fixture
 def own_contexts(monkeypatch):
-    """Return a list that grows with each node that uses its own context in backward."""
+    """A list of the nodes that run with their own context variables in backward."""
     found = []
     monkeypatch.setattr(compiled, "_use_own_context", found.append)
     return found
 
 
-def test_each_compiled_node_uses_its_own_context_once(own_contexts):
+def test_each_node_of_a_compiled_call_uses_its_own_context_once(own_contexts):
     x = torch.ones(1, requires_grad=True)
     first = next_sequence_nr()
     shared = Double.apply(x)

@@ -1,4 +1,4 @@
-"""impl._replica.former_parameters: deepcopies of a replica's parameters."""
+"""impl._replica.former_parameters: copies of a replica's parameters with deepcopy."""
 
 import copy
 

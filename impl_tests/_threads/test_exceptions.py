@@ -1,4 +1,4 @@
-"""impl._threads.exceptions: capture of a replica's exception, and its type and text."""
+"""impl._threads.exceptions: capture of a replica's exception, and type and text when reraised."""
 
 from contextlib import suppress
 
@@ -9,6 +9,7 @@ from impl._threads.exceptions import CapturedError, capture, reraise
 from impl_tests.samples import fail_with
 
 LOCATION = "in replica 2 on device 3"
+#: The beginning of the text of a reraised exception.
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
 
 
@@ -27,7 +28,7 @@ class OptionalMessageError(Exception):
 
 
 class FailingMessageType(type):
-    """A metaclass of classes whose attribute ``message`` raises an error."""
+    """The metaclass of FailingMessageError; its property ``message`` raises an error."""
 
     @property
     def message(cls):
@@ -35,6 +36,8 @@ class FailingMessageType(type):
 
 
 class FailingMessageError(Exception, metaclass=FailingMessageType):
+    """An exception whose class raises an error if its attribute ``message`` is read."""
+
     def __init__(self, *args, message=None):
         super().__init__(*args)
         self.received = message
@@ -148,11 +151,12 @@ class SecondInstanceError(Exception):
 
 
 def captured(error):
+    """Raise and capture ``error``; return the captured exception."""
     return capture(fail_with, error).pop()
 
 
 def reraised(error):
-    """Return the exception that the caller catches when a replica raises ``error``."""
+    """Return the exception that the caller catches if a replica raises ``error``."""
     with pytest.raises(BaseException) as caught:
         reraise(captured(error), LOCATION)
     return caught.value
@@ -164,7 +168,7 @@ def test_traceback_begins_in_the_called_function():
     assert trace.tb_next is None
 
 
-def test_exception_can_be_popped_once():
+def test_captured_exception_can_be_popped_only_once():
     failure = capture(fail_with, ValueError("bad"))
     assert isinstance(failure, CapturedError)
     failure.pop()
@@ -173,7 +177,7 @@ def test_exception_can_be_popped_once():
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, DerivedKeyError])
-def test_reraised_error_has_the_type_replica_and_traceback(kind):
+def test_reraised_error_has_the_same_type_and_names_the_replica_and_traceback(kind):
     caught = reraised(kind("bad"))
     assert type(caught) is kind
     assert str(caught).startswith(REPORT.format(kind.__name__))
@@ -181,7 +185,7 @@ def test_reraised_error_has_the_type_replica_and_traceback(kind):
 
 
 @pytest.mark.parametrize("kind", [ClassMessageError, IgnoringError, torch.OutOfMemoryError])
-def test_class_with_one_text_argument_is_kept(kind):
+def test_reraised_error_of_a_class_with_one_text_argument_has_the_same_type(kind):
     caught = reraised(kind("bad"))
     assert type(caught) is kind
     assert str(caught).startswith(REPORT.format(kind.__name__))
@@ -207,7 +211,7 @@ def test_exception_group_keeps_its_members():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_error_that_cannot_be_rebuilt_becomes_a_runtime_error(error):
+def test_error_of_a_class_that_rejects_one_text_becomes_a_runtime_error(error):
     caught = reraised(error)
     assert type(caught) is RuntimeError
     assert str(caught).startswith(REPORT.format(type(error).__name__))
@@ -227,7 +231,7 @@ def test_error_that_cannot_be_rebuilt_becomes_a_runtime_error(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_class_that_does_not_print_its_text_is_kept_with_a_note(error):
+def test_error_that_does_not_print_its_text_keeps_its_type_and_gets_a_note(error):
     caught = reraised(error)
     assert type(caught) is type(error)
     (note,) = caught.__notes__
@@ -236,42 +240,42 @@ def test_class_that_does_not_print_its_text_is_kept_with_a_note(error):
     assert caught.__cause__ is error
 
 
-def test_note_says_that_the_message_is_unavailable():
+def test_note_of_an_unprintable_error_says_that_str_failed():
     (note,) = reraised(UnprintableError("bad")).__notes__
     assert note.endswith("UnprintableError: <exception str() failed>\n")
 
 
-def test_class_that_prints_its_text_has_no_note():
+def test_error_that_prints_its_text_gets_no_note():
     assert not hasattr(reraised(ValueError("bad")), "__notes__")
 
 
-def test_text_is_the_argument_and_the_note():
+def test_text_with_the_traceback_is_both_the_argument_and_the_note():
     caught = reraised(TwoArgumentStrError("bad", 7))
     assert caught.args == tuple(caught.__notes__)
 
 
-def test_unprintable_exception_can_have_a_cause():
+def test_note_of_an_unprintable_exception_contains_its_cause():
     error = UnprintableError("bad")
     error.__cause__ = ValueError("worse")
     (note,) = reraised(error).__notes__
     assert "ValueError: worse" in note
 
 
-def test_capture_survives_an_exception_with_failing_attributes():
-    # Not even pytest could report the exception if it were raised here.
+def test_capture_returns_an_exception_whose_context_cannot_be_read():
+    # pytest cannot report this exception, so the test suppresses all other errors.
     error, found = FailingContextError("bad"), []
     with suppress(RuntimeError):
         found.append(captured(error))
     assert found == [error]
 
 
-def test_interrupt_without_notes_is_raised_itself():
+def test_interrupt_that_accepts_no_note_is_reraised_as_the_same_object():
     error = NoNotesInterrupt("stop")
     assert reraised(error) is error
 
 
 @pytest.mark.parametrize("kind", [ValueError, ConstantStrError, UnprintableError])
-def test_text_of_nested_calls_contains_the_cause_once(kind):
+def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     def nested(depth):
         if depth == 0:
             raise kind("innermost")
@@ -285,14 +289,14 @@ def test_text_of_nested_calls_contains_the_cause_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-def test_cycle_of_causes_terminates():
+def test_reraise_terminates_for_a_cycle_of_causes():
     error = ValueError("bad")
     error.__cause__ = KeyError("worse")
     error.__cause__.__cause__ = error
     assert "ValueError: bad" in str(reraised(error))
 
 
-def test_exception_with_failing_attributes_is_reraised():
+def test_syntax_error_without_a_readable_line_is_reraised():
     class FailingLineError(SyntaxError):
         @property
         def lineno(self):
@@ -302,7 +306,7 @@ def test_exception_with_failing_attributes_is_reraised():
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_base_exception_is_raised_itself_with_a_note(kind):
+def test_base_exception_is_reraised_as_the_same_object_with_a_note(kind):
     error = kind("stop")
     caught = reraised(error)
     assert caught is error
@@ -310,7 +314,7 @@ def test_base_exception_is_raised_itself_with_a_note(kind):
     assert caught.__notes__ == [f"Raised {LOCATION}."]
 
 
-def test_callers_exception_is_no_context_of_the_cause():
+def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
     error = captured(ValueError("bad"))
     try:
         raise KeyError("of the caller")
@@ -321,11 +325,11 @@ def test_callers_exception_is_no_context_of_the_cause():
     assert error.__context__ is None
 
 
-def test_class_without_a_message_receives_its_text_by_position():
+def test_class_without_a_message_attribute_receives_its_text_by_position():
     caught = reraised(OptionalMessageError("bad"))
     assert (caught.args, caught.message) == ((str(caught),), None)
 
 
-def test_failing_message_attribute_counts_as_missing():
+def test_class_whose_message_attribute_fails_receives_its_text_by_position():
     caught = reraised(FailingMessageError("bad"))
     assert (caught.args, caught.received) == ((str(caught),), None)

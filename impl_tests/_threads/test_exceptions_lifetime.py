@@ -24,13 +24,14 @@ class Value:
 
 
 def raise_beside_value(references, error):
-    """Raise ``error`` in a frame with a local variable, and append a reference to its value."""
+    """Raise ``error`` in a frame with a local Value; append a weak reference to the Value."""
     value = Value()
     references.append(weakref.ref(value))
     fail_with(error)
 
 
 def with_context_and_members(references):
+    """Raise a group with two members; one member is also its context."""
     try:
         raise_beside_value(references, KeyError("inner"))
     except KeyError as inner:
@@ -48,6 +49,7 @@ def with_cause_only(references):
 
 
 def with_context_only(references):
+    """Raise an exception with a context but without a cause."""
     try:
         raise_beside_value(references, KeyError("inner"))
     except KeyError:
@@ -65,15 +67,15 @@ def with_member_only(references):
 
 
 @pytest.mark.parametrize("raising", [with_cause_only, with_context_only, with_member_only])
-def test_linked_exceptions_lose_their_tracebacks(raising):
+def test_causes_contexts_and_members_lose_their_tracebacks(raising):
     failure = capture(raising, [])
     with pytest.raises(Exception, match="outer") as caught:
         reraise(failure.pop(), LOCATION)
     error = caught.value.__cause__
     members = getattr(error, "exceptions", ())
     linked = {error.__cause__, error.__context__, *members} - {None}
-    assert {type(each) for each in linked} == {KeyError}
-    assert all(each.__traceback__ is None for each in linked)
+    assert {type(exception) for exception in linked} == {KeyError}
+    assert all(exception.__traceback__ is None for exception in linked)
 
 
 RAISING = [
@@ -86,7 +88,7 @@ RAISING = [
 
 
 @pytest.mark.parametrize("raising", RAISING)
-def test_frames_of_the_replica_release_their_variables(raising):
+def test_capture_releases_the_variables_of_the_replicas_frames(raising):
     references = []
     with disable_gc():
         failure = capture(raising, references)
@@ -95,7 +97,7 @@ def test_frames_of_the_replica_release_their_variables(raising):
     assert isinstance(failure, CapturedError)
 
 
-def test_failure_keeps_no_argument_alive():
+def test_captured_error_keeps_no_argument_of_the_call_alive():
     with disable_gc():
         argument = Value()
         reference = weakref.ref(argument)
@@ -117,7 +119,7 @@ def test_handled_exception_is_freed_without_garbage_collection(kind):
         assert handle()() is None
 
 
-def test_referenced_exception_is_freed_with_its_owner():
+def test_reraised_exception_in_a_local_variable_is_freed_with_its_frame():
     def handle():
         held = BadError("bad")
         try:
@@ -129,7 +131,7 @@ def test_referenced_exception_is_freed_with_its_owner():
         assert handle()() is None
 
 
-def test_suspended_generator_is_not_closed():
+def test_capture_does_not_close_a_suspended_generator_in_a_linked_traceback():
     def numbers():
         try:
             fail_with(KeyError("inside"))

@@ -1,4 +1,4 @@
-"""impl._threads.exceptions: exceptions that are raised again in another process."""
+"""impl._threads.exceptions: exceptions that one process raises and another process reraises."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_text_contains_error_location_and_traceback():
     assert text.endswith("ValueError: bad\n")
 
 
-def test_sent_error_is_raised_with_the_text():
+def test_raise_rebuilt_raises_the_same_type_with_the_text():
     error, text = raised_with_text(KeyError("bad"))
     with pytest.raises(KeyError) as caught:
         raise_rebuilt(error, text)
@@ -37,7 +37,7 @@ def test_sent_error_is_raised_with_the_text():
     assert error.__traceback__ is None
 
 
-def test_class_that_cannot_be_printed_is_kept_with_a_note():
+def test_unprintable_error_keeps_its_type_and_gets_a_note():
     error, text = raised_with_text(UnprintableError("bad"))
     with pytest.raises(UnprintableError) as caught:
         raise_rebuilt(error, text)
@@ -45,7 +45,7 @@ def test_class_that_cannot_be_printed_is_kept_with_a_note():
     assert text.startswith(f"Caught UnprintableError {LOCATION}.")
 
 
-def test_unsent_error_is_a_runtime_error_with_the_text():
+def test_without_the_original_error_a_runtime_error_with_the_text_is_raised():
     with pytest.raises(RuntimeError) as caught:
         raise_rebuilt(None, "the text")
     assert type(caught.value) is RuntimeError

@@ -1,4 +1,4 @@
-"""impl._threads.locals: isolation of thread-local values, and interpreters without it."""
+"""impl._threads.locals: isolation and counting of thread-local values."""
 
 import ctypes
 import importlib
@@ -14,9 +14,9 @@ from impl._threads import pool as thread_pool
 from impl._threads import state as thread_state
 from spec_tests.harness.environment.topology import not_run
 
-#: The module. The package's attribute of the same name is the function.
+#: The module. The attribute ``impl.parallel_apply`` is the function.
 parallel_apply = importlib.import_module("impl.parallel_apply")
-#: Enough objects for a new one to reuse the address of a freed one.
+#: A number of objects so large that a new object reuses the address of a freed one.
 MANY = 200
 
 
@@ -41,16 +41,16 @@ def isolation():
 
 @pytest.fixture
 def counting(monkeypatch):
-    """An interpreter that can only count thread-local values, and a new worker pool.
+    """Simulate CPython 3.13, where impl can count thread-local values but not isolate them.
 
-    CPython 3.13 behaves so; earlier versions are patched.
+    Use a new worker pool.
     """
-    kind = thread_locals._Entry
+    entry_type = thread_locals._Entry
 
     def count():
-        return sum(type(entry) is kind for entry in thread_locals._thread_dict().values())
+        return sum(type(entry) is entry_type for entry in thread_locals._thread_dict().values())
 
-    if kind is not None:  # Otherwise this interpreter can only count.
+    if entry_type is not None:  # None on CPython 3.13 and later, which needs no patch.
         monkeypatch.setattr(thread_locals, "_Entry", None)
         monkeypatch.setattr(thread_locals, "_count", count)
     pool = thread_pool._Pool()
@@ -61,19 +61,19 @@ def counting(monkeypatch):
 
 @pytest.fixture
 def without_counting(counting, monkeypatch):
-    """An interpreter that can neither isolate nor count thread-local values."""
+    """Simulate an interpreter that can neither isolate nor count thread-local values."""
     monkeypatch.setattr(thread_locals, "_count", thread_locals._unknown_count)
 
 
 def test_cpython_before_3_13_can_isolate_locals():
     expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
     assert thread_locals.can_isolate_locals() == expected
-    kind = thread_locals._find_entry_type()
-    assert kind is thread_locals._Entry
-    assert (kind is not None) == expected
+    entry_type = thread_locals._find_entry_type()
+    assert entry_type is thread_locals._Entry
+    assert (entry_type is not None) == expected
 
 
-def test_entries_of_extensions_are_no_thread_locals():
+def test_find_entry_type_ignores_entries_of_extension_modules():
     found = []
 
     def find():
@@ -87,7 +87,7 @@ def test_entries_of_extensions_are_no_thread_locals():
 
 
 @pytest.mark.usefixtures("isolation")
-def test_clear_locals_releases_the_values_of_its_thread_only(local):
+def test_clear_locals_releases_only_the_values_of_the_calling_thread(local):
     found = []
 
     def set_and_clear():
@@ -109,11 +109,11 @@ def test_entries_of_freed_objects_are_removed(dead):
     entries = {**kept, "new": Value()}
     thread_locals._remove_dead_entries(entries, kept)
     assert [*entries] == [name for name in ("one", "other", "new") if name not in dead]
-    assert all(each() for each in alive)
+    assert all(reference() for reference in alive)
 
 
 @pytest.mark.usefixtures("isolation")
-def test_block_hides_earlier_values_and_restores_them(local):
+def test_isolate_locals_hides_earlier_values_and_restores_them(local):
     before = local.value
     with thread_locals.isolate_locals():
         assert not hasattr(local, "value")
@@ -121,14 +121,14 @@ def test_block_hides_earlier_values_and_restores_them(local):
 
 
 @pytest.mark.usefixtures("isolation")
-def test_values_set_in_a_block_are_released_at_its_end(local):
+def test_values_set_under_isolate_locals_are_released_at_its_end(local):
     with thread_locals.isolate_locals():
         local.value = Value()
         reference = weakref.ref(local.value)
     assert reference() is None
 
 
-def test_failing_block_restores_earlier_values(local):
+def test_isolate_locals_restores_earlier_values_after_an_error(local):
     before = local.value
     with pytest.raises(KeyboardInterrupt), thread_locals.isolate_locals():
         raise KeyboardInterrupt
@@ -147,7 +147,7 @@ def test_earlier_values_are_restored_if_clearing_is_interrupted(local, monkeypat
 
 
 @pytest.mark.usefixtures("isolation")
-def test_context_value_clears_the_values_of_the_block(local):
+def test_function_that_isolate_locals_yields_clears_the_values_of_the_block(local):
     with thread_locals.isolate_locals() as clear_locals:
         local.value = Value()
         clear_locals()
@@ -156,20 +156,20 @@ def test_context_value_clears_the_values_of_the_block(local):
 
 
 @pytest.mark.usefixtures("isolation")
-def test_objects_freed_in_a_block_leave_no_entries():
+def test_objects_freed_under_isolate_locals_leave_no_entries():
     objects = [threading.local() for _ in range(MANY)]
-    for each in objects:
-        each.value = Value()
-    references = [weakref.ref(each.value) for each in objects]
+    for local in objects:
+        local.value = Value()
+    references = [weakref.ref(local.value) for local in objects]
     count = len(thread_locals._thread_dict())
     with thread_locals.isolate_locals():
-        del each, objects
+        del local, objects
         assert not any(reference() for reference in references)
     assert len(thread_locals._thread_dict()) == count - MANY
     assert not any(hasattr(threading.local(), "value") for _ in range(MANY))
 
 
-def test_entries_of_extensions_are_unchanged():
+def test_isolate_and_clear_locals_do_not_change_entries_of_extension_modules():
     entries = thread_locals._thread_dict()
     entries["of an extension"] = 1
     try:
@@ -190,7 +190,7 @@ def test_reading_the_thread_dictionary_leaks_no_reference():
     assert sys.getrefcount(entries) == before
 
 
-def test_missing_c_api_function_returns_none(monkeypatch):
+def test_load_c_function_returns_a_function_that_returns_none_without_pythonapi(monkeypatch):
     monkeypatch.delattr(ctypes, "pythonapi")
     assert thread_locals._load_c_function("PyThreadState_GetDict", ctypes.c_void_p)() is None
 
@@ -209,7 +209,7 @@ def test_worker_ends_after_its_function_if_locals_cannot_be_counted():
 
 
 @pytest.mark.usefixtures("counting")
-def test_worker_with_new_locals_ends_if_they_cannot_be_cleared():
+def test_worker_whose_function_sets_a_local_ends_if_locals_cannot_be_cleared():
     local = threading.local()
 
     def set_value():
@@ -222,7 +222,7 @@ def test_worker_with_new_locals_ends_if_they_cannot_be_cleared():
 
 
 @pytest.mark.usefixtures("counting")
-def test_worker_without_new_locals_is_reused_if_locals_can_be_counted():
+def test_worker_whose_functions_set_no_local_is_reused_if_locals_can_be_counted():
     first = thread_pool.start(threading.get_ident).wait()
     assert [thread_pool.start(threading.get_ident).wait() for _ in range(5)] == [first] * 5
 
@@ -244,17 +244,17 @@ def test_cpython_with_the_gil_can_count_locals():
     assert thread_locals._count_references() > 0
 
 
-def test_counter_that_does_not_grow_is_rejected():
+def test_detects_new_local_is_false_for_a_count_that_does_not_grow():
     assert not thread_locals._detects_new_local(lambda: 1)
     assert not thread_locals._detects_new_local(thread_locals._unknown_count)
 
 
-def test_thread_key_is_the_key_in_every_object():
+def test_thread_key_is_the_key_of_all_objects_if_locals_cannot_be_isolated():
     local = threading.local()
     local.value = True
     key = thread_locals._find_key(local)
     assert key is not None
-    # Before CPython 3.13 each object has a key of its own, and the thread key is not used.
+    # Since CPython 3.13 all objects of a thread have one key; before, each object had its own key.
     assert (thread_locals._ThreadKey().key is key) == (not thread_locals.can_isolate_locals())
 
 
@@ -266,7 +266,7 @@ def test_caller_runs_no_module_if_locals_cannot_be_isolated():
 
 
 @pytest.mark.parametrize("interpreter", ["counting", "without_counting"])
-def test_modules_find_no_values_if_locals_cannot_be_isolated(local, request, interpreter):
+def test_modules_see_no_former_values_if_locals_cannot_be_isolated(local, request, interpreter):
     request.getfixturevalue(interpreter)
 
     def set_value():

@@ -1,4 +1,4 @@
-"""impl._threads.pool: reuse, end and isolation of worker threads."""
+"""impl._threads.pool: reuse and end of worker threads, and released objects."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
-#: Seconds until a wait that should end immediately counts as a hang.
+#: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
 
 
@@ -28,7 +28,7 @@ class Value:
 
 
 class SleepingWorker:
-    """A worker that does not wake up."""
+    """A worker that never takes its task."""
 
     is_idle = False
 
@@ -45,7 +45,7 @@ def pool():
 
 @pytest.fixture
 def reusing_pool(monkeypatch, pool):
-    """A pool that reuses its threads, even on a free-threaded Python."""
+    """A pool that reuses its threads, also on a free-threaded Python."""
     if interpreter.is_free_threaded():
         monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", False)
         monkeypatch.setattr(thread_pool, "count_locals", int)
@@ -62,7 +62,7 @@ def all_end(threads):
     return not any(thread.is_alive() for thread in threads)
 
 
-def test_outcome_of_a_failing_function_is_a_failure(pool):
+def test_wait_returns_the_captured_error_of_a_failing_function(pool):
     error = SystemExit(3)
     outcome = pool.start(partial(fail_with, error)).wait()
     assert isinstance(outcome, CapturedError)
@@ -81,7 +81,7 @@ def test_functions_that_wait_for_each_other_all_run(pool):
     assert sorted(arrivals) == list(range(count))
 
 
-def test_idle_threads_are_limited(reusing_pool):
+def test_number_of_idle_threads_is_limited(reusing_pool):
     barrier = threading.Barrier(thread_pool.MAX_IDLE + 5, timeout=TIMEOUT)
     futures = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
     for future in futures:
@@ -102,7 +102,7 @@ def test_ended_threads_are_removed_when_a_new_one_starts(pool, monkeypatch):
 @pytest.mark.parametrize(
     "ending", [len, lambda _: fail_with(ValueError())], ids=["result", "error"]
 )
-def test_idle_thread_keeps_no_argument_alive(pool, ending):
+def test_idle_thread_keeps_no_argument_of_its_last_function_alive(pool, ending):
     pool.start(int).wait()
     gc.collect()
     gc.disable()
@@ -130,7 +130,7 @@ def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
-def test_thread_with_an_active_mode_ends(pool, make):
+def test_thread_whose_function_leaves_a_mode_active_ends(pool, make):
     kept = []
 
     def enter():
@@ -147,7 +147,7 @@ def test_thread_with_an_active_mode_ends(pool, make):
 
 @pytest.fixture
 def interrupted():
-    """Yield an event that the first SIGINT sets before it raises KeyboardInterrupt."""
+    """Yield an event. The first SIGINT sets it and raises KeyboardInterrupt; others do nothing."""
     happened = threading.Event()
 
     def interrupt_once(*_):
@@ -165,7 +165,7 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
 
     def interrupt():
         begin.wait(TIMEOUT)
-        # A signal just before the caller waits is not handled until the wait ends: repeat it.
+        # Repeat the signal: one that arrives just before the wait is handled only after the wait.
         while not interrupted.wait(0.1):
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ended.append(release.wait(TIMEOUT))
@@ -185,7 +185,7 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
     assert reusing_pool.start(threading.current_thread).wait() is worker
 
 
-def test_closed_pool_keeps_no_thread(pool):
+def test_close_ends_idle_threads_and_later_threads_after_their_function(pool):
     futures = [pool.start(threading.current_thread) for _ in range(3)]
     threads = [future.wait() for future in futures]
     pool.close()
@@ -193,7 +193,7 @@ def test_closed_pool_keeps_no_thread(pool):
     assert all_end([pool.start(threading.current_thread).wait()])
 
 
-def test_pool_works_after_a_thread_cannot_be_started(pool, monkeypatch):
+def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
     pool.start(int).wait()
 
     def raise_error(thread):
@@ -221,7 +221,7 @@ def test_unclaimed_function_runs_in_the_calling_thread():
 
 def test_function_can_be_claimed_only_once():
     future = thread_pool.Future(threading.get_ident, SleepingWorker())
-    # Another thread holds the lock and has not taken the task yet.
+    # In this state another thread has acquired the lock, but has not yet taken the function.
     assert future._claim_lock.acquire(blocking=False)
     assert future.claim() is None
 
@@ -240,7 +240,7 @@ def test_claimed_function_runs_in_its_worker(pool):
     assert future.wait() not in (threading.get_ident(), False)
 
 
-def test_workers_of_claimed_functions_are_reused(reusing_pool):
+def test_workers_of_functions_that_the_caller_claimed_are_reused(reusing_pool):
     for number in range(1000):
         futures = [reusing_pool.start(partial(divmod, number, 3)) for _ in range(3)]
         for future in futures:
@@ -249,7 +249,7 @@ def test_workers_of_claimed_functions_are_reused(reusing_pool):
     assert len(reusing_pool._threads) == 3
 
 
-def test_closed_pool_ends_workers_of_claimed_functions(pool):
+def test_workers_of_functions_that_the_caller_claimed_end_in_a_closed_pool(pool):
     pool._closed = True
     futures = [pool.start(int) for _ in range(3)]
     threads = [*pool._threads]

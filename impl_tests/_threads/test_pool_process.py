@@ -1,4 +1,4 @@
-"""impl._threads.pool: forks and the end of the process."""
+"""impl._threads.pool: forked processes, and the end of a process with worker threads."""
 
 import signal
 import subprocess
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds until a script that should end immediately counts as a hang.
+#: Seconds after which a script that should end immediately counts as a hang.
 TIMEOUT = 60
 
+#: A function that needs as many worker threads as its argument.
 NESTED = """
 def nested(depth):
     return depth and 1 + thread_pool.start(lambda: nested(depth - 1)).wait()
@@ -21,7 +22,7 @@ def run_script(script):
     """Run ``script`` in a new interpreter."""
     prologue = (
         "import os, signal, sys, threading, time\nfrom impl._threads import pool as thread_pool\n"
-        # A background job ignores SIGINT by default.
+        # A shell makes its background processes ignore SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     )
     return subprocess.run(
@@ -64,7 +65,7 @@ print([each.wait() for each in busy])
     assert (completed.stdout, completed.stderr) == ("0\n[True, True, True]\n", "")
 
 
-def test_function_can_fork():
+def test_function_in_a_worker_can_fork():
     completed = run_script(
         NESTED
         + """
@@ -97,6 +98,7 @@ thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
     assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
 
 
+#: A function that holds the pool's lock until the process has forked.
 HOLD = """
 held, forked = threading.Event(), threading.Event()
 
@@ -138,7 +140,7 @@ print(pending.wait())
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
 def test_replicas_on_the_cpu_leave_no_openmp_threads():
-    # Idle OpenMP pools slow down every later operator of the calling thread.
+    # Idle threads of OpenMP slow down every later operator of the calling thread.
     completed = run_script(
         """
 import torch, impl

@@ -1,4 +1,4 @@
-"""impl._threads.sequential: sequential calls in one thread."""
+"""impl._threads.sequential: calls of several functions, one after the other."""
 
 import threading
 from functools import partial
@@ -11,14 +11,14 @@ from impl._threads.sequential import run_sequentially
 from impl_tests.samples import FunctionMode, fail_with
 
 
-def test_interrupt_ends_the_sequence():
+def test_no_function_is_called_after_an_interrupt():
     calls = [int, int, partial(fail_with, KeyboardInterrupt()), partial(pytest.fail, "begun")]
     outcomes = run_sequentially(calls)
     assert outcomes[:-1] == [None, None]
     assert outcomes[-1].is_interrupt
 
 
-def test_call_finds_no_thread_locals_of_the_previous_call():
+def test_call_sees_no_thread_local_values_of_the_previous_call():
     local = threading.local()
 
     def call():
@@ -41,7 +41,7 @@ def test_calling_thread_makes_all_calls_if_locals_can_be_isolated():
     assert ({*outcomes} == {threading.get_ident()}) == can_isolate_locals()
 
 
-def test_error_does_not_end_the_sequence():
+def test_next_function_is_called_after_an_error():
     outcomes = run_sequentially([partial(fail_with, ValueError()), lambda: 1])
     assert isinstance(outcomes[0], CapturedError)
     assert outcomes[1] == 1

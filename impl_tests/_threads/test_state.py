@@ -1,4 +1,4 @@
-"""impl._threads.state: transfer of the caller's state, and its restoration."""
+"""impl._threads.state: transfer of the caller's thread state to replicas, and its restoration."""
 
 import contextvars
 import gc
@@ -22,6 +22,7 @@ CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
 
 
+#: Context managers for state that cannot be transferred to another thread.
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
     "dispatch mode": OperatorLog,
@@ -31,7 +32,7 @@ NOT_TRANSFERABLE = {
 
 @pytest.fixture
 def tracing():
-    """Tracing of a graph, which disables hooks on saved tensors."""
+    """Simulate the tracing of a graph, which disables hooks on saved tensors."""
     torch._C._autograd._saved_tensors_hooks_set_tracing(True)
     yield
     torch._C._autograd._saved_tensors_hooks_set_tracing(False)
@@ -54,11 +55,11 @@ def state_for(device=CPU):
 
 
 def change_state(device):
-    """Change all state that is transferred, without restoring it."""
+    """Change all state that impl transfers between threads, without restoring it."""
     torch.set_grad_enabled(not torch.is_grad_enabled())
-    for kind in ("cpu", device.type):
-        torch.set_autocast_enabled(kind, not torch.is_autocast_enabled(kind))
-        torch.set_autocast_dtype(kind, torch.float16)
+    for device_type in ("cpu", device.type):
+        torch.set_autocast_enabled(device_type, not torch.is_autocast_enabled(device_type))
+        torch.set_autocast_dtype(device_type, torch.float16)
     torch.set_autocast_cache_enabled(not torch.is_autocast_cache_enabled())
     torch.set_default_device("meta")
     VARIABLE.set("changed")
@@ -66,7 +67,7 @@ def change_state(device):
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
+def test_state_that_a_replica_changes_is_restored_in_its_worker(topology, state, slot):
     device = topology.device(slot)
 
     def before_and_after(state):
@@ -81,7 +82,7 @@ def test_changes_of_a_replica_are_undone_in_its_worker(topology, state, slot):
 
 
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_changes_of_a_replica_are_undone_in_the_calling_thread(topology, state, slot):
+def test_state_that_a_replica_changes_is_restored_in_the_calling_thread(topology, state, slot):
     device = topology.device(slot)
     with state.entered(topology):
         before = visible_states(topology.devices), VARIABLE.get()
@@ -136,40 +137,40 @@ def test_cached_casts_are_released_when_the_replica_ends():
         assert reference() is None
 
 
-def test_replica_that_disables_autocast_leaves_no_region_open():
+def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
     dtype = torch.get_autocast_dtype("cpu")
 
     def switch_off():
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_dtype("cpu", dtype)
 
-    def regions():
+    def count_open_regions():
         run_in(state, switch_off)
         torch.autocast_increment_nesting()
         return torch.autocast_decrement_nesting()
 
     with torch.autocast("cpu", torch.float16):
         state = state_for()
-    assert in_new_thread(regions) == 0
+    assert in_new_thread(count_open_regions) == 0
 
 
-@pytest.mark.usefixtures("isolating")
-def test_default_device_is_transferable():
+@pytest.mark.usefixtures("can_isolate_locals")
+def test_state_with_a_default_device_is_fully_transferable():
     assert thread_state.is_fully_transferable()
     with torch.device("meta"):
         assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("isolating")
+@pytest.mark.usefixtures("can_isolate_locals")
 @pytest.mark.parametrize("make", NOT_TRANSFERABLE.values(), ids=NOT_TRANSFERABLE)
-def test_modes_and_hooks_are_not_transferable(make):
+def test_state_with_a_mode_or_hooks_is_not_fully_transferable(make):
     with make():
         assert not thread_state.is_fully_transferable()
     assert thread_state.is_fully_transferable()
 
 
-@pytest.mark.usefixtures("isolating")
-def test_functorch_transform_is_not_transferable():
+@pytest.mark.usefixtures("can_isolate_locals")
+def test_state_in_a_functorch_transform_is_not_fully_transferable():
     seen = []
     torch.func.vmap(lambda x: seen.append(thread_state.is_fully_transferable()) or x)(
         torch.ones(1)
@@ -177,7 +178,7 @@ def test_functorch_transform_is_not_transferable():
     assert seen == [False]
 
 
-def test_exception_being_handled_is_not_transferable():
+def test_state_while_an_exception_is_handled_is_not_fully_transferable():
     try:
         raise ValueError("of the caller")
     except ValueError:
@@ -206,7 +207,9 @@ def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     assert state.device == CPU
 
 
-def test_scope_of_an_accelerator_without_autocast(topology, monkeypatch):
+def test_scope_of_an_accelerator_without_autocast_contains_only_the_cpus_autocast(
+    topology, monkeypatch
+):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
     assert thread_state._scope([topology.device(0)]).autocast_types == ("cpu",)
 
@@ -216,8 +219,8 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     assert device_module.accelerator_in_use() is None
 
 
-@pytest.mark.usefixtures("isolating", "tracing")
-def test_hooks_on_saved_tensors_are_not_transferable_during_tracing():
+@pytest.mark.usefixtures("can_isolate_locals", "tracing")
+def test_state_with_saved_tensor_hooks_is_not_fully_transferable_during_tracing():
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         assert not thread_state.is_fully_transferable()
     assert thread_state.is_fully_transferable()

@@ -1,12 +1,13 @@
-"""The command that trains.
+"""Run training programs of packages that use DataParallel.
 
 ``python -m impl_tests.consumers PROGRAM LIBRARY``
-    runs one program and prints its record as JSON.
+    runs one program and prints its results as JSON.
 ``python -m impl_tests.consumers --write``
     runs all programs and writes ``results.json``.
 
-LIBRARY is ``reference`` or ``impl``. The latter calls ``impl.install()`` before the package is
-imported, as users would: a class that derives from DataParallel then derives from impl's.
+LIBRARY is ``reference`` or ``impl``. With ``impl``, the command calls ``impl.install()`` before it
+imports the package, as users would. So the package's subclasses of DataParallel derive from
+impl's class.
 """
 
 import importlib
@@ -24,13 +25,13 @@ from spec_tests import cuda_stand_ins, simulator
 
 
 def main(program: str, library: str) -> None:
-    """Run a program and print its record."""
-    os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find sim by itself
+    """Run a program with a library; print the losses and weights as JSON."""
+    os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find the device sim.
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
-    # With one thread per device, three gradients of one tensor would be added in a random order.
+    # With one backward thread per device, the gradients of a tensor are added in a random order.
     torch.autograd.set_multithreading_enabled(False)
-    cuda_stubs.load()
+    cuda_stubs.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()
@@ -42,6 +43,6 @@ def main(program: str, library: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
-        results.write()
+        results.write_results()
     else:
         main(*sys.argv[1:])

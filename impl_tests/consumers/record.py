@@ -1,4 +1,4 @@
-"""The record of a training run, which another process can read."""
+"""The results of a training run as data that can be written as JSON."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import torch
 from torch import nn
 
-__all__ = ["Record", "record"]
+__all__ = ["Record", "make_record"]
 
 
 class Record(TypedDict):
@@ -14,8 +14,8 @@ class Record(TypedDict):
 
     Attributes:
         losses: The loss of each step, and other numbers that the package computed.
-        weights: The elements of each entry of the model's state.
-        wrapper_module: The name of the Python module that defines the DataParallel of the run.
+        weights: Name in the model's state dict -> all elements of the tensor.
+        wrapper_module: The Python module that defines the DataParallel that the run used.
     """
 
     losses: list[float]
@@ -23,24 +23,25 @@ class Record(TypedDict):
     wrapper_module: str
 
 
-def record(losses: Sequence[float], model: nn.Module, wrapper: Callable[..., Any]) -> Record:
-    """Return the record of a run.
+def make_record(losses: Sequence[float], model: nn.Module, wrapper: Callable[..., Any]) -> Record:
+    """Return the results of a run.
 
     Args:
-        losses: As in the record.
+        losses: The loss of each step, and other numbers that the package computed.
         model: The trained model.
-        wrapper: The DataParallel class of the run, its subclass, or ``data_parallel``.
+        wrapper: The DataParallel class or subclass that wrapped the model, or ``data_parallel``.
     """
     state = {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
     weights = {name: value.detach().cpu().double().flatten() for name, value in state.items()}
     return Record(
         losses=[float(loss) for loss in losses],
         weights={name: value.tolist() for name, value in weights.items()},
-        wrapper_module=_defining_module(wrapper),
+        wrapper_module=_find_defining_module(wrapper),
     )
 
 
-def _defining_module(wrapper: Callable[..., Any]) -> str:
+def _find_defining_module(wrapper: Callable[..., Any]) -> str:
+    """Return the Python module that defines ``data_parallel`` or the base class DataParallel."""
     if not isinstance(wrapper, type):
         return wrapper.__module__
     bases = [base for base in wrapper.__mro__ if base.__name__ == "DataParallel"]

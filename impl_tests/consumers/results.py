@@ -8,7 +8,7 @@ from typing import TypedDict
 from .record import Record
 from .running import HERE, PROGRAMS, run
 
-__all__ = ["Result", "load_results", "summarize", "write"]
+__all__ = ["Result", "load_results", "summarize", "write_results"]
 
 _FILE = HERE / "results.json"
 
@@ -18,10 +18,10 @@ class Result(TypedDict):
 
     Attributes:
         package: The package and its version.
-        description: The first sentence of the program's docstring.
-        reference: The losses on torch.nn.parallel.
-        impl: The losses on impl.
-        largest_difference: The largest difference between the losses or weights of both.
+        description: The first docstring line of the program, without the package's name.
+        reference: The losses with torch.nn.parallel.
+        impl: The losses with impl.
+        largest_difference: The largest difference between two corresponding losses or weights.
     """
 
     package: str
@@ -32,13 +32,13 @@ class Result(TypedDict):
 
 
 def load_results() -> dict[str, Result]:
-    """Return the published results, by program."""
-    found: dict[str, Result] = json.loads(_FILE.read_text())
-    return found
+    """Return the published results, keyed by program."""
+    results: dict[str, Result] = json.loads(_FILE.read_text())
+    return results
 
 
 def summarize(program: str, reference: Record, ours: Record) -> Result:
-    """Return the result of a program's two runs."""
+    """Return the results of a program, from its runs with the reference and with impl."""
     name = PROGRAMS[program]
     return Result(
         package=f"{name} {version(name)}",
@@ -49,17 +49,17 @@ def summarize(program: str, reference: Record, ours: Record) -> Result:
     )
 
 
-def write() -> None:
+def write_results() -> None:
     """Run all programs and write ``results.json``."""
-    found = {
+    results = {
         program: summarize(program, run(program, "reference"), run(program, "impl"))
         for program in PROGRAMS
     }
-    _FILE.write_text(json.dumps(found, indent=1) + "\n")
+    _FILE.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def _describe(program: str) -> str:
-    """Return the first line of a program's docstring after the package's name."""
+    """Return the first docstring line of a program, without the leading "package: "."""
     tree = ast.parse((HERE / "programs" / f"{program}.py").read_text())
     first = (ast.get_docstring(tree) or "").splitlines()[0]
     return first.partition(": ")[2].rstrip(".").replace("``", "`")
@@ -67,8 +67,9 @@ def _describe(program: str) -> str:
 
 def _largest_difference(left: Record, right: Record) -> float:
     pairs = zip(_flatten(left), _flatten(right), strict=True)
-    return max((abs(a - b) for a, b in pairs if a != b), default=0.0)  # inf - inf is nan
+    # Equal numbers are left out because inf - inf is nan.
+    return max((abs(a - b) for a, b in pairs if a != b), default=0.0)
 
 
 def _flatten(record: Record) -> list[float]:
-    return [*record["losses"], *(x for row in record["weights"].values() for x in row)]
+    return [*record["losses"], *(x for weight in record["weights"].values() for x in weight)]

@@ -1,4 +1,4 @@
-"""Runs of the programs, each in a new process."""
+"""Run a training program in a new process."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from .record import Record
 __all__ = ["HERE", "LIBRARIES", "PROGRAMS", "run"]
 
 HERE = Path(__file__).parent
-#: The programs, each with its package as the package index names it.
+#: Program -> name of its package on PyPI.
 PROGRAMS = {
     "captum": "captum",
     "deepctr": "deepctr-torch",
@@ -27,20 +27,20 @@ PROGRAMS = {
     "torchmeta": "torchmeta",
     "transformers": "transformers",
 }
-#: The libraries, each with the Python module that defines its DataParallel.
+#: Library -> Python module that defines its DataParallel.
 LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
-#: Seconds after which a run counts as hung; a run takes about ten.
+#: Seconds after which a run counts as hung. A run takes about ten seconds.
 _TIMEOUT = 250
 
 
 def run(program: str, library: str) -> Record:
-    """Run a program in a new process and return its record.
+    """Run a program with a library in a new process; return the results.
 
     Raises:
         RuntimeError: The program failed.
         TimeoutExpired: The program hung.
     """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "impl_tests.consumers", program, library],
         cwd=HERE.parents[1],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -49,6 +49,6 @@ def run(program: str, library: str) -> Record:
         timeout=_TIMEOUT,
         check=False,
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"{program} on {library}:\n{done.stderr[-3000:]}")
-    return cast(Record, json.loads(done.stdout.splitlines()[-1]))
+    if completed.returncode != 0:
+        raise RuntimeError(f"{program} with {library}:\n{completed.stderr[-3000:]}")
+    return cast(Record, json.loads(completed.stdout.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""Packages that use DataParallel compute the same on impl as on torch.nn.parallel."""
+"""Packages that use DataParallel compute the same results with impl as with torch.nn.parallel."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from impl_tests.consumers.results import load_results, summarize
 from impl_tests.consumers.running import HERE, LIBRARIES, PROGRAMS, run
 
-#: The tolerance of published losses: kernels of other processors round differently.
+#: Tolerance between published losses and those of this run. Other processors round differently.
 PROCESSOR_TOLERANCE = 1e-3
 
 
@@ -19,17 +19,17 @@ def program(request):
 
 @pytest.fixture(scope="module")
 def runs(program):
-    """Return the program's record on each library."""
+    """Return the program's results with each library."""
     return {library: run(program, library) for library in LIBRARIES}
 
 
-def test_every_program_is_listed():
+def test_every_program_file_is_in_programs():
     files = (HERE / "programs").glob("[!_]*.py")
     assert sorted(path.stem for path in files) == sorted(PROGRAMS)
 
 
 def test_each_run_uses_the_data_parallel_of_its_library(runs):
-    assert {library: it["wrapper_module"] for library, it in runs.items()} == LIBRARIES
+    assert {library: runs[library]["wrapper_module"] for library in runs} == LIBRARIES
 
 
 def test_losses_change_during_training(runs):
@@ -38,11 +38,11 @@ def test_losses_change_during_training(runs):
     assert all(map(math.isfinite, losses))
 
 
-def test_losses_equal_the_reference(runs):
+def test_losses_with_impl_equal_the_references(runs):
     assert runs["impl"]["losses"] == runs["reference"]["losses"]
 
 
-def test_weights_equal_the_reference(runs):
+def test_weights_with_impl_equal_the_references(runs):
     assert runs["impl"]["weights"] == runs["reference"]["weights"]
 
 

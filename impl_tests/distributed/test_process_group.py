@@ -1,11 +1,11 @@
-"""impl/distributed/process_group.py: waiting for asynchronous sums of gradients."""
+"""impl.distributed.process_group: waits for asynchronous all-reduces of gradients."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds until a program counts as hung.
+#: Seconds after which a program counts as hung.
 TIME_LIMIT = 120
 BEGIN = """
 import sys, time
@@ -58,10 +58,10 @@ def run_program(program, folder):
     return completed.stdout.splitlines()
 
 
-def test_exit_waits_for_the_thread_that_completes_a_sum(tmp_path):
+def test_exit_waits_for_the_thread_that_completes_an_all_reduce(tmp_path):
     assert run_program(EXITS_EARLY, tmp_path) == ["1.0", "thread finished"]
 
 
-def test_any_error_of_a_sum_is_raised_by_its_future(tmp_path):
+def test_future_of_an_all_reduce_raises_any_error_of_the_back_end(tmp_path):
     lines = run_program(RAISES_OS_ERROR, tmp_path)
     assert any("seen from rank 0: connection lost" in line for line in lines)

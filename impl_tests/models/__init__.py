@@ -1,4 +1,4 @@
-"""Small models of many architectures with random weights, trained on one device and on two.
+"""Training of small models with random weights, on one device and on two devices.
 
 Only ``tox -e models`` installs the packages and runs these tests.
 """

@@ -3,7 +3,7 @@
 import os
 import sys
 
-# torch.set_num_threads has no effect on matrix products in new threads, such as replicas'.
+# torch.set_num_threads would not affect matrix products in new threads, where replicas run.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from impl_tests import cuda_stubs
@@ -15,14 +15,14 @@ def main(option: str) -> None:
     """Train all models and write the results."""
     if option != "--write":
         raise SystemExit(__doc__)
-    cuda_stubs.load()
+    cuda_stubs.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()
     from impl_tests.models.catalogue import MODELS
-    from impl_tests.models.results import write
+    from impl_tests.models.results import write_results
 
-    write(MODELS)
+    write_results(MODELS)
 
 
 if __name__ == "__main__":

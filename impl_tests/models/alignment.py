@@ -1,8 +1,9 @@
-"""Replicas with aligned tensors, so that results of impl and the reference are equal bit for bit.
+"""DataParallel classes whose replicas have aligned tensors.
 
-Many copies of parameters share one allocation. Their offsets differ between impl and
-torch.nn.parallel, and on the CPU the rounding of a matrix-vector product depends on the address of
-the matrix.
+With aligned tensors the results of impl and torch.nn.parallel are equal bit for bit. Without, they
+may differ: many copies of parameters share one allocation, their offsets differ between impl and
+torch.nn.parallel, and on the CPU the rounding of a matrix-vector product depends on the address
+of the matrix.
 """
 
 from collections.abc import Sequence
@@ -23,19 +24,19 @@ def align_replicas(wrapper: type[nn.Module]) -> type[nn.Module]:
     class Aligned(wrapper):  # type: ignore[misc, valid-type] # the base is an argument
         def replicate(self, module: nn.Module, device_ids: Sequence[int]) -> list[nn.Module]:
             replicas: list[nn.Module] = super().replicate(module, device_ids)
-            for replica in replicas[1:]:  # The first has the module's tensors.
-                _align(replica)
+            for replica in replicas[1:]:  # Replica 0 has the module's own tensors.
+                _align_tensors(replica)
             return replicas
 
     return Aligned
 
 
-def _align(replica: nn.Module) -> None:
-    """Replace misaligned tensors of ``replica`` by clones; tied tensors stay tied."""
+def _align_tensors(replica: nn.Module) -> None:
+    """Replace misaligned tensors of ``replica`` by clones. Tied tensors stay tied."""
     clones: dict[int, Tensor] = {}
 
     def clone_misaligned(value: Any) -> Any:
-        if isinstance(value, list):  # the flat weights of a recurrent module
+        if isinstance(value, list):  # The list _flat_weights of a recurrent module.
             return [clone_misaligned(element) for element in value]
         if not _is_misaligned(value):
             return value

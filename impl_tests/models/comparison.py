@@ -1,4 +1,4 @@
-"""Comparison of two runs of a model."""
+"""Compare the losses, outputs and weights of two training runs of a model."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -15,45 +15,53 @@ __all__ = [
     "relative_error",
 ]
 
-#: The largest relative error of a loss against one device. The batch is summed in two chunks, in
-#: float32, and the rounding error propagates through three steps.
+#: The largest relative difference between the losses of two devices and of one device. The batch
+#: is summed in two chunks, in float32, and the rounding error grows over three steps.
 LOSS_TOLERANCE = 2e-6
-#: The largest error of an element of outputs or weights, relative to its tensor's largest element.
-#: Elements are not averaged, so their rounding errors are larger than those of losses.
+#: The largest difference between two elements of outputs or weights, relative to the largest
+#: element of their tensor. Elements are not averaged, so they differ more than losses.
 ELEMENT_TOLERANCE = 1e-3
 
 
 def relative_error(loss: float, expected: float) -> float:
-    """Return the difference of two losses, relative to the second."""
+    """Return the difference of two losses, divided by the expected loss."""
     return abs(loss - expected) / abs(expected)
 
 
-def find_differences(run: Run, plain: Run, not_compared: Sequence[str]) -> list[str]:
-    """Return the differences beyond rounding between two runs, on several devices and on one.
+def find_differences(run: Run, single_device: Run, not_compared: Sequence[str]) -> list[str]:
+    """Compare a run on two devices with a run on one device; describe differences beyond rounding.
+
+    If an output is a scalar on one device, the mean over the replicas is compared.
 
     Args:
-        run: The run on several devices. If an output is a scalar on one device, it may have one
-            element per replica here; their mean is compared.
-        plain: The run on one device.
-        not_compared: Path prefixes of outputs that are not compared.
+        run: The run on two devices.
+        single_device: The run on one device.
+        not_compared: Beginnings of the paths of outputs that are not compared.
+
+    Returns:
+        One text for each difference.
     """
-    found = []
-    for step, (loss, expected) in enumerate(zip(run.losses, plain.losses, strict=True)):
+    differences = []
+    for step, (loss, expected) in enumerate(zip(run.losses, single_device.losses, strict=True)):
         if not relative_error(loss, expected) <= LOSS_TOLERANCE:
-            found.append(f"loss {step} is {loss}, not {expected}")
-    found += _compare(_average_scalars(run.outputs, plain.outputs), plain.outputs, not_compared)
-    found += [f"weight {line}" for line in _compare(run.weights, plain.weights, ())]
-    return found
+            differences.append(f"loss {step} is {loss}, not {expected}")
+    differences += _compare(
+        _average_scalars(run.outputs, single_device.outputs), single_device.outputs, not_compared
+    )
+    differences += [f"weight {line}" for line in _compare(run.weights, single_device.weights, ())]
+    return differences
 
 
 def find_bit_differences(run: Run, other: Run) -> list[str]:
-    """Return the losses, outputs and weights in which two runs differ in any bit."""
-    found = [] if run.losses == other.losses else [f"losses {run.losses}, not {other.losses}"]
+    """Return a text for each loss, output and weight in which two runs differ in any bit."""
+    differences = (
+        [] if run.losses == other.losses else [f"losses {run.losses}, not {other.losses}"]
+    )
     for left, right in ((run.outputs, other.outputs), (run.weights, other.weights)):
-        found += _compare_names(left, right)
+        differences += _compare_names(left, right)
         common = [name for name in left if name in right]
-        found += [name for name in common if not _is_equal(left[name], right[name])]
-    return found
+        differences += [name for name in common if not _is_equal(left[name], right[name])]
+    return differences
 
 
 def _is_equal(left: Tensor, right: Tensor) -> bool:
@@ -63,40 +71,42 @@ def _is_equal(left: Tensor, right: Tensor) -> bool:
 
 
 def _average_scalars(
-    found: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+    actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
+    """Return ``actual`` with the mean over the replicas for outputs that should be scalars."""
     return {
-        path: value.mean(0) if _is_scalar_per_replica(value, expected.get(path)) else value
-        for path, value in found.items()
+        path: value.mean(0) if _is_one_scalar_per_replica(value, expected.get(path)) else value
+        for path, value in actual.items()
     }
 
 
-def _is_scalar_per_replica(value: Tensor, expected: Tensor | None) -> bool:
+def _is_one_scalar_per_replica(value: Tensor, expected: Tensor | None) -> bool:
     return expected is not None and expected.dim() == 0 and value.shape == (2,)
 
 
-def _compare_names(found: Collection[str], expected: Collection[str]) -> list[str]:
-    return [f"{name} is in only one run" for name in sorted(set(found) ^ set(expected))]
+def _compare_names(actual: Collection[str], expected: Collection[str]) -> list[str]:
+    return [f"{name} is in only one run" for name in sorted(set(actual) ^ set(expected))]
 
 
 def _compare(
-    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], not_compared: Sequence[str]
+    actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], not_compared: Sequence[str]
 ) -> Iterator[str]:
-    names = {name for name in {*found, *expected} if not name.startswith(tuple(not_compared))}
-    yield from _compare_names(*({*values} & names for values in (found, expected)))
-    for name in sorted({*found} & {*expected} & names):
-        value, right = found[name], expected[name]
+    """Yield a text for each tensor that differs, except for names with a prefix to ignore."""
+    names = {name for name in {*actual, *expected} if not name.startswith(tuple(not_compared))}
+    yield from _compare_names(*({*values} & names for values in (actual, expected)))
+    for name in sorted({*actual} & {*expected} & names):
+        value, right = actual[name], expected[name]
         if value.shape != right.shape:
             yield f"{name} has the shape {tuple(value.shape)}, not {tuple(right.shape)}"
         elif not _is_close(value, right):
-            yield f"{name} has other elements"
+            yield f"{name} has different elements"
 
 
-def _is_close(found: Tensor, expected: Tensor) -> bool:
+def _is_close(actual: Tensor, expected: Tensor) -> bool:
     if not expected.is_floating_point():
-        return torch.equal(found, expected)
+        return torch.equal(actual, expected)
     if expected.numel() == 0:
         return True
     finite = expected[expected.isfinite()]
     scale = max(finite.abs().max().item() if finite.numel() else 0.0, 1e-3)
-    return torch.allclose(found, expected, rtol=0, atol=ELEMENT_TOLERANCE * scale, equal_nan=True)
+    return torch.allclose(actual, expected, rtol=0, atol=ELEMENT_TOLERANCE * scale, equal_nan=True)

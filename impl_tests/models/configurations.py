@@ -1,4 +1,4 @@
-"""Small models of transformers without randomness."""
+"""Small models from the package transformers, without dropout and other randomness."""
 
 from typing import Any
 
@@ -8,38 +8,40 @@ from torch import nn
 __all__ = ["LANGUAGE", "SMALL", "VOCABULARY_SIZE", "build_model", "draw_tokens"]
 
 VOCABULARY_SIZE = 50
-#: The sizes of most models.
+#: Configuration values for the size of most models.
 SMALL = {
     "hidden_size": 16,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 32,
 }
-#: The tokens of language models.
+#: Configuration values for the tokens of language models.
 LANGUAGE: dict[str, Any] = {
     "vocab_size": VOCABULARY_SIZE,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-#: Parts of the names of probabilities: dropout, stochastic depth, noise, masking.
+#: Substrings of the names of probabilities: of dropout, stochastic depth, noise and masking.
 _PROBABILITIES = ("drop", "jitter", "mask_time_prob", "mask_feature_prob")
 
 
 def draw_tokens(rows: int) -> dict[str, Any]:
-    """Draw tokens; the labels are the same tokens."""
+    """Draw random tokens, which are also the labels."""
     tokens = torch.randint(3, VOCABULARY_SIZE, (rows, 8))
     return {"input_ids": tokens, "labels": tokens.clone()}
 
 
 def build_model(name: str, configuration: str, **settings: Any) -> nn.Module:
-    """Return a model of transformers with random weights.
+    """Return a model from the package transformers with random weights.
+
+    All probabilities of the configuration, such as dropout, are set to 0, because replicas draw
+    other random numbers than one device.
 
     Args:
-        name: The class of the model.
-        configuration: The class of its configuration.
-        settings: Arguments of the configuration. All probabilities of dropping or masking are set
-            to 0, because replicas draw other random numbers than one device does.
+        name: The name of the model's class.
+        configuration: The name of the configuration's class.
+        settings: Arguments of the configuration.
     """
     import transformers
 

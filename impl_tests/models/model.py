@@ -17,45 +17,47 @@ __all__ = [
     "squared_error",
 ]
 
-#: The rows of a batch: two for each device.
+#: The number of rows of a batch: two for each device.
 ROWS = 4
-#: Errors of several models, on torch.nn.parallel or on both libraries.
+#: Why torch.nn.parallel fails on several models.
 HOOKS = (
     "replicas share the hooks of transformers that collect outputs, so they collect each other's"
 )
+#: Why torch.nn.parallel and impl fail on several models.
 NO_PARAMETERS = "the model reads its first parameter, but replicas have no parameters"
 
 
 def mean_loss(output: Any) -> Tensor:
-    """Return the mean of the losses that the replicas, or the plain module, computed."""
+    """Return the mean of the losses that the replicas or the plain module returned."""
     loss: Tensor = output["loss"].mean()
     return loss
 
 
 def squared_error(output: Tensor) -> Tensor:
-    """Return the mean squared difference of ``output`` from 1."""
+    """Return the mean squared difference between ``output`` and 1."""
     return (output - 1).square().mean()
 
 
 def draw_images(rows: int, size: int = 16) -> Tensor:
-    """Draw square images with three channels."""
+    """Draw square images of ``size`` pixels with three channels."""
     return torch.randn(rows, 3, size, size)
 
 
 @dataclass(frozen=True)
 class Model:
-    """One architecture.
+    """A model to train.
 
     Args:
         name: The name in tests and in the published table.
-        package: The package, as the package index names it.
-        chosen_for: The properties that other models lack.
-        build: Builds the model, with weights from torch's global random state.
-        inputs: Draws a batch of that many rows: keyword arguments, or positional arguments.
-        loss: Computes the loss from the outputs.
-        not_compared: Path prefixes of outputs that differ if the batch is split.
-        reference: The error of torch.nn.parallel on the model, if any.
-        impl: The error of impl on the model, if any.
+        package: The name of the package on PyPI.
+        chosen_for: The properties that the other models lack.
+        build: A function that returns the model, with weights from torch's global random state.
+        inputs: A function that draws a batch with the given number of rows, as keyword arguments
+            or positional arguments.
+        loss: A function that computes the loss from the outputs.
+        not_compared: Beginnings of the paths of outputs that differ if the batch is split.
+        reference: Why torch.nn.parallel does not train the model correctly; empty if it does.
+        impl: Why impl does not train the model correctly; empty if it does.
     """
 
     name: str
@@ -70,5 +72,5 @@ class Model:
 
     @property
     def has_race(self) -> bool:
-        """True if the reference is wrong only when its replicas run at the same time."""
+        """Whether torch.nn.parallel is wrong only if its replicas run at the same time."""
         return self.reference == HOOKS

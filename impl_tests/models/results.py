@@ -11,13 +11,14 @@ from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
 from .training import VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write"]
+__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write_results"]
 
-#: The variants whose losses are published; those of several threads vary from run to run.
+#: The variants whose losses are published. With several backward threads, losses are not
+#: reproducible, so they are not published.
 _PUBLISHED = ("one device", "reference", "impl")
 _FILE = Path(__file__).with_name("results.json")
 
-#: The run of each variant, or its error.
+#: Name of a variant -> its run, or the text of its error.
 Runs = Mapping[str, "Run | str"]
 
 
@@ -27,14 +28,14 @@ class Result:
 
     Args:
         package: The package and its version.
-        chosen_for: As in the catalogue.
-        losses: The losses of each published variant that ran without error, one per step.
-        reference: "same" if the reference equals impl bit for bit with aligned copies; otherwise
-            its error.
-        rounded: Whether the reference differs from impl in rounding without aligned copies.
+        chosen_for: The properties that the other models lack, from the catalogue.
+        losses: Published variant -> loss of each step, for variants without an error.
+        reference: "same" if torch.nn.parallel equals impl bit for bit with aligned copies;
+            otherwise its error or differences.
+        rounded: Whether torch.nn.parallel differs from impl in rounding without aligned copies.
         impl: "right" if impl equals one device within rounding; otherwise its error.
-        deviation: The largest relative error of impl's losses against one device.
-        wrong: The known error, as in the catalogue.
+        deviation: The largest relative difference between impl's losses and those of one device.
+        wrong: The known error from the catalogue, after the names of the libraries that have it.
     """
 
     package: str
@@ -48,50 +49,50 @@ class Result:
 
 
 def run_all(model: Model) -> dict[str, Run | str]:
-    """Train a model with each variant."""
-    found: dict[str, Run | str] = {}
+    """Train a model with each variant; return the run or the error of each."""
+    runs: dict[str, Run | str] = {}
     for variant in VARIANTS:
         try:
             with warnings.catch_warnings():
-                # Deprecations in the packages, and the reference's warning about a missing NCCL.
+                # Packages warn of deprecations, and torch.nn.parallel warns of a missing NCCL.
                 warnings.simplefilter("ignore")
-                found[variant] = run(model, variant)
+                runs[variant] = run(model, variant)
         except Exception as error:
             text = str(error).strip().splitlines() or [""]
-            found[variant] = f"{type(error).__name__}: {text[-1]}"
-    return found
+            runs[variant] = f"{type(error).__name__}: {text[-1]}"
+    return runs
 
 
 def summarize(model: Model, runs: Runs) -> Result:
-    """Return the result of a model's runs."""
-    plain, reference, ours = runs["one device"], runs["reference"], runs["impl"]
-    of_reference = _judge_reference(model, runs)
+    """Return the result of a model, from its runs."""
+    single_device, reference, ours = runs["one device"], runs["reference"], runs["impl"]
+    reference_result = _judge_reference(model, runs)
     published = {variant: runs[variant] for variant in _PUBLISHED}
-    losses = {variant: it.losses for variant, it in published.items() if isinstance(it, Run)}
+    losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         chosen_for=model.chosen_for,
         losses=losses,
-        reference=of_reference,
-        rounded=of_reference == "same" and _bit_differences(ours, reference) != [],
-        impl=_find_error(model, plain, ours) or "right",
+        reference=reference_result,
+        rounded=reference_result == "same" and _describe_bit_differences(ours, reference) != [],
+        impl=_find_error(model, single_device, ours) or "right",
         deviation=_largest_error(losses),
-        wrong=_known_error(model),
+        wrong=_describe_known_error(model),
     )
 
 
 def load_results() -> dict[str, Result]:
-    """Return the published results, by model."""
-    return {name: Result(**found) for name, found in json.loads(_FILE.read_text()).items()}
+    """Return the published results, keyed by model."""
+    return {name: Result(**fields) for name, fields in json.loads(_FILE.read_text()).items()}
 
 
-def write(models: Mapping[str, Model]) -> None:
+def write_results(models: Mapping[str, Model]) -> None:
     """Train all models and write ``results.json``."""
-    found = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
-    _FILE.write_text(json.dumps(found, indent=1) + "\n")
+    results = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
+    _FILE.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def _known_error(model: Model) -> str:
+def _describe_known_error(model: Model) -> str:
     if model.impl:
         return f"both: {model.impl}"
     return model.reference and f"reference: {model.reference}"
@@ -104,22 +105,23 @@ def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
 
 
 def _judge_reference(model: Model, runs: Runs) -> str:
+    """Return "same" if the reference equals impl bit for bit, else its error or differences."""
     error = _find_error(model, runs["one device"], runs["reference"])
-    found = _bit_differences(runs["aligned impl"], runs["aligned reference"])
+    found = _describe_bit_differences(runs["aligned impl"], runs["aligned reference"])
     return error or "; ".join(found[:3]) or "same"
 
 
-def _bit_differences(run: Run | str, other: Run | str) -> list[str]:
-    """Return the values in which two runs differ in any bit, or the error of a failed run."""
+def _describe_bit_differences(run: Run | str, other: Run | str) -> list[str]:
+    """Return a text for each value in which two runs differ, or the error of a failed run."""
     if isinstance(run, str):
         return [run]
     return [other] if isinstance(other, str) else find_bit_differences(run, other)
 
 
-def _find_error(model: Model, plain: Run | str, run: Run | str) -> str:
-    """Return the error of a run, or its differences from the run on one device."""
+def _find_error(model: Model, single_device: Run | str, run: Run | str) -> str:
+    """Return the error of a run, or its first differences from the run on one device."""
     if isinstance(run, str):
         return run
-    if isinstance(plain, str):
-        return f"one device: {plain}"
-    return "; ".join(find_differences(run, plain, model.not_compared)[:3])
+    if isinstance(single_device, str):
+        return f"one device: {single_device}"
+    return "; ".join(find_differences(run, single_device, model.not_compared)[:3])

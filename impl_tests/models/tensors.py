@@ -1,4 +1,4 @@
-"""The tensors of nested outputs, by their paths."""
+"""Collect the tensors of nested outputs, keyed by their paths."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -9,12 +9,12 @@ from torch import Tensor
 
 __all__ = ["collect_tensors"]
 
-#: The largest depth; objects of other packages may refer to each other in a cycle.
+#: The largest depth of the traversal. It is limited because objects may refer to each other.
 _MAX_DEPTH = 8
 
 
 def collect_tensors(output: Any) -> dict[str, Tensor]:
-    """Return the tensors of ``output`` by path, including those in attributes of objects."""
+    """Return path -> tensor for all tensors of ``output``, also those in objects' attributes."""
     return {path: tensor.detach().cpu().clone() for path, tensor in _walk(output, "", 0)}
 
 
@@ -22,15 +22,15 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield path, value
     elif depth < _MAX_DEPTH:
-        for step, member in _members(value):
+        for step, member in _members_with_paths(value):
             yield from _walk(member, f"{path}{step}", depth + 1)
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def _members_with_paths(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((f".{key}", member) for key, member in value.items())
     elif isinstance(value, tuple) and hasattr(value, "_asdict"):
-        yield from _members(value._asdict())
+        yield from _members_with_paths(value._asdict())
     elif isinstance(value, list | tuple):
         yield from ((f"[{index}]", member) for index, member in enumerate(value))
     elif dataclasses.is_dataclass(value) or _is_object(value):

@@ -9,7 +9,7 @@ from impl_tests.models.alignment import align_replicas
 
 
 class OddSizes(nn.Module):
-    """A recurrent layer and two tied layers, with tensors of odd numbers of elements."""
+    """A module with a recurrent layer and two tied layers. Most tensors have odd sizes."""
 
     def __init__(self):
         super().__init__()

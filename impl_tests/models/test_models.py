@@ -1,4 +1,4 @@
-"""Models of many architectures train equally on impl, on one device and on torch.nn.parallel."""
+"""Models train with impl as on one device and as with torch.nn.parallel."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from impl_tests.models.catalogue import MODELS
 from impl_tests.models.comparison import LOSS_TOLERANCE, find_bit_differences, find_differences
 from impl_tests.models.results import load_results, run_all, summarize
 
-#: The relative tolerance of published losses: kernels of other processors round differently.
+#: Relative tolerance between published losses and those of this run. Processors round differently.
 PROCESSOR_TOLERANCE = 1e-3
 
 
@@ -52,13 +52,13 @@ def test_the_published_result_equals_this_run(model, runs):
     assert published.deviation is None or published.deviation <= LOSS_TOLERANCE
 
 
-def test_the_published_models_are_those_of_the_catalogue():
+def test_each_model_of_the_catalogue_has_a_published_result():
     assert list(load_results()) == list(MODELS)
 
 
 @pytest.mark.parametrize("name", ["ResNet", "DenseNet", "EfficientNet"])
 def test_training_with_batch_statistics_equals_the_reference(topology, name):
-    """Statistics of a chunk differ from those of the batch, so one device is no reference."""
+    # impl is not compared with one device: a chunk's statistics differ from the batch's.
     runs = [
         training.run(MODELS[name], variant, batch_statistics=True)
         for variant in ("aligned impl", "aligned reference")

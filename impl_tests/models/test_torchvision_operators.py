@@ -1,11 +1,11 @@
-"""torchvision's operators return the same on the simulated device as on the CPU."""
+"""torchvision's operators return the same results on a simulated device as on the CPU."""
 
 import pytest
 import torch
 
 
 def boxes(count):
-    """Draw boxes, many of which overlap."""
+    """Draw boxes. Many of them overlap."""
     corners = torch.rand(count, 2)
     return torch.cat([corners, corners + 0.3], 1)
 

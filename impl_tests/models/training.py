@@ -1,4 +1,4 @@
-"""Three training steps of a model, with one of several wrappers."""
+"""Train a model for three steps, with or without a DataParallel wrapper."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -22,16 +22,18 @@ _DEVICES = [0, 1]
 
 
 class _Variant(NamedTuple):
+    """A way to train: a wrapper, the device of the module, and the threads of backward."""
+
     wrap: Callable[[nn.Module], nn.Module]
     device: str = "sim:0"
-    #: Whether backward uses one thread per device, as for users. Three gradients of one tensor are
-    #: then added in a random order, so the sums differ in rounding from run to run.
+    #: Whether backward uses one thread per device, which is PyTorch's default outside these tests.
+    #: With several threads, gradients of a tensor are added in a random order and round randomly.
     threads: bool = False
 
 
 _AlignedReference = align_replicas(torch.nn.DataParallel)
 _AlignedImpl = align_replicas(impl.DataParallel)
-#: The wrappers, by the name under which their results are saved.
+#: The variants, by their names in the results.
 VARIANTS: Mapping[str, _Variant] = {
     "one device": _Variant(lambda module: module),
     "reference": _Variant(lambda module: torch.nn.DataParallel(module, _DEVICES)),
@@ -49,8 +51,8 @@ class Run:
 
     Args:
         losses: One loss per step.
-        outputs: The tensors of the last step's outputs, by path.
-        weights: The module's state after the last step.
+        outputs: Path -> tensor, for the outputs of the last step.
+        weights: The state dict of the module after the last step.
     """
 
     losses: list[float]
@@ -64,8 +66,8 @@ def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
     Args:
         model: The model. Its weights and inputs are the same for all variants.
         variant: A key of :data:`VARIANTS`.
-        batch_statistics: Whether batch norms use the statistics of their input. These differ
-            between the whole batch and its chunks.
+        batch_statistics: Whether batch norms use the statistics of their input, which differ
+            between the whole batch and a chunk.
     """
     wrap, device, threads = VARIANTS[variant]
     torch.manual_seed(0)
@@ -81,7 +83,10 @@ def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
 
 
 def _train(
-    wrapped: nn.Module, module: nn.Module, batches: list[Any], loss_of: Callable[[Any], Tensor]
+    wrapped: nn.Module,
+    module: nn.Module,
+    batches: list[Any],
+    compute_loss: Callable[[Any], Tensor],
 ) -> Run:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     losses = []
@@ -89,15 +94,14 @@ def _train(
     for batch in batches:
         output = wrapped(**batch) if isinstance(batch, dict) else wrapped(*batch)
         outputs = collect_tensors(output)
-        loss = loss_of(output)
+        loss = compute_loss(output)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
     state = {name: value for name, value in module.state_dict().items() if torch.is_tensor(value)}
-    return Run(
-        losses, outputs, {name: copy.deepcopy(value.cpu()) for name, value in state.items()}
-    )
+    weights = {name: copy.deepcopy(value.cpu()) for name, value in state.items()}
+    return Run(losses, outputs, weights)
 
 
 def _to_device(value: Any, device: str) -> Any:

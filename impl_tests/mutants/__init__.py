@@ -1,7 +1,7 @@
-"""Mutants: deliberately wrong targets, each a copy of impl with one passage replaced.
+"""Mutants: deliberately wrong versions of impl, each a copy with one passage replaced.
 
-A mutant proves that a test can fail. It names the clauses that it breaks. Each of these clauses
-must have a test that fails on the mutant.
+A mutant proves that a test can fail. It lists the clauses of spec_tests/clauses.toml that it
+breaks. Each of these clauses must have a test that fails on the mutant.
 """
 
 import shutil
@@ -15,14 +15,14 @@ IMPL = Path(__file__).resolve().parents[2] / "impl"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong target.
+    """A wrong version of impl.
 
     Args:
         name: A short description of the error, in words joined by hyphens.
-        breaks: The clauses whose tests must fail on the mutant.
-        file: The changed file of impl.
-        old: The replaced passage; it occurs once in the file.
-        new: The new passage.
+        breaks: The ids of the clauses whose tests must fail on the mutant.
+        file: The changed file, relative to the folder of impl.
+        old: The replaced passage. It occurs exactly once in the file.
+        new: The passage that replaces ``old``.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Mutant:
 
     @property
     def package(self) -> str:
-        """The name of the wrong package."""
+        """The name under which the wrong version of impl can be imported."""
         return "mutant_" + self.name.replace("-", "_").replace(".", "_")
 
     def apply(self, text: str) -> str:
-        """Return ``text``, the file's content, with the passage replaced.
+        """Return ``text``, the content of the file, with ``old`` replaced by ``new``.
 
         Raises:
             ValueError: The passage does not occur exactly once, or the new passage equals it.
@@ -52,7 +52,7 @@ class Mutant:
         return text.replace(self.old, self.new)
 
     def write(self, folder: Path) -> None:
-        """Write the wrong package into ``folder``."""
+        """Write the wrong version of impl into ``folder``, as the package ``self.package``."""
         package = folder / self.package
         shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
         path = package / self.file
@@ -60,16 +60,16 @@ class Mutant:
 
 
 def load() -> dict[str, Mutant]:
-    """Return all mutants by name.
+    """Return all mutants, keyed by name.
 
     Raises:
         ValueError: Two mutants have the same name.
     """
-    found: dict[str, Mutant] = {}
+    mutants: dict[str, Mutant] = {}
     for path in sorted(FOLDER.glob("*.toml")):
         for table in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
             mutant = Mutant(**{**table, "breaks": tuple(table["breaks"])})
-            if mutant.name in found:
+            if mutant.name in mutants:
                 raise ValueError(f"two mutants are called {mutant.name}")
-            found[mutant.name] = mutant
-    return found
+            mutants[mutant.name] = mutant
+    return mutants

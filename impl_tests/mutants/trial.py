@@ -1,6 +1,6 @@
-"""Runs of the suite on mutants, several at a time, each in a new process.
+"""Run the suite on mutants, several at a time, each in a new process.
 
-The processes are forked from one that has imported torch and pytest but has used no device.
+The processes are forked from a process that has imported torch and pytest but used no device.
 """
 
 import functools
@@ -19,21 +19,21 @@ from impl_tests.mutants import Mutant
 from spec_tests.harness.conformance.verdicts import ERRORS, by_clause, read
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Exit codes of pytest after a complete run: all tests passed, or some failed.
-_COMPLETE = (0, 1)
-#: Slow imports of every trial, done once before the fork; they save a second a trial.
+#: Exit codes of a complete pytest run: 0 if all tests passed, 1 if a test failed.
+_COMPLETE_EXIT_CODES = (0, 1)
+#: Modules with a slow import. An import before the fork saves each trial a second.
 _PRELOADED = ("torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The verdicts on one mutant.
+    """The result of the suite on one mutant.
 
     Args:
         mutant: The mutant.
-        verdicts: The verdict by clause; None if the process hung or crashed in a test.
+        verdicts: Clause id -> verdict, such as ``fail``; None if a test hung or crashed.
         log: The output of pytest.
-        seconds: The duration of the trial.
+        seconds: The duration of the trial in seconds.
     """
 
     mutant: Mutant
@@ -42,28 +42,28 @@ class Trial:
     seconds: float
 
     @property
-    def survived(self) -> tuple[str, ...]:
-        """The broken clauses whose tests passed. A hang or a crash fails all tests."""
+    def survived_clauses(self) -> tuple[str, ...]:
+        """The ids of the broken clauses whose tests passed; empty after a hang or a crash."""
         if self.verdicts is None:
             return ()
         return tuple(name for name in self.mutant.breaks if self.verdicts.get(name) not in ERRORS)
 
 
-def collect_tests(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the node ids of each clause's tests, collected in a new process.
+def collect_tests(clause_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Collect the suite in a new process; return, for each clause, the node ids of its tests.
 
     Args:
-        names: The clauses.
+        clause_ids: The ids of the clauses.
 
     Raises:
         RuntimeError: The suite cannot be collected.
     """
-    job = forks.Job("the collection", functools.partial(_collect, sorted(set(names))))
-    (done,) = forks.run([job], processes=1)
-    if done.result is None:
+    job = forks.Job("the collection", functools.partial(_collect, sorted(set(clause_ids))))
+    (ended,) = forks.run([job], processes=1)
+    if ended.result is None:
         raise RuntimeError("the suite could not be collected: run pytest --collect-only")
-    found: dict[str, list[str]] = done.result
-    return found
+    tests: dict[str, list[str]] = ended.result
+    return tests
 
 
 def run(
@@ -73,12 +73,12 @@ def run(
     processes: int,
     options: Sequence[str] = (),
 ) -> Iterator[Trial]:
-    """Run the tests of the broken clauses on each mutant; yield trials as they end.
+    """Run the tests of the broken clauses on each mutant; yield each trial when it ends.
 
     Args:
         mutants: The mutants.
-        tests: The node ids of each clause's tests.
-        processes: The number of mutants to try at a time.
+        tests: Clause id -> node ids of its tests.
+        processes: The number of mutants that run at the same time.
         options: Further options of pytest.
 
     Raises:
@@ -86,50 +86,56 @@ def run(
     """
     for name in _PRELOADED:
         importlib.import_module(name)
-    gc.freeze()  # pytest runs the garbage collector in every trial; it need not scan the imports.
+    # pytest collects garbage in every trial. gc.freeze excludes the imported modules from it.
+    gc.freeze()
     jobs = [
-        forks.Job(mutant, functools.partial(_try, mutant, [*_chosen(mutant, tests), *options]))
+        forks.Job(
+            mutant, functools.partial(_run_suite, mutant, [*_tests_of(mutant, tests), *options])
+        )
         for mutant in mutants
     ]
-    for done in forks.run(jobs, processes=processes):
-        yield Trial(done.job.subject, done.result, done.log, done.seconds)
+    for ended in forks.run(jobs, processes=processes):
+        yield Trial(ended.job.subject, ended.result, ended.log, ended.seconds)
 
 
-def _chosen(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
+def _tests_of(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted({node for name in mutant.breaks for node in tests.get(name, ())})
 
 
-def _try(mutant: Mutant, arguments: Sequence[str], folder: Path) -> dict[str, str]:
+def _run_suite(mutant: Mutant, arguments: Sequence[str], folder: Path) -> dict[str, str]:
+    """Run pytest with ``arguments`` on the mutant; return the verdict of each clause."""
     mutant.write(folder)
     sys.path.insert(0, str(folder))
     importlib.import_module(mutant.package)
     path = folder / "verdicts.jsonl"
     options = ["--target", mutant.package, "--verdicts", str(path), "--hypothesis-profile=mutants"]
-    status = _pytest([*arguments, *options])
-    if status not in _COMPLETE:
+    status = _run_pytest([*arguments, *options])
+    if status not in _COMPLETE_EXIT_CODES:
         raise RuntimeError(f"the suite did not run on {mutant.name}: pytest exited with {status}")
     return by_clause(read(path))
 
 
-def _collect(names: Sequence[str], _: Path) -> dict[str, list[str]]:
+def _collect(clause_ids: Sequence[str], _: Path) -> dict[str, list[str]]:
     plugin = _Collector()
-    _pytest(["spec_tests", "--collect-only", *(f"--clause={name}" for name in names)], plugin)
-    return plugin.found
+    clauses = [f"--clause={name}" for name in clause_ids]
+    _run_pytest(["spec_tests", "--collect-only", *clauses], plugin)
+    return plugin.tests
 
 
 class _Collector:
-    """Notes which test names which clause."""
+    """A pytest plugin that records the node ids of the collected tests of each clause."""
 
     def __init__(self) -> None:
-        self.found: dict[str, list[str]] = {}
+        self.tests: dict[str, list[str]] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
             for marker in item.iter_markers("clause"):
-                self.found.setdefault(marker.args[0], []).append(item.nodeid)
+                self.tests.setdefault(marker.args[0], []).append(item.nodeid)
 
 
-def _pytest(arguments: list[str], *plugins: object) -> int:
+def _run_pytest(arguments: list[str], *plugins: object) -> int:
+    """Run pytest in this process; return its exit code."""
     os.chdir(ROOT)
     options = ["-q", "-p", "no:cacheprovider"]
     return int(pytest.main([*options, *arguments], plugins=list(plugins)))

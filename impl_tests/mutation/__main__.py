@@ -1,4 +1,4 @@
-"""Try changes to impl and print the survivors: ``python -m impl_tests.mutation``."""
+"""Try changes to impl and print those that no test detects: ``python -m impl_tests.mutation``."""
 
 import argparse
 import math
@@ -12,62 +12,65 @@ from pathlib import Path
 
 from impl_tests.mutation import equivalent, trials, verdicts
 from impl_tests.mutation.changes import Change, find_changes
-from impl_tests.mutation.lines import Lines, record
-from impl_tests.mutation.session import Tests, with_tests
+from impl_tests.mutation.executed_lines import ExecutedLines, record_lines
+from impl_tests.mutation.session import CollectedTests, call_with_tests
 
-#: The least share of the changes with an effect that the tests must detect.
+#: The tests must detect at least this share of the changes that have an effect.
 REQUIRED_SHARE = 0.98
 
 
 def main() -> int:
     """Try changes; return 1 if the tests detect fewer than 98 % of those with an effect."""
     options = _parse_options()
-    found = find_changes(tuple(options.files))
-    excused = equivalent.load(found)
-    chosen = [change for name, change in found.items() if name not in excused]
+    all_changes = find_changes(tuple(options.files))
+    without_effect = equivalent.load(all_changes)
+    selected = [change for name, change in all_changes.items() if name not in without_effect]
     if options.sample is not None:
-        chosen = random.Random(options.seed).sample(chosen, options.sample)
+        selected = random.Random(options.seed).sample(selected, options.sample)
     detected: set[Change] = set()
 
-    def use(tests: Tests) -> None:
-        detected.update(_try(tests, chosen, options))
+    def try_changes(tests: CollectedTests) -> None:
+        detected.update(_find_detected_changes(tests, selected, options))
 
-    with_tests(use)
-    _print_summary(chosen, detected, excused)
-    return int(len(detected) < REQUIRED_SHARE * len(chosen))
+    call_with_tests(try_changes)
+    _print_summary(selected, detected, without_effect)
+    return int(len(detected) < REQUIRED_SHARE * len(selected))
 
 
-def _try(tests: Tests, chosen: Sequence[Change], options: argparse.Namespace) -> Iterator[Change]:
-    """Print the verdict on each change; yield the changes that a test detects."""
-    lines = record(tests, processes=options.processes, folder=options.lines)
+def _find_detected_changes(
+    tests: CollectedTests, selected: Sequence[Change], options: argparse.Namespace
+) -> Iterator[Change]:
+    """Try the selected changes and print each result; yield the changes that a test detects."""
+    lines = record_lines(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests, {len(lines.left_out)} left out", flush=True)
-    killers: dict[Change, str | None] = {**verdicts.load(options.verdicts, chosen, lines.seconds)}
+    cached = verdicts.load(options.verdicts, selected, lines.seconds)
+    killers: dict[Change, str | None] = {**cached}
     print(f"{len(killers)} verdicts taken from {options.verdicts}", flush=True)
-    for trial in _run_trials(tests, lines, chosen, killers, options):
+    for trial in _run_trials(tests, lines, selected, killers, options):
         print(trial, flush=True)
         if trial.killer is not None:
             verdicts.save(options.verdicts, trial.change, trial.killer)
         killers[trial.change] = trial.killer
     suspects = lines.seconds.keys() & set(killers.values())
-    broken = trials.failing_tests(tests, suspects, processes=options.processes)
+    broken = trials.find_failing_tests(tests, suspects, processes=options.processes)
     for name in sorted(broken):
         print(f"fails on unchanged impl, so it detects nothing: {name}")
     return (change for change, killer in killers.items() if killer not in {None, *broken})
 
 
 def _run_trials(
-    tests: Tests,
-    lines: Lines,
-    chosen: Sequence[Change],
+    tests: CollectedTests,
+    lines: ExecutedLines,
+    selected: Sequence[Change],
     killers: Mapping[Change, str | None],
     options: argparse.Namespace,
 ) -> Iterator[trials.Trial]:
-    """Try the changes that have no verdict yet."""
+    """Try the selected changes that are not in ``killers``; yield their trials."""
     kills = trials.Kills()
-    likely = verdicts.load(options.verdicts, chosen, lines.seconds, with_stale=True)
-    for change, killer in likely.items():
+    former = verdicts.load(options.verdicts, selected, lines.seconds, with_stale=True)
+    for change, killer in former.items():
         kills.add(change, killer)
-    untried = [change for change in chosen if change not in killers]
+    untried = [change for change in selected if change not in killers]
     seconds, processes = options.seconds, options.processes
     return trials.run(tests, lines, untried, kills=kills, seconds=seconds, processes=processes)
 
@@ -91,7 +94,7 @@ def _parse_options() -> argparse.Namespace:
         type=Path,
         default=verdicts.CACHE,
         metavar="FILE",
-        help="cache of detected changes, which are not tried again (default: %(default)s)",
+        help="cache of detected changes; they are not tried again (default: %(default)s)",
     )
     parser.add_argument("--sample", type=int, metavar="N", help="try N changes (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
@@ -107,23 +110,22 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _print_summary(
-    chosen: Sequence[Change], detected: set[Change], excused: Collection[str]
+    selected: Sequence[Change], detected: set[Change], without_effect: Collection[str]
 ) -> None:
-    tried = Counter(change.file for change in chosen)
+    """Print the counts of each file, the survivors, and the share of detected changes."""
+    tried = Counter(change.file for change in selected)
     killed = Counter(change.file for change in detected)
-    without_effect = Counter(name.split()[0] for name in excused)
+    equivalents = Counter(name.split()[0] for name in without_effect)
     print(f"{'file':<20}{'tried':>9}{'detected':>9}{'survived':>10}{'equivalent':>12}")
-    for file in sorted({*tried, *without_effect}):
+    for file in sorted({*tried, *equivalents}):
         survived = tried[file] - killed[file]
-        print(
-            f"{file:<20}{tried[file]:>9}{killed[file]:>9}{survived:>10}{without_effect[file]:>12}"
-        )
-    for change in chosen:
+        print(f"{file:<20}{tried[file]:>9}{killed[file]:>9}{survived:>10}{equivalents[file]:>12}")
+    for change in selected:
         if change not in detected:
             print(f"survived: {change.name}")
-    print(f"{len(excused)} changes have no visible effect (reasons: equivalent.toml)")
-    share = len(detected) / max(1, len(chosen))
-    print(f"{len(chosen)} others tried, {len(detected)} detected: {share:.1%}")
+    print(f"{len(without_effect)} changes have no visible effect (reasons: equivalent.toml)")
+    share = len(detected) / max(1, len(selected))
+    print(f"{len(selected)} others tried, {len(detected)} detected: {share:.1%}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""All changes to impl: each operator at each place that it applies to."""
+"""All changes to impl: each mutation operator, applied wherever it can be applied."""
 
 import ast
 import contextlib
@@ -16,9 +16,9 @@ from cosmic_ray.ast import get_ast
 from cosmic_ray.mutating import MutationVisitor
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import drops
+from impl_tests.mutation import operators
 
-#: The operators of cosmic-ray that are used: of similar ones only one.
+#: The operators of cosmic-ray that are used. Of several similar operators one is enough.
 OPERATORS = (
     "AddNot",
     "ExceptionReplacer",
@@ -42,8 +42,10 @@ OPERATORS = (
     "ReplaceUnaryOperator_Delete_USub",
     "ZeroIterationForLoop",
 )
-#: NumberReplacer makes two changes of each number, one more and one less; the first is used.
+#: Operator -> step between the changes that are used. NumberReplacer changes each number n to
+#: n + 1 and to n - 1, and only n + 1 is used.
 _STRIDE = {"NumberReplacer": 2}
+#: Nodes of the syntax tree that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -52,14 +54,14 @@ class Change:
     """impl with one small change.
 
     Args:
-        file: The file of impl.
+        file: The changed file, relative to the folder of impl.
         place: The qualified name of the changed function or class; empty at module level.
         line: The number of the first changed line.
         before: The changed lines before the change, joined by spaces.
-        after: The same lines after the change.
-        text: The file after the change.
-        nth: The number of this change among those with equal ``before`` and ``after`` at this
-            place, from 1.
+        after: The changed lines after the change, joined by spaces.
+        text: The whole file after the change.
+        nth: The position of this change, from 1, among the changes with equal ``place``,
+            ``before`` and ``after``.
     """
 
     file: str
@@ -72,7 +74,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The place and the lines; stable while other lines of the file are edited."""
+        """A unique name. It does not depend on the other lines of the file."""
         suffix = f" [{self.nth}]" if self.nth > 1 else ""
         return f"{self.file} {self.place}: {self.before} -> {self.after}{suffix}"
 
@@ -84,14 +86,14 @@ class Change:
 
 
 def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
-    """Return all changes to these files, by name; docstrings and type hints stay unchanged.
+    """Return all changes to files of impl, keyed by name. Docstrings and type hints do not change.
 
     Args:
-        files: By default all files except those of ``impl.distributed``. These run in one process
-            a rank, where coverage does not record the lines that a test executes.
+        files: The files; by default all except those of ``impl.distributed``. Each rank of
+            ``impl.distributed`` runs in its own process, where coverage records no lines.
 
     Raises:
-        FileNotFoundError: impl has no such file.
+        FileNotFoundError: impl does not have one of the files.
     """
     paths = [IMPL / name for name in files] or list_sources()
     return {change.name: change for path in paths for change in _changes_of_file(path)}
@@ -114,56 +116,59 @@ def _changes_of_file(path: Path) -> Iterator[Change]:
             first, before, after = _first_difference(statement.splitlines(), text.splitlines())
             if not _is_redundant(before, after):
                 line = start + first
-                kind = places.get(line, ""), before, after
-                count[kind] += 1
+                key = places.get(line, ""), before, after
+                count[key] += 1
                 whole = "".join([*lines[:start], text, *lines[end:]])
-                yield Change(file, kind[0], line, before, after, whole, count[kind])
+                yield Change(file, key[0], line, before, after, whole, count[key])
 
 
 def _find_boundaries(code: str) -> list[int]:
-    """Return the last lines of the top-level statements; each is copied and changed alone."""
+    """Return 0 and the number of the last line of each top-level statement."""
     statements = ast.parse(code).body
     return [0, *sorted({node.end_lineno or node.lineno for node in statements})]
 
 
 def _changed_texts(statement: str) -> Iterable[str]:
-    """Return the changed texts of a top-level statement, without repetitions, in order."""
-    # Each change needs a new tree. Unpickling one is eight times as fast as parsing.
+    """Return the distinct changed texts of a top-level statement, in order."""
+    # Each change needs a new syntax tree. Unpickling a tree is eight times as fast as parsing.
     tree = pickle.dumps(get_ast(statement))
-    replaced = itertools.chain.from_iterable(_apply(operator, tree) for operator in OPERATORS)
-    return dict.fromkeys([*replaced, *drops.changed_texts(statement)])
+    replaced = itertools.chain.from_iterable(
+        _apply_operator(operator, tree) for operator in OPERATORS
+    )
+    return dict.fromkeys([*replaced, *operators.changed_texts(statement)])
 
 
-def _apply(operator: str, tree: bytes) -> Iterator[str]:
-    kind = plugins.get_operator(f"core/{operator}")
-    for occurrence in itertools.count(0, _STRIDE.get(operator, 1)):
-        visitor = MutationVisitor(occurrence, kind())
-        changed = visitor.walk(pickle.loads(tree))
+def _apply_operator(operator_name: str, pickled_tree: bytes) -> Iterator[str]:
+    """Yield the code of a pickled syntax tree after each change that an operator can make."""
+    operator_class = plugins.get_operator(f"core/{operator_name}")
+    for occurrence in itertools.count(0, _STRIDE.get(operator_name, 1)):
+        visitor = MutationVisitor(occurrence, operator_class())
+        changed = visitor.walk(pickle.loads(pickled_tree))
         if not visitor.mutation_applied:
             return
         text = changed.get_code()
-        if _is_python(text):
+        if _is_valid_python(text):
             yield text
 
 
-def _is_python(text: str) -> bool:
+def _is_valid_python(code: str) -> bool:
     with contextlib.suppress(SyntaxError):
-        ast.parse(text)
+        ast.parse(code)
         return True
     return False
 
 
 def _is_redundant(before: str, after: str) -> bool:
-    """Return whether a change is a double negation, or turns a keyword-only marker into a /."""
+    """Return whether a change is a double negation, or replaces ``*`` in a signature by ``/``."""
     return "not not" in after or after == before.replace("*,", "/,")
 
 
 def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
-    """Return the number of the first changed line, from 1, and the changed lines of both texts."""
+    """Return the first changed line's number, from 1, and the changed lines before and after."""
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     opcodes = matcher.get_opcodes()
     _, start, end, new_start, new_end = next(code for code in opcodes if code[0] != "equal")
-    # RemoveDecorator also removes the empty lines above the decorator.
+    # RemoveDecorator also removes the empty lines above the decorator: skip these.
     line = next(number for number in range(start, end) if before[number].strip())
     return line + 1, _on_one_line(before[start:end]), _on_one_line(after[new_start:new_end])
 
@@ -173,18 +178,18 @@ def _on_one_line(lines: list[str]) -> str:
 
 
 def _find_places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
-    """Return the innermost function or class around each line, by line number."""
-    found: dict[int, str] = {}
+    """Return, for each line number, the innermost function or class around the line."""
+    places: dict[int, str] = {}
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
             last = node.end_lineno or node.lineno
-            found |= dict.fromkeys(range(first_line(node), last + 1), name)
-        found |= _find_places(node, f"{name}." if name else "")
-    return found
+            places |= dict.fromkeys(range(first_line_of(node), last + 1), name)
+        places |= _find_places(node, f"{name}." if name else "")
+    return places
 
 
-def first_line(node: ast.stmt) -> int:
+def first_line_of(node: ast.stmt) -> int:
     """Return the number of a statement's first line, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])

@@ -1,4 +1,4 @@
-"""The changes without an effect that a caller can see, each with the reason."""
+"""The recorded changes that no caller of impl can notice, each with the reason."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from impl_tests.mutation.changes import Change
 RECORDS = Path(__file__).with_name("equivalent.toml")
 
 
-def load(found: Mapping[str, Change], text: str | None = None) -> dict[str, str]:
-    """Return the reasons by the changes' names, for the files that ``found`` changes.
+def load(changes: Mapping[str, Change], text: str | None = None) -> dict[str, str]:
+    """Return the reason for each recorded change to a file that occurs in ``changes``.
 
     Args:
-        found: All changes to these files.
-        text: The records in TOML; by default ``equivalent.toml``.
+        changes: Name -> change, with all changes to some files of impl.
+        text: The records in TOML; by default the text of ``equivalent.toml``.
 
     Raises:
-        ValueError: A record names no change, or names one twice, or has no reason.
+        ValueError: A record names an unknown change, repeats a change, or has no reason.
     """
     records = tomllib.loads(RECORDS.read_text(encoding="utf-8") if text is None else text)
-    files = {change.file for change in found.values()}
+    files = {change.file for change in changes.values()}
     reasons: dict[str, str] = {}
     for record in records.get("equivalent", []):
         reason = record.get("reason", "").strip()
@@ -29,7 +29,7 @@ def load(found: Mapping[str, Change], text: str | None = None) -> dict[str, str]
                 continue
             if not reason:
                 raise ValueError(f"equivalent.toml: no reason for {name}")
-            if name not in found or name in reasons:
+            if name not in changes or name in reasons:
                 raise ValueError(f"equivalent.toml: no such change, or named twice: {name}")
             reasons[name] = reason
     return reasons

@@ -1,4 +1,4 @@
-"""Trials of changes: run the tests of the changed line, most promising first, until one fails."""
+"""Trials of changes: run the tests of the changed line, the likeliest to fail first."""
 
 import functools
 import importlib
@@ -10,26 +10,27 @@ from pathlib import Path
 from impl_tests import forks
 from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import Change
-from impl_tests.mutation.lines import Lines
-from impl_tests.mutation.session import Tests, use_impl
+from impl_tests.mutation.executed_lines import ExecutedLines
+from impl_tests.mutation.session import CollectedTests, import_impl_from
 
-#: Seconds added to a test's duration, so that the fastest tests do not always come first.
+#: Seconds that are added to each test's duration, so that the order of the fastest tests depends
+#: less on their durations than on the changes that they have detected.
 _OVERHEAD = 0.2
-#: Seconds added for a test whose file must be collected first.
+#: Seconds that are added to a test's duration if its file must be collected first.
 _COLLECTION = 1
-#: The weight of each detected change near by in the order of the tests.
+#: The weight of each nearby change that a test has detected, in the order of the tests.
 _KILL_WEIGHT = 10
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The verdict on one change.
+    """The result of the tests on one change.
 
     Args:
         change: The change.
-        killer: The test that failed, or another failure; None if the change survived.
-        seconds: The duration of the trial.
-        position: The number of the trial, as ``1/9``.
+        killer: The test or the import that failed; None if no test failed.
+        seconds: The duration of the trial in seconds.
+        position: The number of the trial and of all trials, such as ``1/9``.
     """
 
     change: Change
@@ -43,98 +44,105 @@ class Trial:
 
 
 class Kills:
-    """The detected changes, by test. Tests that detected changes near by run first."""
+    """The number of changes that each test has detected, in each file, function and line."""
 
     def __init__(self) -> None:
-        self._found: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, change: Change, killer: str) -> None:
-        """Count a change that a test detected."""
-        self._found.update((scope, killer) for scope in _scopes(change))
+        """Count a change that the test ``killer`` detected."""
+        self._counts.update((scope, killer) for scope in _scopes(change))
 
-    def order_tests(self, change: Change, lines: Lines) -> list[str]:
-        """Return the tests that may detect a change, by the expected time until one does."""
+    def order_tests(self, change: Change, lines: ExecutedLines) -> list[str]:
+        """Return the tests that may detect a change, in the order in which they should run."""
         tests = lines.find_tests(change.file, change.line)
-        cases = _case_numbers(sorted(tests, key=lambda name: (lines.seconds[name], name)))
+        cases = _number_cases(sorted(tests, key=lambda node_id: (lines.seconds[node_id], node_id)))
 
-        def expected_seconds(name: str) -> float:
-            kills = sum(self._found[scope, name] for scope in _scopes(change))
-            seconds = lines.seconds[name] + _overhead(change, name)
-            return seconds * cases[name] / (1 + _KILL_WEIGHT * kills)
+        def expected_seconds(node_id: str) -> float:
+            kills = sum(self._counts[scope, node_id] for scope in _scopes(change))
+            seconds = lines.seconds[node_id] + _added_seconds(change, node_id)
+            return seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
 
         return sorted(cases, key=expected_seconds)
 
 
-def _overhead(change: Change, name: str) -> float:
-    """Return the seconds to add to the duration of a test.
+def _added_seconds(change: Change, node_id: str) -> float:
+    """Return the seconds to add to the duration of the test ``node_id``.
 
-    Tests of private modules must be collected first. Those named after the changed file are the
-    most likely to fail, so nothing is added for them.
+    The file of a test of a private module must be collected first. Nothing is added to tests in a
+    file that is named after the changed file, because they are the likeliest to fail.
     """
-    if name.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
+    if node_id.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
         return 0
-    return _COLLECTION if name.startswith("impl_tests") else _OVERHEAD
+    return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
 
 
-def _case_numbers(names: Iterable[str]) -> dict[str, int]:
-    """Number the parametrized cases of each test, so that one case of every test comes first."""
+def _number_cases(node_ids: Iterable[str]) -> dict[str, int]:
+    """Return, for each node id, its position from 1 among the cases of its test function."""
     count: Counter[str] = Counter()
     numbers: dict[str, int] = {}
-    for name in names:
-        count.update([function := name.partition("[")[0]])
-        numbers[name] = count[function]
+    for node_id in node_ids:
+        count.update([function := node_id.partition("[")[0]])
+        numbers[node_id] = count[function]
     return numbers
 
 
 def _scopes(change: Change) -> tuple[str, ...]:
-    """Return the file, the function and the line of a change, as keys."""
+    """Return keys for the file, the function and the line of a change."""
     return change.file, f"{change.file} {change.place}", f"{change.file} {change.before}"
 
 
 def run(
-    tests: Tests,
-    lines: Lines,
-    chosen: Sequence[Change],
+    tests: CollectedTests,
+    lines: ExecutedLines,
+    selected: Sequence[Change],
     *,
     kills: Kills,
     seconds: float,
     processes: int,
 ) -> Iterator[Trial]:
-    """Try each change for at most ``seconds`` of CPU time; yield trials as they end."""
+    """Try each selected change for ``seconds`` of CPU time; yield each trial when it ends."""
     jobs = (
         forks.Job(
             change,
-            functools.partial(_try, tests, change, kills.order_tests(change, lines), seconds),
+            functools.partial(
+                _find_killer, tests, change, kills.order_tests(change, lines), seconds
+            ),
         )
-        for change in chosen
+        for change in selected
     )
-    for count, done in enumerate(forks.run(jobs, processes=processes), 1):
-        change = done.job.subject
-        killer = "a hang or a crash" if done.result is None else done.result["killer"]
+    for count, ended in enumerate(forks.run(jobs, processes=processes), 1):
+        change = ended.job.subject
+        killer = "a hang or a crash" if ended.result is None else ended.result["killer"]
         if killer is not None:
             kills.add(change, killer)
-        yield Trial(change, killer, done.seconds, f"{count}/{len(chosen)}")
+        yield Trial(change, killer, ended.seconds, f"{count}/{len(selected)}")
 
 
-def failing_tests(tests: Tests, names: Iterable[str], *, processes: int) -> set[str]:
-    """Return the tests that fail on unchanged impl, each run alone in a new process."""
-    jobs = (forks.Job(name, functools.partial(_fails, tests, name)) for name in sorted(names))
-    ended = forks.run(jobs, processes=processes)
-    return {done.job.subject for done in ended if done.result is not False}
+def find_failing_tests(
+    tests: CollectedTests, node_ids: Iterable[str], *, processes: int
+) -> set[str]:
+    """Run each test alone in a new process on unchanged impl; return the tests that fail."""
+    jobs = (
+        forks.Job(node_id, functools.partial(_is_failing, tests, node_id))
+        for node_id in sorted(node_ids)
+    )
+    results = forks.run(jobs, processes=processes)
+    return {ended.job.subject for ended in results if ended.result is not False}
 
 
-def _fails(tests: Tests, name: str, _: Path) -> bool:
-    use_impl(IMPL.parent)
-    return tests.first_failure([name]) is not None
+def _is_failing(tests: CollectedTests, node_id: str, _: Path) -> bool:
+    import_impl_from(IMPL.parent)
+    return tests.first_failure([node_id]) is not None
 
 
-def _try(
-    tests: Tests, change: Change, names: Sequence[str], seconds: float, folder: Path
+def _find_killer(
+    tests: CollectedTests, change: Change, node_ids: Sequence[str], seconds: float, folder: Path
 ) -> dict[str, str | None]:
     change.write(folder)
-    use_impl(folder)
+    import_impl_from(folder)
     try:
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"the import of impl: {error!r}"}
-    return {"killer": tests.first_failure(names, seconds)}
+    return {"killer": tests.first_failure(node_ids, seconds)}

@@ -1,8 +1,8 @@
 """The cache of detected changes, each with the test that failed on it.
 
-An interrupted run continues where it stopped. An entry is valid while the changed file and the
-test's file keep their text; edits of other modules are not noticed. ``--verdicts`` with a new file
-tries every change again.
+With the cache, an interrupted run continues where it stopped. An entry is valid until the changed
+file of impl or the file of the test is edited. Edits of other files do not make an entry invalid.
+To try every change again, pass a new file to ``--verdicts``.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ CACHE = _FOLDER / "torch-parallel-spec" / "detected.jsonl"
 
 
 def load(
-    path: Path, chosen: Iterable[Change], tests: Container[str], *, with_stale: bool = False
+    path: Path, selected: Iterable[Change], tests: Container[str], *, with_stale: bool = False
 ) -> dict[Change, str]:
-    """Return the test, or other failure, that detected each change in a former run.
+    """Return, for each change that a former run detected, the test or import that failed.
 
     Args:
-        path: The cache.
-        chosen: The changes to look up.
-        tests: The tests of this run. An entry of a test that is gone is ignored.
-        with_stale: Include entries whose test file has changed since.
+        path: The file with the cache.
+        selected: The changes to look up.
+        tests: The tests of this run. Entries of other tests are ignored.
+        with_stale: Whether to include entries whose test file was edited later.
     """
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     entries = {entry["change"]: entry for entry in map(json.loads, lines)}
     found = {}
-    for change in chosen:
+    for change in selected:
         entry = entries.get(_hash_change(change))
         if entry is None or ("::" in entry["killer"] and entry["killer"] not in tests):
             continue
@@ -42,7 +42,7 @@ def load(
 
 
 def save(path: Path, change: Change, killer: str) -> None:
-    """Append an entry: ``killer`` detected ``change``. A later entry replaces an earlier one."""
+    """Append the entry that the test ``killer`` detected ``change``. The last entry counts."""
     entry = {"change": _hash_change(change), "killer": killer, "test": _hash_test_file(killer)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
@@ -50,7 +50,7 @@ def save(path: Path, change: Change, killer: str) -> None:
 
 
 def _hash_test_file(killer: str) -> str:
-    """Return a digest of the test's file; an empty text for a failure outside of tests."""
+    """Return a hash of the file of the test ``killer``; an empty text if the import failed."""
     file = ROOT / killer.partition("::")[0]
     return _hash(file.read_bytes()) if "::" in killer and file.is_file() else ""
 

@@ -13,11 +13,11 @@ import torch
 
 from impl_tests.stress import races
 from impl_tests.stress.rounds import Results, run_rounds
-from impl_tests.stress.sharing import Shared
+from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
 from spec_tests.harness.environment import interpreter
 
-#: Seconds between two lines of progress.
+#: Seconds between two lines of printed progress.
 _PROGRESS_INTERVAL = 20
 
 
@@ -25,11 +25,11 @@ def main() -> int:
     """Run until the time is up; return 1 if a check failed."""
     options = _parser().parse_args()
     faulthandler.enable()
-    torch.set_num_threads(1)  # Many threads share the cores already.
+    torch.set_num_threads(1)  # The threads of the test already use all cores.
     if options.accelerator == "sim":
         simulator.enable(4)
     with tempfile.TemporaryDirectory() as folder:
-        name = options.race and races.write(options.race, Path(folder))
+        name = options.race and races.write_package(options.race, Path(folder))
         return _run(name or "impl", options)
 
 
@@ -43,7 +43,7 @@ def _run(package: str, options: argparse.Namespace) -> int:
     start = printed = time.monotonic()
     results = Results()
     for results in run_rounds(
-        Shared(package, devices), options.minutes * 60, options.threads, seed
+        SharedModules(package, devices), options.minutes * 60, options.threads, seed
     ):
         if time.monotonic() - printed > _PROGRESS_INTERVAL:
             printed = time.monotonic()
@@ -52,7 +52,7 @@ def _run(package: str, options: argparse.Namespace) -> int:
             )
             sys.stdout.flush()
     if was_free_threaded and interpreter.is_gil_enabled():
-        results.errors.append("the interpreter lock was switched on during the run")
+        results.errors.append("the GIL was enabled during the run")
     _print_summary(results, time.monotonic() - start)
     return int(bool(results.errors))
 
@@ -63,7 +63,7 @@ def _print_summary(results: Results, seconds: float) -> None:
     print(f"{results.jobs.total()} jobs, {len(results.snapshots)} rounds, {seconds:.0f} s")
     if results.snapshots:
         print(f"first round: {results.snapshots[0]}\nlast round:  {results.snapshots[-1]}")
-    print("\n".join(results.errors) or "no wrong result, nothing left over, no growth")
+    print("\n".join(results.errors) or "no wrong result, no cached replicas left, no growth")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,4 +92,4 @@ def _parse_range(text: str) -> range:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # Skip the end of the threads, which may crash (see rounds.py).
+    os._exit(status)  # Do not end the threads: PyTorch may crash there (see rounds.py).

@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .sharing import Shared, build_net, create_tensor
+from .sharing import SharedModules, build_net, create_tensor
 
 __all__ = ["JOBS", "Job"]
 
-Job = Callable[[Shared, random.Random], None]
-#: Seconds after which a barrier fails.
+Job = Callable[[SharedModules, random.Random], None]
+#: Seconds after which a wait at a barrier fails.
 BARRIER_TIMEOUT = 10
 _CONTEXT_VAR = contextvars.ContextVar[int]("value")
-#: Shared by the replicas of all jobs. impl gives each replica an empty ``threading.local``.
+#: Used by the replicas of all jobs. impl runs each replica with no value in this object.
 _THREAD_LOCAL = threading.local()
 
 
@@ -32,11 +32,11 @@ def _check_equal(found: Tensor, expected: Tensor) -> None:
         raise AssertionError(f"wrong result: {found.cpu().tolist()}, not {expected.tolist()}")
 
 
-def _draw_devices(shared: Shared, rng: random.Random) -> list[torch.device]:
+def _draw_devices(shared: SharedModules, rng: random.Random) -> list[torch.device]:
     return rng.sample(shared.devices, rng.randint(2, len(shared.devices)))
 
 
-def _check_comm(shared: Shared, rng: random.Random) -> None:
+def _check_comm(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast, scatter and gather of comm."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
     x = create_tensor(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
@@ -47,7 +47,7 @@ def _check_comm(shared: Shared, rng: random.Random) -> None:
     _check_equal(comm.gather(chunks, 0, devices[-1]), x)
 
 
-def _check_coalesced(shared: Shared, rng: random.Random) -> None:
+def _check_coalesced(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast_coalesced and reduce_add_coalesced."""
     comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
     tensors = [create_tensor(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
@@ -56,21 +56,21 @@ def _check_coalesced(shared: Shared, rng: random.Random) -> None:
         _check_equal(total, tensor * len(devices))
 
 
-def _check_functions(shared: Shared, rng: random.Random) -> None:
+def _check_functions(shared: SharedModules, rng: random.Random) -> None:
     """Check Scatter and Gather from the CPU, which uses side streams, and second derivatives."""
-    functions, devices = shared.import_part("functions"), _draw_devices(shared, rng)
+    functions, devices = shared.import_module("functions"), _draw_devices(shared, rng)
     x = create_tensor(len(devices) * 2, 2).requires_grad_()
     chunks = functions.Scatter.apply(devices, None, 0, x)
     y = functions.Gather.apply(devices[0], 0, *(chunk**2 for chunk in chunks))
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     _check_equal(grad.detach(), 2 * x.detach())
     _check_equal(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    side_stream = shared.import_part("_device").side_stream
+    side_stream = shared.import_module("_device").side_stream
     if side_stream(devices[0]) is not side_stream(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
 
-def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
+def _check_scatter_gather(shared: SharedModules, rng: random.Random) -> None:
     """Check scatter and gather of nested values, markers and packed sequences."""
     parallel, devices = shared.parallel, _draw_devices(shared, rng)
     k = len(devices)
@@ -88,8 +88,8 @@ def _check_scatter_gather(shared: Shared, rng: random.Random) -> None:
     _check_equal(torch.cat(rows).squeeze(2), x)
 
 
-def _check_replicate(shared: Shared, rng: random.Random) -> None:
-    """Check replicas of a module that all threads share, and gradients of a private module."""
+def _check_replicate(shared: SharedModules, rng: random.Random) -> None:
+    """Check replicas of a module that all threads share, and gradients of an unshared module."""
     devices = shared.devices[: rng.randint(2, len(shared.devices))]
     x = create_tensor(2, 3)
     expected = shared.net(x.to(devices[0]))
@@ -97,30 +97,30 @@ def _check_replicate(shared: Shared, rng: random.Random) -> None:
         devices, shared.parallel.replicate(shared.net, devices), strict=True
     ):
         _check_equal(replica(x.to(device)).detach(), expected.detach())
-    own = build_net(devices[0])
-    replicas = shared.parallel.replicate(own, devices)
+    unshared = build_net(devices[0])
+    replicas = shared.parallel.replicate(unshared, devices)
     sum(replica[3].weight.sum().to(devices[0]) for replica in replicas).backward()
-    weight = own[3].get_parameter("weight")
+    weight = unshared[3].get_parameter("weight")
     assert weight.grad is not None
     _check_equal(weight.grad, torch.full_like(weight, len(devices)))
 
 
 class _WaitForOthers(nn.Module):
-    """Waits until all replicas run; returns the state that it observes."""
+    """A module that waits until all replicas run, and returns the state that it observes."""
 
     def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()
         self.barrier = barrier
 
     def forward(self, x: Tensor) -> tuple[Tensor, int, bool, bool]:
-        was_fresh = not hasattr(_THREAD_LOCAL, "held")
-        _THREAD_LOCAL.held = _CONTEXT_VAR.get()
+        was_empty = not hasattr(_THREAD_LOCAL, "value")
+        _THREAD_LOCAL.value = _CONTEXT_VAR.get()
         self.barrier.wait(BARRIER_TIMEOUT)
-        return x + _THREAD_LOCAL.held, x.device.index, torch.is_grad_enabled(), was_fresh
+        return x + _THREAD_LOCAL.value, x.device.index, torch.is_grad_enabled(), was_empty
 
 
-def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
-    """Check that modules run at the same time, each in the caller's state."""
+def _check_parallel_apply(shared: SharedModules, rng: random.Random) -> None:
+    """Check that modules run at the same time, each with the caller's thread state."""
     devices = _draw_devices(shared, rng)
     value, has_grad = rng.randint(0, 10**6), rng.random() < 0.5
     _CONTEXT_VAR.set(value)
@@ -128,81 +128,81 @@ def _check_parallel_apply(shared: Shared, rng: random.Random) -> None:
     inputs = [create_tensor(2, device=device) for device in devices]
     with torch.set_grad_enabled(has_grad):
         found = shared.parallel.parallel_apply(modules, inputs, None, devices)
-    for (y, index, grad, was_fresh), device in zip(found, devices, strict=True):
+    for (y, index, grad, was_empty), device in zip(found, devices, strict=True):
         _check_equal(y, create_tensor(2) + value)
-        if (index, grad, was_fresh) != (device.index, has_grad, True):
-            raise AssertionError(f"wrong state on {device}: {index}, {grad}, {was_fresh}")
+        if (index, grad, was_empty) != (device.index, has_grad, True):
+            raise AssertionError(f"wrong state on {device}: {index}, {grad}, {was_empty}")
 
 
-class _Fail(nn.Module):
-    """Nests a parallel_apply, then raises an error, except in replica 0."""
+class _FailingModule(nn.Module):
+    """A module that calls parallel_apply, and then raises an error unless its number is 0."""
 
-    def __init__(self, shared: Shared, number: int) -> None:
+    def __init__(self, shared: SharedModules, number: int) -> None:
         super().__init__()
         self.shared, self.number = shared, number
 
     def forward(self, x: Tensor) -> Tensor:
-        twice = self.shared.parallel.parallel_apply([torch.neg, torch.abs], [x, x])
-        _check_equal(twice[0], -x)
+        negative, _ = self.shared.parallel.parallel_apply([torch.neg, torch.abs], [x, x])
+        _check_equal(negative, -x)
         if self.number:
             raise KeyError(f"error {self.number}")
         return x
 
 
-def _check_errors(shared: Shared, rng: random.Random) -> None:
-    """Check that parallel_apply raises the first of several errors, after nested calls."""
+def _check_errors(shared: SharedModules, rng: random.Random) -> None:
+    """Check that parallel_apply raises the first of several errors, also after nested calls."""
     devices = _draw_devices(shared, rng)
-    modules = [_Fail(shared, number) for number in range(len(devices))]
+    modules = [_FailingModule(shared, number) for number in range(len(devices))]
     try:
         inputs = [create_tensor(2, device=device) for device in devices]
         shared.parallel.parallel_apply(modules, inputs, in_turn=rng.random() < 0.5)
     except KeyError as error:
         text = str(error)
         if "in replica 1 on device" not in text or "error 1" not in text:
-            raise AssertionError(f"the wrong error: {text}") from None
+            raise AssertionError(f"not the error of replica 1: {text}") from None
     else:
         raise AssertionError("no error was raised")
 
 
-def _check_shared_wrapper(shared: Shared, rng: random.Random) -> None:
+def _check_shared_wrapper(shared: SharedModules, rng: random.Random) -> None:
     """Check a wrapper that all threads call."""
     x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.set_grad_enabled(rng.random() < 0.5):
         _check_equal(shared.wrapper(x).detach(), shared.net(x).detach())
 
 
-def _check_training(shared: Shared, rng: random.Random) -> None:
-    """Check gradients of a private module against the plain module's."""
+def _check_training(shared: SharedModules, rng: random.Random) -> None:
+    """Check that a module wrapped in DataParallel has the gradients of an equal plain module."""
     devices = [shared.devices[0], *rng.sample(shared.devices[1:], 2)]
-    own, plain = build_net(devices[0]), build_net(devices[0])
+    wrapped, plain = build_net(devices[0]), build_net(devices[0])
     options: dict[str, Any] = {"in_turn": rng.random() < 0.3, "chunk_sizes": [1, 2, 1]}
     x = create_tensor(rng.randint(4, 12), 3, device=devices[0])
     for _ in range(2):
-        shared.parallel.DataParallel(own, devices, **options)(x).sum().backward()
+        shared.parallel.DataParallel(wrapped, devices, **options)(x).sum().backward()
         plain(x).sum().backward()
-    for parameter, expected in zip(own.parameters(), plain.parameters(), strict=True):
+    for parameter, expected in zip(wrapped.parameters(), plain.parameters(), strict=True):
         assert parameter.grad is not None
         assert expected.grad is not None
         _check_equal(parameter.grad, expected.grad)
 
 
-def _check_cpu_replicas(shared: Shared, rng: random.Random) -> None:
-    """Check DataParallel on the CPU."""
-    own = build_net("cpu")
+def _check_cpu_replicas(shared: SharedModules, rng: random.Random) -> None:
+    """Check DataParallel with three replicas on the CPU."""
+    net = build_net("cpu")
     x = create_tensor(rng.randint(1, 9), 3)
-    _check_equal(shared.parallel.DataParallel(own, ["cpu"] * 3)(x).detach(), own(x).detach())
+    _check_equal(shared.parallel.DataParallel(net, ["cpu"] * 3)(x).detach(), net(x).detach())
 
 
-def _check_hold(shared: Shared, rng: random.Random) -> None:
-    """Check blocks of hold in several threads on one wrapper."""
+def _check_hold(shared: SharedModules, rng: random.Random) -> None:
+    """Check a call inside of hold(), which caches replicas; all threads use the same wrapper."""
     x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.no_grad(), shared.held.hold():
         _check_equal(shared.held(x), shared.held.module(x))
 
 
-def _check_pool(shared: Shared, rng: random.Random) -> None:
-    """Check that each task of a pool has a thread, and that close ends all threads."""
-    pool = shared.import_part("_threads.pool")._Pool()
+def _check_pool(shared: SharedModules, rng: random.Random) -> None:
+    """Check that a pool of workers runs each function in its own thread, and ends all threads."""
+    pool = shared.import_module("_threads.pool")._Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
@@ -216,14 +216,14 @@ def _check_pool(shared: Shared, rng: random.Random) -> None:
         raise AssertionError("threads of a closed pool still run")
 
 
-def _check_pause_gc(shared: Shared, rng: random.Random) -> None:
+def _check_pause_gc(shared: SharedModules, rng: random.Random) -> None:
     """Check that the garbage collector is off inside a block of pause_gc."""
-    with shared.import_part("_compat.gc_pause").pause_gc():
+    with shared.import_module("_compat.gc_pause").pause_gc():
         if gc.isenabled():
             raise AssertionError("the garbage collector is on inside a block of pause_gc")
 
 
-#: The jobs by the name under which they are counted.
+#: The jobs, by their names in the printed counts.
 JOBS: dict[str, Job] = {
     "comm": _check_comm,
     "comm, coalesced": _check_coalesced,
@@ -235,7 +235,7 @@ JOBS: dict[str, Job] = {
     "data_parallel, shared": _check_shared_wrapper,
     "data_parallel, training": _check_training,
     "data_parallel, cpu": _check_cpu_replicas,
-    "held": _check_hold,
-    "workers": _check_pool,
-    "collector": _check_pause_gc,
+    "hold": _check_hold,
+    "worker pool": _check_pool,
+    "garbage collector": _check_pause_gc,
 }

@@ -1,4 +1,4 @@
-"""Rounds of jobs in several threads, and the checks between rounds."""
+"""Rounds of jobs in several threads, and checks between two rounds."""
 
 import faulthandler
 import gc
@@ -16,24 +16,26 @@ from typing import NamedTuple
 import torch
 
 from .jobs import JOBS
-from .sharing import Shared
+from .sharing import SharedModules
 
 __all__ = ["Results", "Snapshot", "find_growth", "run_rounds"]
 
-#: Seconds of a round; most calls take a few milliseconds.
+#: Seconds that a round lasts. Most jobs take a few milliseconds.
 ROUND = 1.0
 #: Seconds after which a round counts as hung and the process exits.
 TIMEOUT = 60
-#: Rounds before growth is measured: caches fill and threads start.
+#: The number of rounds before growth is measured. In these rounds caches fill and threads start.
 WARM_UP = 3
-#: The least number of rounds in a third. Idle workers start at random in single rounds.
+#: The minimum number of rounds in a third of the run. Single rounds differ at random, for example
+#: in the number of idle workers.
 MIN_ROUNDS = 3
-#: The allowed ratio of the last third of the rounds to the first third, by quantity.
+#: For each resource: the largest allowed ratio of the minimum in the last third of the rounds to
+#: the maximum in the first third.
 MAX_GROWTH = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
 
 
 class Snapshot(NamedTuple):
-    """The resources in use between two rounds, after a garbage collection."""
+    """The resources that are in use between two rounds, after a garbage collection."""
 
     threads: int
     objects: int
@@ -46,9 +48,9 @@ class Results:
     """The results of all rounds.
 
     Attributes:
-        jobs: The number of successful jobs, by name.
-        errors: The failures, as texts.
-        snapshots: One for each round.
+        jobs: Name of a job -> number of calls that succeeded.
+        errors: The texts of all errors.
+        snapshots: The resources in use after each round.
     """
 
     jobs: Counter[str] = field(default_factory=Counter)
@@ -56,8 +58,17 @@ class Results:
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Iterator[Results]:
-    """Run rounds until the time is up or a check fails; yield the results after each round."""
+def run_rounds(
+    shared: SharedModules, seconds: float, threads: range, seed: int
+) -> Iterator[Results]:
+    """Run rounds for ``seconds`` or until a check fails; yield the results after each round.
+
+    Args:
+        shared: The modules that all threads use.
+        seconds: The duration of all rounds.
+        threads: The possible numbers of threads in a round.
+        seed: The seed of the random choices.
+    """
     rng, results = random.Random(seed), Results()
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
     # thread ends while tensors that it has created are freed (impl/README.md).
@@ -76,7 +87,7 @@ def run_rounds(shared: Shared, seconds: float, threads: range, seed: int) -> Ite
 
 @contextmanager
 def _exit_after(seconds: float) -> Iterator[None]:
-    """Print the stacks of all threads and exit the process if the block takes longer."""
+    """Print the stacks of all threads and exit if the block takes longer than ``seconds``."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -85,9 +96,12 @@ def _exit_after(seconds: float) -> Iterator[None]:
 
 
 def _run_round(
-    shared: Shared, rng: random.Random, count: int, results: Results, pool: Executor
+    shared: SharedModules, rng: random.Random, count: int, results: Results, pool: Executor
 ) -> None:
-    """Run one round. In its first half all threads run the same job, to provoke races."""
+    """Run a round in ``count`` threads.
+
+    In the first half of the round all threads run the same job, which provokes data races.
+    """
     barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
     outcomes: list[tuple[Counter[str], list[str]]] = []
 
@@ -113,27 +127,29 @@ def _run_round(
 
 @contextmanager
 def _record_errors(results: Results) -> Iterator[None]:
+    """Append the text of an AssertionError in the block to the results."""
     try:
         yield
     except AssertionError as error:
         results.errors.append(str(error))
 
 
-def _check_idle(shared: Shared, results: Results) -> None:
+def _check_idle(shared: SharedModules, results: Results) -> None:
+    """Check that impl caches no replicas and does not pause the garbage collector."""
     with _record_errors(results):
         shared.check_caches_are_empty()
         if not gc.isenabled():
             raise AssertionError("the garbage collector is off outside of pause_gc")
 
 
-def _take_snapshot(shared: Shared) -> Snapshot:
-    # The finalizers of the first collection may release objects for the second.
+def _take_snapshot(shared: SharedModules) -> Snapshot:
+    # A finalizer in the first collection may create garbage for the second collection.
     gc.collect()
     gc.collect()
     return Snapshot(
         threading.active_count(),
         len(gc.get_objects()),
-        sum(map(torch.accelerator.memory_allocated, {it.index for it in shared.devices})),
+        sum(map(torch.accelerator.memory_allocated, {device.index for device in shared.devices})),
         _resident_mib(),
     )
 
@@ -147,7 +163,7 @@ def _resident_mib() -> float:
 
 
 def find_growth(snapshots: Sequence[Snapshot]) -> Iterator[str]:
-    """Yield the quantities whose minimum in the last rounds exceeds the first rounds' maximum."""
+    """Yield an error text for each resource that has grown by more than ``MAX_GROWTH``."""
     measured = snapshots[WARM_UP:]
     third = len(measured) // 3
     for name, ratio in MAX_GROWTH.items() if third >= MIN_ROUNDS else ():

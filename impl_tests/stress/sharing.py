@@ -9,26 +9,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Shared", "build_net", "create_tensor"]
+__all__ = ["SharedModules", "build_net", "create_tensor"]
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
-    """Return consecutive integers as floats; their sums are exact in any order."""
+    """Return a tensor of consecutive integers as floats; sums of them are exact in any order."""
     count = torch.Size(shape).numel()
     return torch.arange(start, start + count, dtype=torch.float64).reshape(shape).to(device)
 
 
 def build_net(device: torch.device | str) -> nn.Sequential:
-    """Return a module with parameters, a buffer and submodules; all values are integers."""
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _Shift(), nn.Linear(4, 2)).double()
+    """Return a module with a buffer and submodules; all parameter values are integers."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), _AddBuffer(), nn.Linear(4, 2)).double()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
     return module.to(device)
 
 
-class _Shift(nn.Module):
-    """Adds a buffer."""
+class _AddBuffer(nn.Module):
+    """A module that adds its buffer to the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,19 +39,19 @@ class _Shift(nn.Module):
         return x + self.shift
 
 
-class Shared:
-    """A module, a wrapper of it, and a second wrapper for blocks of ``hold``.
+class SharedModules:
+    """The package under test, a module, and two DataParallel wrappers.
 
     Args:
-        name: The package under test.
+        name: The name of the package under test.
         devices: The devices of the wrappers.
 
     Attributes:
-        parallel: The package.
-        net: The module; no thread changes it.
-        wrapper: Its wrapper.
-        held: The wrapper for blocks of ``hold``.
-        replications: The number of calls of ``replicate`` for ``held``.
+        parallel: The package under test.
+        net: The wrapped module. No thread changes it.
+        wrapper: DataParallel around ``net``.
+        held: DataParallel around another module, for blocks of ``hold``.
+        replications: The number of calls of ``held.replicate``.
     """
 
     def __init__(self, name: str, devices: list[torch.device]) -> None:
@@ -60,27 +60,31 @@ class Shared:
         self.net = build_net(devices[0])
         self.wrapper = self.parallel.DataParallel(self.net, devices)
         self.replications = 0
-        self.held = _count_replications(self.parallel, self)(build_net(devices[0]).eval(), devices)
+        self.held = _make_counting_class(self.parallel, self)(
+            build_net(devices[0]).eval(), devices
+        )
 
-    def import_part(self, name: str) -> ModuleType:
-        """Return a module of the package."""
+    def import_module(self, name: str) -> ModuleType:
+        """Return the module ``name`` of the package under test."""
         return import_module(f"{self.parallel.__name__}.{name}")
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the replicas for a whole round, around the blocks of all threads."""
+        """Cache the replicas of ``held`` for a whole round; check that they are built once."""
         self.replications = 0
         with self.held.hold():
             yield
         assert self.replications <= 1, f"one hold() built replicas {self.replications} times"
 
     def check_caches_are_empty(self) -> None:
-        """Raise AssertionError if impl still caches replicas."""
-        caches = self.import_part("_replica.cache")._caches
+        """Raise an AssertionError if impl still caches replicas."""
+        caches = self.import_module("_replica.cache")._caches
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 
-def _count_replications(parallel: Any, shared: Shared) -> Any:
+def _make_counting_class(parallel: Any, shared: SharedModules) -> Any:
+    """Return a DataParallel class whose ``replicate`` increments ``shared.replications``."""
+
     class Counting(parallel.DataParallel):  # type: ignore[misc] # the base is a variable
         def replicate(self, module: nn.Module, device_ids: Any) -> Any:
             shared.replications += 1

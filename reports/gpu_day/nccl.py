@@ -1,7 +1,8 @@
-"""Check impl in a process with NCCL: broadcasts to one device, and an all-reduce of gradients.
+"""Check impl in a process that uses NCCL: broadcast to one device, and all-reduce of gradients.
 
-``torch.nn.parallel.comm.broadcast`` may create a communicator of one rank. It refuses some dtypes
-and does not increase version counters. impl creates no communicator, but must work if one exists.
+``torch.nn.parallel.comm.broadcast`` may create an NCCL communicator of one rank. NCCL refuses some
+dtypes and does not increase version counters. impl creates no communicator, but must work if there
+is one.
 """
 
 import importlib
@@ -31,14 +32,14 @@ def main() -> int:
 def _broadcast_is_wrong(dtype: torch.dtype) -> bool:
     expected = torch.ones(8, dtype=dtype)
     for name in ("torch.nn.parallel", "impl"):
-        tensor, found = expected.cuda(), None
+        tensor, copy = expected.cuda(), None
         try:
-            (found,) = importlib.import_module(f"{name}.comm").broadcast(tensor, [0])
-            print(dtype, name, "is the input:", found is tensor, "version:", found._version)
+            (copy,) = importlib.import_module(f"{name}.comm").broadcast(tensor, [0])
+            print(dtype, name, "is the input:", copy is tensor, "version:", copy._version)
         except RuntimeError as error:
             print(dtype, name, str(error).partition("\n")[0])
-    # ``found`` is the result of impl.
-    return found is None or not torch.equal(found.cpu(), expected)
+    # The loop ends with impl, so ``copy`` is the result of impl.
+    return copy is None or not torch.equal(copy.cpu(), expected)
 
 
 def _gradients_are_wrong() -> bool:
@@ -47,9 +48,9 @@ def _gradients_are_wrong() -> bool:
     wrapped(torch.ones(6, 4, device="cuda")).sum().backward()
     for parameter in module.parameters():
         dist.all_reduce(parameter.grad)
-    found = [parameter.grad for parameter in module.parameters()]
-    print("gradients:", found)
-    return not all(grad is not None and bool((grad == 6).all()) for grad in found)
+    grads = [parameter.grad for parameter in module.parameters()]
+    print("gradients:", grads)
+    return not all(grad is not None and bool((grad == 6).all()) for grad in grads)
 
 
 if __name__ == "__main__":

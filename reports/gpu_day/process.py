@@ -1,4 +1,4 @@
-"""Run one process with a time limit and keep the end of its output."""
+"""Run one process with a time limit, and keep the end of its output."""
 
 import contextlib
 import os
@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Completed", "run"]
+__all__ = ["ProcessResult", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The number of bytes to keep of the output.
+#: Number of bytes at the end of the output that are kept.
 TAIL_BYTES = 6000
 
 
 @dataclass(frozen=True)
-class Completed:
-    """The result of a process.
+class ProcessResult:
+    """The result of a process that ended or was killed.
 
     Args:
-        code: The exit status; None if it was killed at its limit.
-        seconds: The duration.
+        code: The exit status; None if the process was killed at its time limit.
+        seconds: The seconds that the process ran.
         tail: The end of standard output and standard error.
     """
 
@@ -33,14 +33,14 @@ class Completed:
 
 def run(
     command: Sequence[str], seconds: float, environment: Mapping[str, str], log: Path
-) -> Completed:
-    """Run ``command`` in the root of the checkout; kill it and its children after ``seconds``.
+) -> ProcessResult:
+    """Run ``command`` in the checkout's root folder; kill it and its children after ``seconds``.
 
     Args:
         command: Program and arguments.
-        seconds: The limit.
+        seconds: The time limit.
         environment: Additional environment variables.
-        log: The file of the output.
+        log: The file for the output.
     """
     start = time.monotonic()
     with log.open("wb") as file:
@@ -53,25 +53,25 @@ def run(
             env={**os.environ, **environment},
             start_new_session=True,
         )
-        code = _wait(process, seconds)
-    return Completed(code, time.monotonic() - start, _tail(log))
+        code = _wait_or_kill(process, seconds)
+    return ProcessResult(code, time.monotonic() - start, _read_tail(log))
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        # Also kill after SystemExit in this process. The system reuses the id of the process group
-        # only after the call of wait.
+        # SystemExit in this process must kill the children, too. Until wait() the id of the
+        # process group is not reused, so killpg cannot hit another group.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def _tail(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         return file.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Run the remaining steps until the time limit."""
+"""Run the steps that are not done yet, until the time limit."""
 
 import json
 import time
@@ -13,12 +13,12 @@ from .steps import Setup, Step
 
 __all__ = ["is_complete", "open_log", "run_steps"]
 
-#: A step is started only if at least this many seconds are left.
+#: Seconds that must be left to start a step that a later call can resume.
 _MIN_SECONDS = 20.0
 
 
 def open_log(setup: Setup) -> StepLog:
-    """Return the log of the folder of results."""
+    """Return the log of the steps in ``setup.out``."""
     return StepLog(setup.out / "steps.jsonl")
 
 
@@ -33,58 +33,59 @@ def run_steps(
     setup: Setup,
     seconds: float,
     *,
-    after: Callable[[StepResult], None] = lambda result: None,
-    least: float = _MIN_SECONDS,
+    on_result: Callable[[StepResult], None] = lambda result: None,
+    min_seconds: float = _MIN_SECONDS,
 ) -> None:
-    """Run the steps that are not done, in order.
+    """Run the steps that are not done yet, in order.
 
-    A step that cannot be resumed is started only if its whole time limit is left.
+    A step that a later call cannot resume is started only if its whole time limit is left.
 
     Args:
         steps: All steps.
         setup: Folders and machine.
         seconds: The time limit of this call.
-        after: Called with the result of each step.
-        least: The seconds that must be left to start a step that can be resumed.
+        on_result: Called after each step, with its result.
+        min_seconds: Seconds that must be left to start a step that a later call can resume.
     """
     deadline, log = time.monotonic() + seconds, open_log(setup)
     for step in steps:
         if log.is_done(step.name):
             continue
-        left = deadline - time.monotonic()
+        seconds_left = deadline - time.monotonic()
         if step.skip_reason is not None:
             result = StepResult(step.name, "not-run", tail=step.skip_reason)
-        elif left >= (least if step.verdicts else step.seconds):
-            result = _run(step, min(left, step.seconds), setup)
+        elif seconds_left >= (min_seconds if step.verdicts else step.seconds):
+            result = _run_step(step, min(seconds_left, step.seconds), setup)
         else:
             continue
         log.add(result)
-        after(result)
+        on_result(result)
 
 
-def _run(step: Step, seconds: float, setup: Setup) -> StepResult:
-    before = _size(step.verdicts)
+def _run_step(step: Step, seconds: float, setup: Setup) -> StepResult:
+    size_before = _file_size(step.verdicts)
     completed = run(step.command, seconds, step.environment, setup.scratch / f"{step.name}.log")
     tail = completed.tail
     if completed.code is not None:
         status = "ended"
         tail += _save_figures(step, setup)
     else:
-        # A step without a new verdict would not get further in another call.
-        status = "interrupted" if _size(step.verdicts) > before else "timed-out"
+        # If the step wrote no verdict in this call, another call would not make progress either.
+        has_progress = _file_size(step.verdicts) > size_before
+        status = "interrupted" if has_progress else "timed-out"
     return StepResult(step.name, status, completed.code, round(completed.seconds, 1), tail)
 
 
-def _size(file: Path | None) -> int:
+def _file_size(file: Path | None) -> int:
     return file.stat().st_size if file is not None and file.exists() else 0
 
 
 def _save_figures(step: Step, setup: Setup) -> str:
-    """Add the figures of a benchmark to ``benchmark.json``; return the text of an error, or ""."""
+    """Add the step's benchmark figures to ``benchmark.json``; return an error's text, or ""."""
     if step.benchmark is None:
         return ""
     try:
-        figures = benchmarks.read([step.benchmark])
+        figures = benchmarks.read_runs([step.benchmark])
     except (OSError, ValueError, KeyError) as error:
         return f"\nno figures: {error!r}"
     file = setup.out / "benchmark.json"

@@ -1,4 +1,4 @@
-"""The log of steps, ``steps.jsonl``: one line for each result."""
+"""The log of the steps, ``steps.jsonl``: one line for each process of a step."""
 
 import json
 from collections.abc import Iterator
@@ -14,11 +14,12 @@ class StepResult:
 
     Args:
         step: The step's name.
-        status: ``ended``; ``interrupted`` by the limit after progress, to be resumed;
-            ``timed-out`` without progress; ``not-run``, with the reason in ``tail``; ``again``
-            if the user asked for another run.
+        status: ``ended``: the process ended by itself. ``interrupted``: it was killed at its time
+            limit after some progress, so a later call resumes it. ``timed-out``: it was killed
+            without progress. ``not-run``: ``tail`` has the reason. ``again``: no process was
+            run; the user asked to repeat the step.
         code: The exit status; None if the process did not end by itself.
-        seconds: The duration.
+        seconds: The seconds that the process ran.
         tail: The end of the output.
     """
 
@@ -30,7 +31,7 @@ class StepResult:
 
 
 class StepLog:
-    """The results of all calls, in one file."""
+    """The results of all steps, over repeated runs of the command, in one file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -47,6 +48,6 @@ class StepLog:
                 yield StepResult(**json.loads(line))
 
     def is_done(self, step: str) -> bool:
-        """Return whether the last result of ``step`` is final."""
+        """Return whether ``step`` needs no further run."""
         statuses = [each.status for each in self.results() if each.step == step]
         return bool(statuses) and statuses[-1] not in ("interrupted", "again")

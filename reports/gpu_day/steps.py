@@ -1,4 +1,4 @@
-"""The steps with their time limits, the most informative first."""
+"""The steps and their time limits, the most informative step first."""
 
 import shutil
 import sys
@@ -8,14 +8,17 @@ from pathlib import Path
 
 __all__ = ["Setup", "Step", "list_steps"]
 
-#: Device ids: one GPU is used as several devices.
+#: Values of ``--device-ids`` that use one GPU as two, three or four devices.
 TWO, THREE, FOUR = (",".join("0" * count) for count in (2, 3, 4))
-#: The only plug-ins of pytest that are loaded; the machine may have others.
+#: The plug-ins that pytest loads. Other plug-ins on the machine are not loaded.
 _PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 _BENCHMARK = "pytest_benchmark.plugin"
 _NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+#: Folders of the suite that are run with the sanitizers.
 _CORE = ("spec_tests/comm", "spec_tests/functions")
+#: Folders of the suite whose functions move data between devices.
 _LATE = (*_CORE, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))
+#: Program of the step ``machine``: print versions and hardware.
 _MACHINE = """
 import json, os, platform, torch
 about = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
@@ -29,13 +32,13 @@ print(json.dumps(about))
 
 @dataclass(frozen=True)
 class Setup:
-    """Folders and machine.
+    """Folders and machine of one call of the command.
 
     Args:
-        out: The folder of the results.
+        out: The folder for the results.
         scratch: A folder for temporary files.
-        accelerator: ``cuda``, or ``sim`` to try the command itself.
-        workers: The number of processes of a run of tests.
+        accelerator: ``cuda``, or ``sim`` to try the command without a GPU.
+        workers: The number of processes that run tests.
     """
 
     out: Path
@@ -46,17 +49,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class Step:
-    """One process to run.
+    """A step: one process to run.
 
     Args:
-        name: The name in the results.
-        purpose: The purpose in a few words.
+        name: The step's name in the results.
+        purpose: A few words for the summary.
         command: Program and arguments.
-        seconds: The time limit in one call.
-        verdicts: The file of verdicts; a step with this file can be resumed.
-        benchmark: The file that pytest-benchmark writes.
+        seconds: The time limit of the process, in seconds.
+        verdicts: The file of verdicts that the step writes. A step with this file can be resumed.
+        benchmark: The file of pytest-benchmark that the step writes.
         environment: Additional environment variables.
-        skip_reason: The reason if the step cannot run on this machine.
+        skip_reason: Why the step cannot run on this machine; None if it can.
     """
 
     name: str
@@ -82,31 +85,33 @@ def list_steps(setup: Setup) -> list[Step]:
 def _verdict_steps(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
     stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
-    # The first test compiles the front end while the others wait.
+    # The first test compiles the C++ front end while the other tests wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
-    to_reference = (*suite, "--target=torch.nn.parallel")
+    suite_on_reference = (*suite, "--target=torch.nn.parallel")
     return [
         _test_step(setup, "suite-2", "impl, one GPU as two", 150, "verdicts-2", TWO, suite),
         _test_step(setup, "suite-3", "impl, one GPU as three", 120, "verdicts-3", THREE, suite),
         _test_step(
             setup, "stand-ins", "stand-ins against CUDA's primitives", 60, "checks", TWO, stand_ins
         ),
-        _test_step(setup, "reference", "torch.nn.parallel", 150, "reference", TWO, to_reference),
+        _test_step(
+            setup, "reference", "torch.nn.parallel", 150, "reference", TWO, suite_on_reference
+        ),
         _test_step(setup, "front-end", "C++ front end", 150, "checks", TWO, front_end),
         _test_step(setup, "late", "late inputs", 120, "checks", TWO, (*_LATE, "--late=2")),
     ]
 
 
 def _comparison_steps(setup: Setup) -> list[Step]:
-    against = (sys.executable, "-m", "spec_tests.meta_tests.simulator_comparison")
-    where = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
-    written = ("--json", str(setup.out / "differences.json"))
-    comparison = (*against, *where, *written, "--examples=40")
-    # On the simulator the reference uses stand-ins, so its times are meaningless.
+    program = (sys.executable, "-m", "spec_tests.meta_tests.simulator_comparison")
+    devices = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
+    output = ("--json", str(setup.out / "differences.json"))
+    comparison = (*program, *devices, *output, "--examples=40")
+    # The simulator replaces the functions that this benchmark times.
     comm = _benchmark_step(setup, "bench-comm", 120, FOUR, "comm")
     return [
         Step("differences", "simulator against GPU", comparison, 120),
-        # Several steps: a run of benchmarks writes nothing if it is killed.
+        # Separate steps, because a run of benchmarks writes no result if it is killed.
         replace(comm, skip_reason=None if setup.accelerator == "cuda" else "needs CUDA"),
         _benchmark_step(
             setup, "bench-parts", 120, FOUR, "replicate", "parallel_apply", "scatter_gather"
@@ -117,19 +122,21 @@ def _comparison_steps(setup: Setup) -> list[Step]:
 
 
 def _sanitizer_steps(setup: Setup) -> list[Step]:
-    few = _pytest_command(setup, TWO, (*_CORE, "--hypothesis-profile=few"), timeout=170)
-    # The caching allocator would hide reads past the end of a block.
-    plain = {**_NO_AUTOLOAD, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    traced = {**_NO_AUTOLOAD, "TORCH_CUDA_SANITIZER": "1"}
+    tests = _pytest_command(setup, TWO, (*_CORE, "--hypothesis-profile=few"), timeout=170)
+    # PyTorch's caching allocator would hide reads past the end of a block.
+    uncached = {**_NO_AUTOLOAD, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    sanitized = {**_NO_AUTOLOAD, "TORCH_CUDA_SANITIZER": "1"}
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    checked = (tool, "--tool=memcheck", "--target-processes=all", "--error-exitcode=99", *few)
+    memcheck = (tool, "--tool=memcheck", "--target-processes=all", "--error-exitcode=99", *tests)
     nccl = (sys.executable, "-m", "reports.gpu_day.nccl")
     no_cuda = None if setup.accelerator == "cuda" else "needs CUDA"
     missing = None if Path(tool).exists() else "this machine has no compute-sanitizer"
     no_tool = no_cuda or missing
     return [
-        Step("memcheck", "memory accesses", checked, 180, environment=plain, skip_reason=no_tool),
-        Step("order", "order of streams", few, 100, environment=traced, skip_reason=no_cuda),
+        Step(
+            "memcheck", "memory accesses", memcheck, 180, environment=uncached, skip_reason=no_tool
+        ),
+        Step("order", "order of streams", tests, 100, environment=sanitized, skip_reason=no_cuda),
         Step("nccl", "one rank of NCCL", nccl, 50, skip_reason=no_cuda),
     ]
 
@@ -139,31 +146,32 @@ def _test_step(
     name: str,
     purpose: str,
     seconds: int,
-    file: str,
-    ids: str,
+    verdicts_name: str,
+    device_ids: str,
     arguments: tuple[str, ...],
 ) -> Step:
-    verdicts = setup.out / f"{file}.jsonl"
+    verdicts = setup.out / f"{verdicts_name}.jsonl"
     workers = ("-n", str(setup.workers), "--resume", "--verdicts", str(verdicts))
-    command = _pytest_command(setup, ids, (*arguments, *workers))
+    command = _pytest_command(setup, device_ids, (*arguments, *workers))
     return Step(name, purpose, command, seconds, verdicts, environment=_NO_AUTOLOAD)
 
 
-def _benchmark_step(setup: Setup, name: str, seconds: int, ids: str, *topics: str) -> Step:
+def _benchmark_step(setup: Setup, name: str, seconds: int, device_ids: str, *topics: str) -> Step:
+    """Return a step that runs ``bench/bench_TOPIC.py`` for each topic."""
     file = setup.scratch / f"{name}.json"
     options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", f"--benchmark-json={file}")
     files = tuple(f"bench/bench_{topic}.py" for topic in topics)
-    command = _pytest_command(setup, ids, (*files, *options))
-    purpose = f"{', '.join(topics)}, one GPU as {len(ids.split(','))}"
+    command = _pytest_command(setup, device_ids, (*files, *options))
+    purpose = f"{', '.join(topics)}, one GPU as {len(device_ids.split(','))}"
     return Step(name, purpose, command, seconds, benchmark=file, environment=_NO_AUTOLOAD)
 
 
 def _pytest_command(
-    setup: Setup, ids: str, arguments: tuple[str, ...], timeout: int = 60
+    setup: Setup, device_ids: str, arguments: tuple[str, ...], timeout: int = 60
 ) -> tuple[str, ...]:
     plugins = tuple(part for name in _PLUGINS for part in ("-p", name))
-    where = ("--accelerator", setup.accelerator, "--device-ids", ids)
-    # The thread method also ends tests that hang outside Python, with their process.
+    devices = ("--accelerator", setup.accelerator, "--device-ids", device_ids)
+    # The method "thread" also ends a test that hangs in C++, by ending its process.
     limits = (f"--timeout={timeout}", "--timeout-method=thread", "-p", "no:cacheprovider")
     head = (sys.executable, "-m", "pytest", "-q", "--tb=short")
-    return (*head, *plugins, *limits, *where, *arguments)
+    return (*head, *plugins, *limits, *devices, *arguments)

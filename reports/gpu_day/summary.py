@@ -1,4 +1,4 @@
-"""Write the results of a folder as one page."""
+"""Summarize the results in a folder as one Markdown page."""
 
 import json
 from collections import Counter
@@ -15,10 +15,10 @@ from .steps import Step
 
 __all__ = ["format_summary"]
 
-#: The files of verdicts.
+#: Names of the files of verdicts, without the suffix.
 _FILES = ("verdicts-2", "verdicts-3", "reference", "checks")
-#: The number of failures to list for each file.
-_LISTED = 40
+#: Number of failures that the page lists for each file of verdicts.
+_MAX_LISTED = 40
 
 
 def format_summary(steps: Sequence[Step], results: Sequence[StepResult], out: Path) -> str:
@@ -26,7 +26,7 @@ def format_summary(steps: Sequence[Step], results: Sequence[StepResult], out: Pa
 
     Args:
         steps: All steps.
-        results: Their results so far.
+        results: The results of the steps so far, oldest first.
         out: The folder of the results.
     """
     figures = _read_json(out / "benchmark.json", {})
@@ -38,10 +38,10 @@ def format_summary(steps: Sequence[Step], results: Sequence[StepResult], out: Pa
 
 
 def _format_requirements(figures: dict[str, Any]) -> Iterator[str]:
-    yield from ("| requirement | minimum | found | |", "|---|---|---|---|")
+    yield from ("| requirement | minimum | measured | |", "|---|---|---|---|")
     for each in check_requirements(figures):
-        found = "-" if each.found is None else f"{each.found:.2f}"
-        yield f"| {each.name} | {each.minimum} | {found} | {each.verdict} |"
+        measured = "-" if each.measured is None else f"{each.measured:.2f}"
+        yield f"| {each.name} | {each.minimum} | {measured} | {each.verdict} |"
     yield ""
 
 
@@ -53,11 +53,13 @@ def _format_steps(steps: Sequence[Step], results: Sequence[StepResult]) -> Itera
         "|---|---|---|---|---|",
     )
     for step in steps:
-        mine = [each for each in results if each.step == step.name]
-        last = mine[-1] if mine else StepResult(step.name, "left for the next call")
+        step_results = [each for each in results if each.step == step.name]
+        last = (
+            step_results[-1] if step_results else StepResult(step.name, "left for the next call")
+        )
         status = f"not-run: {last.tail}" if last.status == "not-run" else last.status
         code = "-" if last.code is None else str(last.code)
-        seconds = sum(each.seconds for each in mine)
+        seconds = sum(each.seconds for each in step_results)
         yield f"| {step.name} | {step.purpose} | {status} | {code} | {seconds:.0f} |"
     yield ""
     yield from (each.tail for each in results if each.step == "machine")
@@ -76,23 +78,23 @@ def _format_verdicts(out: Path) -> Iterator[str]:
 def _format_failures(tests: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield each failed test once, with the first line of its reason."""
     failed = {test["test"]: test for test in tests if test["verdict"] == "fail"}
-    for test in list(failed.values())[:_LISTED]:
-        first = test.get("reason", "").partition("\n")[0]
-        yield f"* `{test['test']}`: {first}"
-    if len(failed) > _LISTED:
-        yield f"* and {len(failed) - _LISTED} more"
+    for test in list(failed.values())[:_MAX_LISTED]:
+        first_line = test.get("reason", "").partition("\n")[0]
+        yield f"* `{test['test']}`: {first_line}"
+    if len(failed) > _MAX_LISTED:
+        yield f"* and {len(failed) - _MAX_LISTED} more"
     yield ""
 
 
 def _format_differences(out: Path) -> Iterator[str]:
-    found = _read_json(out / "differences.json", None)
-    if found is not None:
-        kinds = Counter(each["kind"] for each in found["differences"])
+    comparison = _read_json(out / "differences.json", None)
+    if comparison is not None:
+        kinds = Counter(each["kind"] for each in comparison["differences"])
         yield from ("## differences", "")
-        yield f"{found['calls']} calls on both, {found['differing']} differ."
+        yield f"{comparison['calls']} calls on both, {comparison['differing']} differ."
         yield from (f"* {kind}: {count}" for kind, count in kinds.items())
         yield ""
 
 
-def _read_json(file: Path, otherwise: Any) -> Any:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else otherwise
+def _read_json(file: Path, default: Any) -> Any:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else default

@@ -1,1 +1,1 @@
-"""Validate other implementations: ``python -m reports.others [NAME]``."""
+"""Validate other implementations of torch.nn.parallel: ``python -m reports.others [NAME]``."""

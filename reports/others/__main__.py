@@ -1,4 +1,4 @@
-"""Validate the implementations of ``others.toml``; fail if a verdict was not recorded."""
+"""Validate the implementations in ``others.toml``; fail if a verdict differs from its record."""
 
 import argparse
 import sys
@@ -9,26 +9,31 @@ from reports.others.environments import prepare_environment
 
 
 def main() -> int:
-    """Validate one implementation after the other, each in its own environment."""
+    """Validate the implementations, each in its own environment; return 1 if a verdict differs."""
     known = catalogue.load()
     parser = argparse.ArgumentParser(prog="python -m reports.others", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"{', '.join(known)} (default: all)")
-    parser.add_argument("--home", type=Path, required=True, help="the folder of the environments")
-    parser.add_argument("--workers", type=int, default=2, help="processes of one run (default: 2)")
-    parser.add_argument("--publish", action="store_true", help="add the verdicts to reports/")
+    parser.add_argument(
+        "--home", type=Path, required=True, help="the folder for the virtual environments"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes per run (default: 2)")
+    parser.add_argument(
+        "--publish", action="store_true", help="publish the verdicts in reports/results"
+    )
     options = parser.parse_args()
     unknown = set(options.name) - set(known)
     if unknown:
         parser.error(f"there is no {min(unknown)}; there are {', '.join(known)}")
     unexpected = []
     for name in options.name or known:
-        found = _validate(known[name], options)
-        unexpected += [f"{name}: {text}" for text in found]
+        differences = _validate(known[name], options)
+        unexpected += [f"{name}: {text}" for text in differences]
     print("\n".join(unexpected) or "every verdict matches the record", flush=True)
     return int(bool(unexpected))
 
 
 def _validate(implementation: catalogue.Implementation, options: argparse.Namespace) -> list[str]:
+    """Return a text for each verdict of ``implementation`` that differs from its record."""
     environments = options.home.resolve()
     python = prepare_environment(implementation, environments)
     verdicts = environments / f"{implementation.name}.jsonl"

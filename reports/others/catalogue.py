@@ -1,4 +1,4 @@
-"""Read the list of implementations, ``others.toml``."""
+"""Read ``others.toml``, the list of other implementations of torch.nn.parallel."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ REFERENCE = "torch.nn.parallel"
 
 @dataclass(frozen=True)
 class Implementation:
-    """One implementation.
+    """An implementation to validate: one table of ``others.toml``.
 
     Args:
-        name: The name on the command line; ``maps/NAME.toml`` is its map, if it has one.
-        title: Package and release, for people.
-        target: The module that the suite imports.
+        name: The name on the command line, and of the optional file ``maps/NAME.toml``.
+        title: Package and release, as the pages show them.
+        target: The Python module that the suite tests.
         differs: One sentence about the differences from torch.nn.parallel.
-        torch: The release of PyTorch for the run.
+        torch: The release of PyTorch to install.
         install: Requirements for pip, in addition to PyTorch and those of the suite.
         build: Requirements for building ``install`` without build isolation.
-        settings: Environment variables of the installation.
-        path: The folder of its sources in this package, if it is not installed with pip.
-        warns: The beginnings of warnings to ignore, which every call issues.
+        settings: Environment variables for pip.
+        path: The folder with its source, relative to ``reports/others``; empty if pip installs it.
+        warns: Beginnings of warnings that every call issues, and that the run ignores.
     """
 
     name: str
@@ -43,18 +43,18 @@ class Implementation:
 
     @property
     def map(self) -> Path | None:
-        """The file that maps names of torch.nn.parallel to names of the target; None if absent."""
-        found = HERE / "maps" / f"{self.name}.toml"
-        return found if found.exists() else None
+        """The file that maps names of torch.nn.parallel to the target's names, or None."""
+        path = HERE / "maps" / f"{self.name}.toml"
+        return path if path.exists() else None
 
     @property
     def report_target(self) -> str:
-        """The target in its report, which is the same for all releases of torch.nn.parallel."""
+        """The name of the target in reports. All releases of torch.nn.parallel share one name."""
         return self.target if self.target == REFERENCE else self.name
 
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
-    """Return all implementations by name, in the order of the file."""
+    """Return a dict from names to implementations, in the order of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
     return {name: _parse_implementation(name, table) for name, table in tables.items()}
 

@@ -16,17 +16,20 @@ from reports.others.catalogue import ROOT, Implementation
 
 __all__ = ["install_torch", "pip", "prepare_environment"]
 
-#: Requirements of a CUDA build that the CPU does not need; most are CUDA's libraries, 2 GB.
+#: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB),
+#: Triton.
 CUDA = re.compile(r"cuda|nvidia|triton")
-#: The file that lists the contents of a complete environment.
+#: File in a completely installed environment. It lists the requirements that were installed.
 STAMP = "made.json"
 
 
-def prepare_environment(implementation: Implementation, environments: Path) -> Path:
-    """Create the virtual environment of an implementation if needed; return its interpreter."""
-    folder = environments / implementation.name
+def prepare_environment(implementation: Implementation, environments_folder: Path) -> Path:
+    """Create the virtual environment if it is missing or outdated; return its Python."""
+    folder = environments_folder / implementation.name
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    contents = json.dumps([_installed(implementation), _suite_requirements()], sort_keys=True)
+    contents = json.dumps(
+        [_environment_key(implementation), _suite_requirements()], sort_keys=True
+    )
     stamp = folder / STAMP
     if not stamp.exists() or stamp.read_text() != contents:
         print(f"{implementation.name}: creating {folder}", flush=True)
@@ -36,10 +39,10 @@ def prepare_environment(implementation: Implementation, environments: Path) -> P
     return python
 
 
-def _installed(implementation: Implementation) -> dict[str, Any]:
-    """Return the fields that decide the content of the environment."""
-    about = asdict(implementation)
-    return {key: about[key] for key in ("torch", "install", "build", "settings")}
+def _environment_key(implementation: Implementation) -> dict[str, Any]:
+    """Return the fields that determine what is installed. A change recreates the environment."""
+    fields = asdict(implementation)
+    return {key: fields[key] for key in ("torch", "install", "build", "settings")}
 
 
 def _install_requirements(implementation: Implementation, python: Path) -> None:
@@ -49,7 +52,7 @@ def _install_requirements(implementation: Implementation, python: Path) -> None:
         pip(python, *implementation.build)
     if implementation.install:
         options = ["--no-build-isolation"] if implementation.build else []
-        pip(python, *options, *implementation.install, settings=implementation.settings)
+        pip(python, *options, *implementation.install, extra_env=implementation.settings)
 
 
 def _suite_requirements() -> list[str]:
@@ -59,18 +62,18 @@ def _suite_requirements() -> list[str]:
 
 
 def install_torch(version: str, python: Path) -> None:
-    """Install the CPU build of PyTorch, or the CUDA build without CUDA's libraries."""
+    """Install PyTorch's CPU build or, if there is none, its CUDA build with stubs for CUDA."""
     if pip(python, f"torch=={version}+cpu", check=False):
         return
     pip(python, "--no-deps", f"torch=={version}")
-    pip(python, *(it for it in _requirements(python) if not CUDA.search(it)))
+    pip(python, *(line for line in _torch_requirements(python) if not CUDA.search(line)))
     library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
     stub_libraries = ROOT / ".ci" / "without_cuda.py"
     subprocess.run([sys.executable, stub_libraries, Path(library).parent / "lib"], check=True)
 
 
-def _requirements(python: Path) -> Iterable[str]:
-    """Return the requirements of PyTorch, without extras; pip evaluates their markers."""
+def _torch_requirements(python: Path) -> Iterable[str]:
+    """Return PyTorch's requirements, with environment markers, without those of extras."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
     return [line for line in _run_python(python, program).splitlines() if "extra ==" not in line]
 
@@ -83,12 +86,19 @@ def _run_python(python: Path, program: str) -> str:
 def pip(
     python: Path,
     *requirements: str,
-    settings: Mapping[str, str] | None = None,
+    extra_env: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> bool:
-    """Install ``requirements`` and return whether pip succeeded."""
+    """Install ``requirements``; return whether pip succeeded.
+
+    Args:
+        python: The environment's Python.
+        requirements: Requirements or options of ``pip install``.
+        extra_env: Additional environment variables.
+        check: Whether to raise if pip fails. If not, pip's error output is discarded.
+    """
     options = ["install", "-q", "--disable-pip-version-check"]
     command: list[str | Path] = [python, "-m", "pip", *options, *requirements]
-    environment = {**os.environ, **(settings or {})}
+    environment = {**os.environ, **(extra_env or {})}
     stderr = None if check else subprocess.DEVNULL
     return subprocess.run(command, env=environment, stderr=stderr, check=check).returncode == 0

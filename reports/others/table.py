@@ -1,6 +1,7 @@
-"""Write the table of README.md, one row for each implementation with a report.
+"""Write the table of README.md, with one row for each implementation that has a report.
 
-``python -m reports.others.table`` fails if the table is out of date; ``--write`` updates it.
+``python -m reports.others.table`` fails if the table is out of date. ``--write`` updates the
+table.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from spec_tests.harness.conformance import verdicts
 __all__ = ["PAGE", "update_table"]
 
 PAGE = catalogue.HERE / "README.md"
-#: The lines around the table.
+#: The lines before and after the table in README.md.
 BEGIN, END = "<!-- table -->\n", "<!-- end -->"
 
 
@@ -34,8 +35,9 @@ def render_table(results: Path = RESULTS) -> str:
 
 
 def _count_verdicts(report: Path) -> list[str]:
-    found = verdicts.by_clause(verdicts.read(report / "verdicts.jsonl"))
-    counts = Counter(found.values())
+    """Return the number of clauses with each verdict, as texts."""
+    clause_verdicts = verdicts.by_clause(verdicts.read(report / "verdicts.jsonl"))
+    counts = Counter(clause_verdicts.values())
     return [str(counts[verdict]) for verdict in verdicts.VERDICTS]
 
 
@@ -51,9 +53,9 @@ def update_table(page: str) -> str:
 
 
 def main() -> int:
-    """Check the table of the page, or write it."""
+    """Check that the table in README.md is up to date, or update it with ``--write``."""
     parser = argparse.ArgumentParser(prog="python -m reports.others.table", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the page")
+    parser.add_argument("--write", action="store_true", help="update the table")
     write = parser.parse_args().write
     page = PAGE.read_text(encoding="utf-8")
     current = update_table(page)

@@ -1,4 +1,4 @@
-"""Run the suite on one implementation and compare the verdicts with the record."""
+"""Run the suite on one implementation, and compare its verdicts with the recorded ones."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from spec_tests.harness.conformance import verdicts
 __all__ = ["find_unexpected", "run"]
 
 
-def run(implementation: Implementation, python: Path, saved: Path, *, workers: int) -> int:
-    """Run the suite on the simulated accelerator; return the exit status."""
-    saved.unlink(missing_ok=True)
-    options = ["--accelerator=sim", f"--verdicts={saved}"]
+def run(implementation: Implementation, python: Path, verdicts_file: Path, *, workers: int) -> int:
+    """Run the suite on simulated devices and write ``verdicts_file``; return the exit status."""
+    verdicts_file.unlink(missing_ok=True)
+    options = ["--accelerator=sim", f"--verdicts={verdicts_file}"]
     if implementation.map is not None:
         options.append(f"--target-map={implementation.map.relative_to(ROOT).as_posix()}")
     parallel = ["-n", str(workers)] if workers > 1 else []
@@ -22,20 +22,25 @@ def run(implementation: Implementation, python: Path, saved: Path, *, workers: i
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
     folders = [str(ROOT), *([str(HERE / implementation.path)] if implementation.path else [])]
-    # CI selects the derandomized Hypothesis profile, so that verdicts are reproducible.
+    # CI=true selects the derandomized Hypothesis profile, so that verdicts are reproducible.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "CI": "true"}
     command = [*program, implementation.target, *options, "--", *parallel, *filters]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def find_unexpected(saved: Path, status: int) -> Iterator[str]:
-    """Yield a text for each difference from the recorded verdicts."""
-    tests = verdicts.read(saved)
-    found = verdicts.by_clause(tests)
-    if not found:
+def find_unexpected(verdicts_file: Path, status: int) -> Iterator[str]:
+    """Yield a text for each verdict that differs from its record, and for a failed run.
+
+    Args:
+        verdicts_file: The verdicts of the run.
+        status: The exit status of the run.
+    """
+    tests = verdicts.read(verdicts_file)
+    clause_verdicts = verdicts.by_clause(tests)
+    if not clause_verdicts:
         yield "no verdict of any clause"
     declared = verdicts.declared_by_clause(tests)
-    for name, verdict in found.items():
+    for name, verdict in clause_verdicts.items():
         if verdict in verdicts.ERRORS and name not in declared:
             yield f"{verdict} {name}"
     if status != 0:

@@ -1,1 +1,1 @@
-"""Write reports from saved runs and build the pages that show them."""
+"""Write reports from saved runs, and build the pages that show the reports."""

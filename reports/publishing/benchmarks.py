@@ -1,4 +1,4 @@
-"""The data and the summary of a report on benchmarks."""
+"""Read saved runs of the benchmarks, and summarize them for a report."""
 
 import json
 from collections.abc import Sequence
@@ -7,52 +7,54 @@ from typing import Any
 
 from bench import compare
 
-__all__ = ["format_summary", "read"]
+__all__ = ["format_summary", "read_runs"]
 
+#: Statistics of a benchmark that are published.
 _STATS = ("min", "q1", "median", "q3", "rounds")
-#: The fields that are equal in all runs of a report.
-_MACHINE = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
-_HEAD = (
+#: Fields of ``machine_info`` that must be equal in all runs of a report.
+_MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
+#: The first two lines of the summary's table.
+_TABLE_HEAD = (
     "| row | reference, ms | impl, ms | reference / impl | quartiles | floor |",
     "|---|---|---|---|---|---|",
 )
 
 
-def read(paths: Sequence[Path]) -> dict[str, Any]:
-    """Return one or more runs of one machine, without their samples.
+def read_runs(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return one or more runs of one machine, without single samples.
 
     Args:
         paths: Files written by ``pytest --benchmark-json``.
 
     Returns:
-        ``machine``: processor, cores, versions and devices. ``runs``: ``datetime``, ``commit``,
-        ``dirty`` and ``benchmarks`` of each file. A benchmark has ``group``, ``fullname``,
-        ``extra_info`` and ``stats``: minimum, quartiles and median in seconds, and the number of
-        rounds.
+        A dict with ``machine`` (processor, cores, versions and devices) and ``runs``. Each run has
+        ``datetime``, ``commit``, ``dirty`` and ``benchmarks``. Each benchmark has ``group``,
+        ``fullname``, ``extra_info`` and ``stats``: minimum, quartiles and median in seconds, and
+        the number of rounds.
 
     Raises:
-        ValueError: A file was not written by pytest-benchmark, comes from another machine than
-            the first, or holds other benchmarks.
+        ValueError: A file was not written by pytest-benchmark, or its machine or benchmarks differ
+            from those of the first file.
     """
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         if not {"machine_info", "benchmarks"} <= run.keys():
             raise ValueError(f"{path} was not written by pytest --benchmark-json")
-        if _machine(run) != _machine(runs[0]):
+        if _machine_of(run) != _machine_of(runs[0]):
             raise ValueError(f"{path} and {paths[0]} come from different machines")
-        if missing := _names(run) ^ _names(runs[0]):
+        if missing := _benchmark_names(run) ^ _benchmark_names(runs[0]):
             raise ValueError(f"only one of {path} and {paths[0]} has {min(missing)}")
-    return {"machine": _machine(runs[0]), "runs": [_without_samples(run) for run in runs]}
+    return {"machine": _machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
 
 
-def _names(run: dict[str, Any]) -> set[str]:
+def _benchmark_names(run: dict[str, Any]) -> set[str]:
     return {each["fullname"] for each in run["benchmarks"]}
 
 
-def _machine(run: dict[str, Any]) -> dict[str, Any]:
+def _machine_of(run: dict[str, Any]) -> dict[str, Any]:
     info = run["machine_info"]
     cpu = {"cpu": info["cpu"].get("brand_raw", ""), "cores": info["cpu"]["count"]}
-    return cpu | {key: info[key] for key in _MACHINE if key in info}
+    return cpu | {key: info[key] for key in _MACHINE_KEYS if key in info}
 
 
 def _without_samples(run: dict[str, Any]) -> dict[str, Any]:
@@ -60,17 +62,22 @@ def _without_samples(run: dict[str, Any]) -> dict[str, Any]:
         "datetime": run["datetime"],
         "commit": run["commit_info"]["id"],
         "dirty": run["commit_info"].get("dirty", False),
-        "benchmarks": [_benchmark(each) for each in run["benchmarks"]],
+        "benchmarks": [_select_fields(benchmark) for benchmark in run["benchmarks"]],
     }
 
 
-def _benchmark(each: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: each[key] for key in ("group", "fullname", "extra_info")}
-    return {**kept, "stats": {key: each["stats"][key] for key in _STATS}}
+def _select_fields(benchmark: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: benchmark[key] for key in ("group", "fullname", "extra_info")}
+    return {**kept, "stats": {key: benchmark["stats"][key] for key in _STATS}}
 
 
 def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
-    """Return the ratios and medians of all runs as a Markdown table."""
+    """Return a Markdown table of the ratios and medians of all runs.
+
+    Args:
+        data: The runs, as :func:`read_runs` returns them.
+        floors: Row -> the required minimum of its ratio.
+    """
     machine, runs = data["machine"], data["runs"]
     ratios = [list(compare.ratios(run, floors)) for run in runs]
     lines = [
@@ -80,15 +87,16 @@ def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
         "",
         compare.LEGEND,
         "",
-        *_HEAD,
-        *(_format_row(rows, runs) for rows in zip(*ratios, strict=True)),
+        *_TABLE_HEAD,
+        *(_format_row(row_ratios, runs) for row_ratios in zip(*ratios, strict=True)),
     ]
     return "\n".join(lines)
 
 
 def _format_row(ratios: Sequence[compare.Ratio], runs: Sequence[dict[str, Any]]) -> str:
+    """Return the table's row for one benchmark; ``ratios`` has its ratio in each run."""
     group, floor = ratios[0].group, ratios[0].floor
-    times = (_milliseconds(group, library, runs) for library in ("reference", "impl"))
+    times = (_format_medians(group, library, runs) for library in ("reference", "impl"))
     values = ", ".join(f"{each.value:.2f}" for each in ratios)
     low, high = min(each.low for each in ratios), max(each.high for each in ratios)
     cells = (
@@ -101,8 +109,8 @@ def _format_row(ratios: Sequence[compare.Ratio], runs: Sequence[dict[str, Any]])
     return "| " + " | ".join(cells) + " |"
 
 
-def _milliseconds(group: str, library: str, runs: Sequence[dict[str, Any]]) -> str:
-    """Return the median of each run; ``-`` for a row of bytes."""
+def _format_medians(group: str, library: str, runs: Sequence[dict[str, Any]]) -> str:
+    """Return the median of each run in milliseconds; "-" for a row of bytes."""
     medians = [
         each["stats"]["median"] * 1000
         for run in runs

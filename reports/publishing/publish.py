@@ -1,7 +1,7 @@
 """Write one report: the folder ``results/<target>/torch-<release>_<hardware>``.
 
-A report holds the data of one run of the suite, or of several runs of the benchmarks on one
-machine, its environment, and a summary that is generated from the data.
+A report has the data of one run of the suite, or of several runs of the benchmarks on one machine.
+It also has the environment of the runs and a summary that is generated from the data.
 """
 
 import datetime
@@ -37,61 +37,65 @@ def publish(
     *,
     folder: Path = RESULTS,
 ) -> Path:
-    """Write ``<target>/torch-<release>_<hardware>`` below ``folder`` and return its path.
+    """Write the report ``<target>/torch-<release>_<hardware>`` to ``folder``; return its path.
 
     The name of a report on benchmarks ends in ``_bench``. An older report of the same name is
     removed first.
 
     Args:
-        sources: JSON files of pytest-benchmark, or one file of verdicts in JSON lines.
-        target: The implementation that was run. None: what the verdicts say, or ``impl``.
-        hardware: A word for the machine, such as ``sim`` or ``h200``. None: the accelerator.
+        sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
+        target: The implementation that was run. None: as in the file of verdicts, else ``impl``.
+        hardware: A word for the machine, such as ``h200``. None: the accelerator, such as ``sim``.
         folder: The folder of all reports.
 
     Raises:
-        ValueError: A file is broken or of neither kind, or the files do not belong together.
+        ValueError: A file is broken or has another format, or the files come from different
+            machines or benchmarks.
     """
     suffixes = {source.suffix for source in sources}
     if suffixes == {".json"}:
-        about, files = _benchmark_files(sources)
+        environment, files = _read_benchmarks(sources)
     elif suffixes == {".jsonl"} and len(sources) == 1:
-        about, files = _verdict_files(sources[0])
+        environment, files = _read_verdicts(sources[0])
     else:
         raise ValueError("expected benchmarks (*.json) or one file of verdicts (*.jsonl)")
-    about["target"] = target or about.get("target", "impl")
-    about["hardware"] = hardware or about.get("accelerator", "sim")
-    about["complete"] = True
-    title = f"# {about['target']}, torch {_release(about)}, {about['hardware']}"
-    files["summary.md"] = f"{title}\n\n{str(about['date'])[:10]}. {files['summary.md']}\n"
-    # Written last, because its presence marks a complete report.
-    files["environment.json"] = json.dumps(about, indent=2) + "\n"
-    report = folder / slug(str(about["target"])) / _name(about, "benchmark.json" in files)
-    _replace(report, files)
+    environment["target"] = target or environment.get("target", "impl")
+    environment["hardware"] = hardware or environment.get("accelerator", "sim")
+    environment["complete"] = True
+    release = f"torch {_torch_release(environment)}"
+    title = f"# {environment['target']}, {release}, {environment['hardware']}"
+    files["summary.md"] = f"{title}\n\n{str(environment['date'])[:10]}. {files['summary.md']}\n"
+    # Added last, so that it is written last: a folder with environment.json is a complete report.
+    files["environment.json"] = json.dumps(environment, indent=2) + "\n"
+    name = _report_name(environment, "benchmark.json" in files)
+    report = folder / slug(str(environment["target"])) / name
+    _replace_report(report, files)
     return report
 
 
-def _release(about: Mapping[str, Any]) -> str:
-    return str(about["torch"]).partition("+")[0]
+def _torch_release(environment: Mapping[str, Any]) -> str:
+    """Return the release of PyTorch without its local version, such as ``+cpu``."""
+    return str(environment["torch"]).partition("+")[0]
 
 
-def _name(about: Mapping[str, Any], is_bench: bool) -> str:
-    name = slug(f"torch-{_release(about)}_{about['hardware']}")
+def _report_name(environment: Mapping[str, Any], is_bench: bool) -> str:
+    name = slug(f"torch-{_torch_release(environment)}_{environment['hardware']}")
     return f"{name}_bench" if is_bench else name
 
 
-def _replace(report: Path, files: Mapping[str, str]) -> None:
+def _replace_report(report: Path, files: Mapping[str, str]) -> None:
     shutil.rmtree(report, ignore_errors=True)
     report.mkdir(parents=True)
     for name, text in files.items():
         (report / name).write_text(text, encoding="utf-8")
 
 
-def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the environment of the runs, and the texts of data and summary."""
-    data = benchmarks.read(sources)
+def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the environment of the runs, and the report's files (name -> text)."""
+    data = benchmarks.read_runs(sources)
     floors = tomllib.loads(compare.FLOORS.read_text(encoding="utf-8"))["floors"]
     machine, last = data["machine"], data["runs"][-1]
-    about = {
+    environment = {
         **_read_environment(),
         "runs": len(sources),
         "date": last["datetime"],
@@ -103,29 +107,33 @@ def _benchmark_files(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         "python": machine["python_version"],
     }
     text = json.dumps(data, indent=1) + "\n"
-    return about, {"benchmark.json": text, "summary.md": benchmarks.format_summary(data, floors)}
+    return environment, {
+        "benchmark.json": text,
+        "summary.md": benchmarks.format_summary(data, floors),
+    }
 
 
-def _verdict_files(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the environment of the run, and the texts of data and summary.
+def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the environment of the run, and the report's files (name -> text).
 
-    A file without a header was written on this machine.
+    The environment comes from the file's header. Without a header it is that of this machine.
     """
     header, tests = checked.verdicts(source)
-    about = {**(header or _read_environment()), "tests": len(tests)}
-    found = verdicts.by_clause(tests)
-    suite = about.get("suite") or clauses.suite_version(found)
-    cores = f", {about['cores']} cores" if about.get("cores") else ""
-    machine = f"{about.get('processor', about.get('machine', 'unknown'))}{cores}"
-    versions = f"torch {about['torch']}, Python {about.get('python', 'unknown')}; suite {suite}"
-    table = "\n".join(verdicts.table(found))
+    environment = {**(header or _read_environment()), "tests": len(tests)}
+    clause_verdicts = verdicts.by_clause(tests)
+    suite = environment.get("suite") or clauses.suite_version(clause_verdicts)
+    cores = f", {environment['cores']} cores" if environment.get("cores") else ""
+    machine = f"{environment.get('processor', environment.get('machine', 'unknown'))}{cores}"
+    python = environment.get("python", "unknown")
+    versions = f"torch {environment['torch']}, Python {python}; suite {suite}"
+    table = "\n".join(verdicts.table(clause_verdicts))
     summary = f"{machine}; {versions}.\n\n```text\n{table}\n```"
     text = source.read_text(encoding="utf-8")
-    return about, {"verdicts.jsonl": text, "summary.md": summary}
+    return environment, {"verdicts.jsonl": text, "summary.md": summary}
 
 
 def _read_environment() -> dict[str, Any]:
-    """Return versions, processor and commit of this checkout."""
+    """Return the versions, processor and date of this machine, and the commit of this checkout."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "torch": torch.__version__,
@@ -134,12 +142,12 @@ def _read_environment() -> dict[str, Any]:
         "processor": str(get_cpu_info().get("brand_raw", platform.processor())),
         "cores": os.cpu_count(),
         "system": platform.system(),
-        "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "commit": _run_git("rev-parse", "HEAD"),
+        "dirty": bool(_run_git("status", "--porcelain", "--untracked-files=no")),
     }
 
 
-def _git(*arguments: str) -> str:
+def _run_git(*arguments: str) -> str:
     done = subprocess.run(
         ["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Exclude the tests in a browser from other runs."""
+"""Exclude the tests in a browser from all runs but `tox -e site`."""
 
-#: Only `tox -e site` runs these tests; it fails without a browser.
+#: Paths that pytest does not collect. `tox -e site` ignores this file (--confcutdir).
 collect_ignore = ["in_browser"]

@@ -1,16 +1,25 @@
-"""Read the text, links and attributes of a page of the site."""
+"""Parse a page of the site: its text, links and attributes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "broken_links", "read"]
+__all__ = ["Page", "broken_links", "read_page"]
 
 
 @dataclass
 class Page(HTMLParser):
-    """The text, links and attributes of one page."""
+    """The text, links and attributes of one page.
+
+    Attributes:
+        links: The addresses of the links.
+        loaded: The addresses of the files that the page loads, such as style sheets.
+        ids: The ids of all elements.
+        tags: The tags of all elements.
+        attributes: The names of all attributes.
+        words: The pieces of the text.
+    """
 
     links: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
@@ -24,27 +33,27 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """The text of the page."""
+        """The whole text of the page."""
         return "".join(self.words)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         """Record the tag, attributes and links of an element."""
-        found = {name: value or "" for name, value in attrs}
+        values = {name: value or "" for name, value in attrs}
         self.tags.append(tag)
-        self.attributes.extend(found)
-        self.ids.extend(value for name, value in found.items() if name == "id")
-        if tag == "a" and "href" in found:
-            self.links.append(found["href"])
+        self.attributes.extend(values)
+        self.ids.extend(value for name, value in values.items() if name == "id")
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
         elif tag not in ("use", "a"):
-            self.loaded.extend(found[name] for name in ("href", "src") if name in found)
+            self.loaded.extend(values[name] for name in ("href", "src") if name in values)
 
     def handle_data(self, data: str) -> None:
-        """Record text."""
+        """Record a piece of text."""
         self.words.append(data)
 
 
-def read(path: Path) -> Page:
-    """Parse a page."""
+def read_page(path: Path) -> Page:
+    """Parse the page in the file ``path``."""
     page = Page()
     page.feed(path.read_text(encoding="utf-8"))
     page.close()
@@ -52,8 +61,8 @@ def read(path: Path) -> Page:
 
 
 def broken_links(folder: Path) -> list[str]:
-    """Return the internal links of a site that have no target file or no anchor."""
-    pages = {path: read(path) for path in sorted(folder.rglob("*.html"))}
+    """Return the links in the site ``folder`` whose target file or anchor does not exist."""
+    pages = {path: read_page(path) for path in sorted(folder.rglob("*.html"))}
     broken = []
     for path, page in pages.items():
         for link in page.links:

@@ -1,25 +1,32 @@
-"""Write sample results, including hostile ones, for the tests of publisher and pages."""
+"""Write sample results for the tests of the publisher and the pages."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HOSTILE", "benchmark_report", "benchmark_run", "verdict_report", "verdicts"]
+__all__ = [
+    "HOSTILE",
+    "make_benchmark_run",
+    "write_benchmark_report",
+    "write_verdict_report",
+    "write_verdicts",
+]
 
-#: A text with HTML, an attribute, a template, mathematics, a formula and a control character.
+#: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
+#: a spreadsheet formula and a control character.
 HOSTILE = (
     '=$\\frac{ $</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} \x07'
 )
 
 
-def verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
-    """Write a file of verdicts and return its path.
+def write_verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
+    """Write a file of verdicts; return its path.
 
     Args:
         path: The file.
-        tests: The verdict of each clause.
-        about: Fields of the header, beside or in place of the default ones.
+        tests: Clause id -> the verdict of its test.
+        about: Fields that are added to the header, or replace its default fields.
     """
     header = {
         "format": 1,
@@ -34,13 +41,16 @@ def verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
         "suite": "3 clauses, 0000000",
         **about,
     }
-    lines = [{"run": header}, *(_test(clause, verdict) for clause, verdict in tests.items())]
+    lines = [
+        {"run": header},
+        *(_verdict_line(clause, verdict) for clause, verdict in tests.items()),
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
-def _test(clause: str, verdict: str) -> dict[str, str]:
+def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
     test = {"clause": clause, "test": f"spec_tests/test_{clause}.py::test_it", "verdict": verdict}
     if verdict == "not-run":
         test["reason"] = "needs two devices"
@@ -49,13 +59,13 @@ def _test(clause: str, verdict: str) -> dict[str, str]:
     return test
 
 
-def verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
-    """Write a report of one run of the suite."""
-    _environment(folder, **about)
-    verdicts(folder / "verdicts.jsonl", tests, **about)
+def write_verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
+    """Write a report of one run of the suite to ``folder``."""
+    _write_environment(folder, **about)
+    write_verdicts(folder / "verdicts.jsonl", tests, **about)
 
 
-def _environment(folder: Path, **about: Any) -> None:
+def _write_environment(folder: Path, **about: Any) -> None:
     fields = {
         "date": "2026-01-02T03:04:05+00:00",
         "target": "impl",
@@ -70,15 +80,15 @@ def _environment(folder: Path, **about: Any) -> None:
     (folder / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
-def benchmark_report(
+def write_benchmark_report(
     folder: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
 ) -> None:
     """Write a report of benchmarks.
 
     Args:
-        folder: The folder.
-        groups: The median of each library, by group; the quartiles are 10 % off.
-        about: Fields of the machine in place of the default ones.
+        folder: The folder of the report.
+        groups: Benchmark group -> library -> the median. The quartiles are 10 % lower and higher.
+        about: Fields of ``machine`` that are added or replace the default fields.
     """
     machine = {
         "cpu": "Fast",
@@ -88,7 +98,7 @@ def benchmark_report(
         "devices": ["sim:0"],
         **about,
     }
-    benches = [
+    benchmarks = [
         {
             "group": group,
             "extra_info": {"library": library, "peak_bytes": 1000 * median},
@@ -97,23 +107,27 @@ def benchmark_report(
         for group, libraries in groups.items()
         for library, median in libraries.items()
     ]
-    run = {"datetime": "2026-01-02", "commit": "abc", "benchmarks": benches}
-    _environment(folder)
+    run = {"datetime": "2026-01-02", "commit": "abc", "benchmarks": benchmarks}
+    _write_environment(folder)
     (folder / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
 
 
-def benchmark_run(**machine: Any) -> dict[str, Any]:
-    """Return one benchmark of two libraries, as ``pytest --benchmark-json`` writes it."""
+def make_benchmark_run(**machine: Any) -> dict[str, Any]:
+    """Return a run of one benchmark on two libraries, as ``pytest --benchmark-json`` writes it.
+
+    Args:
+        machine: Fields of ``machine_info`` that are added or replace the default fields.
+    """
     info = {"torch": "2", "python_version": "3", "devices": ["sim:0"], "threads": 1, **machine}
     return {
         "datetime": "2026-01-02T03:04:05",
         "commit_info": {"id": "abc"},
         "machine_info": {"cpu": {"brand_raw": "Fast", "count": 2}, "node": "private", **info},
-        "benchmarks": [_benchmark("reference", 2.0), _benchmark("impl", 1.0)],
+        "benchmarks": [_benchmark_result("reference", 2.0), _benchmark_result("impl", 1.0)],
     }
 
 
-def _benchmark(library: str, median: float) -> dict[str, Any]:
+def _benchmark_result(library: str, median: float) -> dict[str, Any]:
     stats = dict.fromkeys(("min", "q1", "median", "q3", "mean"), median)
     return {
         "group": "work",

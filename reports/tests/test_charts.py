@@ -1,4 +1,4 @@
-"""Pictures of benchmarks, and the numbers that they show."""
+"""The charts of benchmarks, and the numbers that they show."""
 
 import re
 from xml.etree import ElementTree
@@ -10,96 +10,97 @@ from spec_tests.site import charts, runs, speed
 
 
 @pytest.fixture
-def bench_of(tmp_path):
-    """Publish one report of benchmarks and load it."""
+def load_report(tmp_path):
+    """Return a function that writes a report with the given medians, and loads it."""
 
-    def publish(groups):
-        samples.benchmark_report(tmp_path / "results" / "impl" / "a_bench", groups)
-        (bench,) = runs.load(tmp_path).benches
-        return bench
+    def write_and_load(groups):
+        samples.write_benchmark_report(tmp_path / "results" / "impl" / "a_bench", groups)
+        (report,) = runs.load(tmp_path).benches
+        return report
 
-    return publish
-
-
-def _times(reference, impl, **more):
-    return {"reference": reference, "impl": impl, **more}
+    return write_and_load
 
 
-def _texts(picture):
-    return [each.text for each in ElementTree.fromstring(picture).iter() if each.text]
+def _medians(reference, impl, **others):
+    return {"reference": reference, "impl": impl, **others}
 
 
-def test_row_is_the_median_of_its_runs_with_the_widest_quartiles(bench_of):
-    bench = bench_of({"work": _times(2.0, 1.0)})
-    (run,) = bench.data["runs"]
+def _texts(chart):
+    """Return the texts in a chart (SVG)."""
+    return [each.text for each in ElementTree.fromstring(chart).iter() if each.text]
+
+
+def test_row_shows_the_median_of_the_runs_ratios_and_the_widest_quartiles(load_report):
+    report = load_report({"work": _medians(2.0, 1.0)})
+    (run,) = report.data["runs"]
     slower = {**run, "benchmarks": [dict(each) for each in run["benchmarks"]]}
     slower["benchmarks"][0] = {
         **slower["benchmarks"][0],
         "stats": {"q1": 4.0, "median": 5.0, "q3": 6.0},
     }
-    three = runs.BenchmarkReport("b", {}, {"runs": [run, run, slower]})
-    row = speed.rows(three, {"work": 1.5})[0]
+    three_runs = runs.BenchmarkReport("b", {}, {"runs": [run, run, slower]})
+    row = speed.rows(three_runs, {"work": 1.5})[0]
     assert (row.value, row.floor, list(row.each)) == (2.0, 1.5, [2.0, 2.0, 5.0])
     assert row.low == pytest.approx(1.8 / 1.1)
     assert row.high == pytest.approx(6.0 / 0.9)
 
 
-def test_groups_that_differ_by_one_size_make_a_curve(bench_of):
-    groups = {f"forward blocks={n} devices=4": _times(2.0 * n, n, module=1.0) for n in (100, 10)}
-    bench = bench_of({**groups, "forward blocks=10 devices=2": _times(1.0, 1.0)})
-    found = {(curve.name, curve.unit): curve.points for curve in speed.curves(bench)}
-    blocks = found["forward devices=4", "blocks of four modules"]
+def test_groups_whose_names_differ_in_one_number_become_a_curve(load_report):
+    groups = {f"forward blocks={n} devices=4": _medians(2.0 * n, n, module=1.0) for n in (100, 10)}
+    report = load_report({**groups, "forward blocks=10 devices=2": _medians(1.0, 1.0)})
+    points = {(curve.name, curve.unit): curve.points for curve in speed.curves(report)}
+    blocks = points["forward devices=4", "blocks of four modules"]
     assert [(point.size, point.value) for point in blocks["reference"]] == [(10, 20), (100, 200)]
     assert [(point.size, point.value) for point in blocks["module"]] == [(10, 1), (100, 1)]
-    devices = found["forward blocks=10", "devices"]
+    devices = points["forward blocks=10", "devices"]
     assert [(point.size, point.value) for point in devices["impl"]] == [(2, 1), (4, 10)]
-    assert "module" not in devices  # timed at one size only
+    assert "module" not in devices  # The plain module was timed for one number of devices only.
 
 
-def test_peak_memory_is_bytes_by_library(bench_of):
-    bench = bench_of({"work": _times(2.0, 1.0)})
-    assert speed.peaks(bench) == [speed.Peak("work", {"reference": 2000.0, "impl": 1000.0})]
+def test_peak_memory_is_shown_for_each_library(load_report):
+    report = load_report({"work": _medians(2.0, 1.0)})
+    assert speed.peaks(report) == [speed.Peak("work", {"reference": 2000.0, "impl": 1000.0})]
 
 
 @pytest.fixture
-def pictures(bench_of):
-    """One picture of each kind."""
-    groups = {f"forward blocks={n}": _times(2.0 * n, n, module=1.0) for n in (10, 100)}
-    bench = bench_of({**groups, "copy": _times(0.5, 0.2)})
-    rows = speed.rows(bench, {"copy": 1.2})
+def chart_by_kind(load_report):
+    """Return one chart of each kind."""
+    groups = {f"forward blocks={n}": _medians(2.0 * n, n, module=1.0) for n in (10, 100)}
+    report = load_report({**groups, "copy": _medians(0.5, 0.2)})
+    rows = speed.rows(report, {"copy": 1.2})
     return {
         "ratio": charts.ratio_chart(rows, "b"),
-        "curve": charts.curve_chart(speed.curves(bench)[0], "b"),
-        "memory": charts.memory_chart(speed.peaks(bench)[0], "b"),
+        "curve": charts.curve_chart(speed.curves(report)[0], "b"),
+        "memory": charts.memory_chart(speed.peaks(report)[0], "b"),
     }
 
 
 @pytest.mark.parametrize("kind", ["ratio", "curve", "memory"])
-def test_picture_takes_its_colours_from_the_page(pictures, kind):
-    picture = pictures[kind]
-    assert "currentColor" in picture
-    assert "var(--impl)" in picture
-    assert set(re.findall(r"#[0-9a-f]{6}\b", picture)) <= {"#ffffff", "#000000"}
-    assert "#ffffff" not in picture.lower()
-    assert "<style" not in picture  # it would apply to the whole page
+def test_chart_uses_the_colours_of_the_page(chart_by_kind, kind):
+    chart = chart_by_kind[kind]
+    assert "currentColor" in chart
+    assert "var(--impl)" in chart
+    assert set(re.findall(r"#[0-9a-f]{6}\b", chart)) <= {"#ffffff", "#000000"}
+    assert "#ffffff" not in chart.lower()
+    assert "<style" not in chart  # A style in an inline SVG would apply to the whole page.
 
 
-def test_curve_has_logarithmic_axes_and_a_marker_for_each_library(pictures):
-    texts = _texts(pictures["curve"])
+def test_curve_has_logarithmic_axes_and_a_marker_for_each_library(chart_by_kind):
+    texts = _texts(chart_by_kind["curve"])
     assert {"10", "100", "torch.nn.parallel", "impl", "plain module"} <= set(texts)
-    assert len(set(re.findall(r'<path id="[^"]*-m[0-9a-f]{10}"', pictures["curve"]))) >= 3
+    assert len(set(re.findall(r'<path id="[^"]*-m[0-9a-f]{10}"', chart_by_kind["curve"]))) >= 3
 
 
-def test_names_in_a_picture_are_escaped(bench_of):
-    bench = bench_of({f"{samples.HOSTILE} n=1": _times(2.0, 1.0)})
-    picture = charts.ratio_chart(speed.rows(bench, {}), "b")
-    assert "<script" not in picture
-    assert any("<script>alert('x')</script>" in text for text in _texts(picture))
+def test_names_in_a_chart_are_escaped(load_report):
+    report = load_report({f"{samples.HOSTILE} n=1": _medians(2.0, 1.0)})
+    chart = charts.ratio_chart(speed.rows(report, {}), "b")
+    assert "<script" not in chart
+    assert any("<script>alert('x')</script>" in text for text in _texts(chart))
 
 
-def test_infinite_ratio_is_left_out(bench_of):
-    groups = {"as fast": _times(2.0, 1.0, module=1.0), "slower": _times(2.0, 1.0)}
-    bench = bench_of(groups)
-    texts = _texts(charts.ratio_chart(speed.rows(bench, {}), "b"))
+def test_chart_leaves_out_infinite_ratios(load_report):
+    groups = {"as fast": _medians(2.0, 1.0, module=1.0), "slower": _medians(2.0, 1.0)}
+    report = load_report(groups)
+    texts = _texts(charts.ratio_chart(speed.rows(report, {}), "b"))
     assert "slower" in texts
     assert "as fast" not in texts

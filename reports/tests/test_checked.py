@@ -1,4 +1,4 @@
-"""Broken and foreign files of results are refused with one sentence."""
+"""A broken file of results raises an error with a one-sentence text."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from reports.publishing.publish import publish
 from spec_tests.site import checked
 
+#: The header of a file of verdicts.
 RUN = {
     "format": 1,
     "target": "theirs",
@@ -16,12 +17,13 @@ RUN = {
     "accelerator": "xpu",
     "date": "2026-01-02T03:04:05+00:00",
 }
+#: A line of a file of verdicts: a test and its verdict.
 TEST = {"test": "t", "verdict": "pass", "clause": "comm.scatter.slices"}
 
 
 @pytest.fixture
-def saved(tmp_path):
-    """Write lines to a file of verdicts; lines other than text are written as JSON."""
+def save_lines(tmp_path):
+    """Return a function that writes lines (texts, or dicts as JSON) to a file of verdicts."""
 
     def save(*lines):
         path = tmp_path / "verdicts.jsonl"
@@ -32,16 +34,16 @@ def saved(tmp_path):
     return save
 
 
-def test_header_is_the_first_line(saved):
-    assert checked.verdicts(saved({"run": RUN}, TEST)) == (RUN, [TEST])
+def test_first_line_is_returned_as_the_header(save_lines):
+    assert checked.verdicts(save_lines({"run": RUN}, TEST)) == (RUN, [TEST])
 
 
-def test_file_without_a_header_has_an_empty_one(saved):
-    assert checked.verdicts(saved(TEST)) == ({}, [TEST])
+def test_header_of_a_file_without_one_is_an_empty_dict(save_lines):
+    assert checked.verdicts(save_lines(TEST)) == ({}, [TEST])
 
 
 @pytest.mark.parametrize(
-    ("lines", "sentence"),
+    ("lines", "error_text"),
     [
         ([{"run": {**RUN, "format": 2}}, TEST], "line 1: run.format: 1 was expected"),
         ([{"run": {}}, TEST], "line 1: run: 'format' is a required property"),
@@ -58,15 +60,17 @@ def test_file_without_a_header_has_an_empty_one(saved):
         ([{"run": RUN}, TEST, {"run": RUN}, TEST], "contains 2 runs"),
     ],
 )
-def test_broken_file_is_refused_with_one_sentence(saved, lines, sentence):
+def test_broken_file_raises_an_error_that_names_the_file_and_the_line(
+    save_lines, lines, error_text
+):
     with pytest.raises(checked.RefusedError) as caught:
-        checked.verdicts(saved(*lines))
-    assert sentence in str(caught.value)
+        checked.verdicts(save_lines(*lines))
+    assert error_text in str(caught.value)
     assert "verdicts.jsonl" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_unreadable_file_is_refused(tmp_path):
+def test_unreadable_or_missing_file_raises(tmp_path):
     path = tmp_path / "picture.jsonl"
     path.write_bytes(b"\x89PNG\xff")
     with pytest.raises(checked.RefusedError, match="cannot be read"):
@@ -75,22 +79,22 @@ def test_unreadable_file_is_refused(tmp_path):
         checked.verdicts(tmp_path / "none.jsonl")
 
 
-def test_report_keeps_the_environment_of_the_header(saved, tmp_path):
-    report = publish([saved({"run": RUN}, TEST)], folder=tmp_path / "reports")
-    about = checked.document(report / "environment.json", "environment")
-    assert {key: about[key] for key in ("torch", "python", "version", "date")} == {
+def test_report_has_the_environment_in_the_header_of_the_file(save_lines, tmp_path):
+    report = publish([save_lines({"run": RUN}, TEST)], folder=tmp_path / "reports")
+    environment = checked.document(report / "environment.json", "environment")
+    assert {key: environment[key] for key in ("torch", "python", "version", "date")} == {
         key: RUN[key] for key in ("torch", "python", "version", "date")
     }
-    assert "commit" not in about  # the commit of this checkout is not that of the run
+    assert "commit" not in environment  # The run may come from another commit than the checkout.
 
 
-def test_broken_file_is_not_published(saved, tmp_path):
+def test_broken_file_is_not_published(save_lines, tmp_path):
     with pytest.raises(ValueError, match="line 2: verdict"):
-        publish([saved(TEST, {**TEST, "verdict": "?"})], folder=tmp_path / "reports")
+        publish([save_lines(TEST, {**TEST, "verdict": "?"})], folder=tmp_path / "reports")
     assert not (tmp_path / "reports").exists()
 
 
-def test_names_from_a_file_cannot_leave_the_folder(saved, tmp_path):
+def test_target_with_a_relative_path_cannot_write_outside_the_reports_folder(save_lines, tmp_path):
     run = {**RUN, "target": "../../up", "accelerator": "/etc", "torch": "../../2"}
-    report = publish([saved({"run": run}, TEST)], folder=tmp_path / "reports")
+    report = publish([save_lines({"run": run}, TEST)], folder=tmp_path / "reports")
     assert report == tmp_path / "reports" / "up" / "torch-..-..-2_-etc"

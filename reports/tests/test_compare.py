@@ -1,19 +1,22 @@
-"""A row below its floor is measured again before the run fails."""
+"""`bench.compare` measures rows below their floors again, and fails if they stay below."""
 
 import pytest
 
 from bench.compare import ATTEMPTS, find_rows_below
 
+#: Row -> the required minimum of its ratio.
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
 
 
-def run_with(ratios, peaks=(300, 100)):
-    """Return a saved run whose medians have these ratios."""
-    benchmarks = [each for group in ratios.items() for each in benchmarks_of(*group, peaks)]
+def make_run(ratios, peaks=(300, 100)):
+    """Return a saved run with the given ratio of medians for each group."""
+    benchmarks = [
+        each for group, ratio in ratios.items() for each in make_benchmarks(group, ratio, peaks)
+    ]
     return {"benchmarks": benchmarks}
 
 
-def benchmarks_of(group, ratio, peaks):
+def make_benchmarks(group, ratio, peaks):
     for library, median, peak in zip(("reference", "impl"), (ratio, 1.0), peaks, strict=True):
         yield {
             "group": group,
@@ -24,7 +27,7 @@ def benchmarks_of(group, ratio, peaks):
 
 
 class FakeMeasure:
-    """Return saved runs one after the other and record the benchmarks asked for."""
+    """A ``measure`` function that returns prepared runs and records the requested benchmarks."""
 
     def __init__(self, *runs):
         self.runs, self.calls = list(runs), []
@@ -34,35 +37,35 @@ class FakeMeasure:
         return self.runs.pop(0)
 
 
-def test_row_at_its_floor_is_measured_once():
+def test_rows_at_or_above_their_floors_are_not_measured_again():
     measure = FakeMeasure()
-    assert find_rows_below(run_with({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
+    assert find_rows_below(make_run({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == []
 
 
 def test_only_the_row_below_its_floor_is_measured_again():
-    measure = FakeMeasure(run_with({"slow": 2.1}))
-    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
+    measure = FakeMeasure(make_run({"slow": 2.1}))
+    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
     assert measure.calls == [["slow[reference]", "slow[impl]"]]
 
 
-def test_row_below_its_floor_in_every_attempt_is_reported():
-    measure = FakeMeasure(*[run_with({"slow": 1.9})] * (ATTEMPTS - 1))
-    assert find_rows_below(run_with({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
+def test_row_below_its_floor_in_every_measurement_is_returned():
+    measure = FakeMeasure(*[make_run({"slow": 1.9})] * (ATTEMPTS - 1))
+    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
     assert measure.runs == []
 
 
 @pytest.mark.parametrize(("q1", "below"), [(0.9, ["slow"]), (0.5, [])])
-def test_row_whose_favourable_quartiles_reach_the_floor_passes(q1, below):
-    run = run_with({"slow": 1.5})
+def test_row_passes_if_the_quartiles_that_favour_impl_reach_the_floor(q1, below):
+    run = make_run({"slow": 1.5})
     run["benchmarks"][1]["stats"]["q1"] = q1
     assert find_rows_below(run, FLOORS, FakeMeasure(*[run] * (ATTEMPTS - 1))) == below
 
 
 def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
-    heavy = run_with({"fast": 3.0}, peaks=(100, 100))
-    measure = FakeMeasure(heavy, run_with({"fast": 1.0}))
-    assert find_rows_below(heavy, FLOORS, measure) == []
+    much_memory = make_run({"fast": 3.0}, peaks=(100, 100))
+    measure = FakeMeasure(much_memory, make_run({"fast": 1.0}))
+    assert find_rows_below(much_memory, FLOORS, measure) == []
     assert measure.calls == [["fast[reference]", "fast[impl]"]] * 2
 
 

@@ -1,4 +1,4 @@
-"""Exported data (CSV, JSON lines, badges), MATRIX.md, and the command that adds a run."""
+"""Exported data (CSV, JSON lines, badges), MATRIX.md, and the command `python -m reports add`."""
 
 import csv
 import io
@@ -17,50 +17,49 @@ ONE, TWO = "comm.scatter.slices", "comm.scatter.zero-sizes"
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Load a run whose clauses have these verdicts."""
+def load_run(tmp_path):
+    """Return a function that writes and loads a run with the given verdicts of clauses."""
 
-    def make_run(tests, **about):
-        path = samples.verdicts(tmp_path / "v.jsonl", tests, **about)
+    def write_and_load(tests, **about):
+        path = samples.write_verdicts(tmp_path / "v.jsonl", tests, **about)
         return runs.load(None, [path]).runs[0]
 
-    return make_run
+    return write_and_load
 
 
-def _rows(text):
+def _csv_rows(text):
     return list(csv.reader(io.StringIO(text, newline="")))
 
 
-def test_csv_of_a_run_has_a_row_for_each_test(run):
-    head, first, second = _rows(exports.run_csv(run({ONE: "fail", TWO: "pass"})))
+def test_csv_of_a_run_has_a_row_for_each_test(load_run):
+    head, first, second = _csv_rows(exports.run_csv(load_run({ONE: "fail", TWO: "pass"})))
     assert head == ["clause", "test", "verdict", "reason", "difference", "call"]
     assert first == [ONE, first[1], "fail", "E", f"{ONE} differs", f"call({ONE!r})"]
     assert second[2:] == ["pass", "", "", ""]
 
 
-def test_csv_of_the_matrix_has_a_column_for_each_run(run):
-    found = run({ONE: "fail"})
-    matrix = Matrix({name: clauses.load()[name] for name in (ONE, TWO)}, [found])
-    rows = _rows(exports.matrix_csv(matrix))
-    assert rows[0] == ["clause", "says", "basis", "source", found.label]
+def test_csv_of_the_matrix_has_a_column_for_each_run(load_run):
+    column = load_run({ONE: "fail"})
+    matrix = Matrix({name: clauses.load()[name] for name in (ONE, TWO)}, [column])
+    rows = _csv_rows(exports.matrix_csv(matrix))
+    assert rows[0] == ["clause", "says", "basis", "source", column.label]
     assert [(row[0], row[-1]) for row in rows[1:]] == [(ONE, "fail"), (TWO, "")]
 
 
-@pytest.mark.parametrize("start", list("=+-@\t\r"))
-def test_csv_holds_no_formula(run, start):
-    found = run({ONE: "pass"})
-    test = {**found.tests[0], "call": f"{start}cmd()"}
-    changed = runs.Run("r", found.about, [test])
-    assert _rows(exports.run_csv(changed))[1][-1] == f"'{start}cmd()"
+@pytest.mark.parametrize("first_character", list("=+-@\t\r"))
+def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, first_character):
+    original = load_run({ONE: "pass"})
+    test = {**original.tests[0], "call": f"{first_character}cmd()"}
+    changed = runs.Run("r", original.about, [test])
+    assert _csv_rows(exports.run_csv(changed))[1][-1] == f"'{first_character}cmd()"
 
 
-def test_json_lines_of_a_run_are_a_file_of_verdicts(run, tmp_path):
-    tests = {ONE: "fail", TWO: "not-run"}
-    found = run(tests)
-    (tmp_path / "again.jsonl").write_text(exports.run_jsonl(found))
-    about, again = checked.verdicts(tmp_path / "again.jsonl")
-    assert again == list(found.tests)
-    assert about["torch"] == found.about["torch"]
+def test_exported_json_lines_are_a_valid_file_of_verdicts(load_run, tmp_path):
+    original = load_run({ONE: "fail", TWO: "not-run"})
+    (tmp_path / "again.jsonl").write_text(exports.run_jsonl(original))
+    header, tests = checked.verdicts(tmp_path / "again.jsonl")
+    assert tests == list(original.tests)
+    assert header["torch"] == original.about["torch"]
 
 
 @pytest.mark.parametrize(
@@ -74,10 +73,10 @@ def test_json_lines_of_a_run_are_a_file_of_verdicts(run, tmp_path):
         (["not-run", "not-run"], "2 not-run", "lightgrey"),
     ],
 )
-def test_badge_has_the_colour_of_the_worst_verdict(run, verdicts, message, colour):
-    found = json.loads(exports.badge(run(dict(zip((ONE, TWO), verdicts, strict=True)))))
-    assert (found["message"], found["color"]) == (message, colour)
-    assert found["schemaVersion"] == 1
+def test_badge_has_the_colour_of_the_worst_verdict(load_run, verdicts, message, colour):
+    badge = json.loads(exports.badge(load_run(dict(zip((ONE, TWO), verdicts, strict=True)))))
+    assert (badge["message"], badge["color"]) == (message, colour)
+    assert badge["schemaVersion"] == 1
 
 
 def test_committed_matrix_matches_the_published_runs():
@@ -85,18 +84,18 @@ def test_committed_matrix_matches_the_published_runs():
     assert text == render_matrix(command.HERE), "run python -m reports build"
 
 
-def test_matrix_page_lists_only_clauses_that_a_run_does_not_pass(run):
+def test_matrix_page_lists_only_clauses_that_some_run_does_not_pass(load_run):
     known = {name: clauses.load()[name] for name in (ONE, TWO)}
-    text = markdown.page(Matrix(known, [run({ONE: "fail", TWO: "pass"}, target="a|<b>")]))
+    text = markdown.page(Matrix(known, [load_run({ONE: "fail", TWO: "pass"}, target="a|<b>")]))
     assert f"| `{ONE}` | fail |" in text
     assert TWO not in text
     assert "a&#124;&lt;b> 1.0" in text
 
 
-def test_matrix_page_compares_runs_of_one_suite(tmp_path):
+def test_matrix_page_has_rows_only_for_runs_of_the_newest_suite(tmp_path):
     for name, date, suite in [("old", "2026-01-01", "1 clauses, a"), ("new", "2026-01-02", "b")]:
         report = tmp_path / "results" / name / "torch-2.12.0_sim"
-        samples.verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
+        samples.write_verdict_report(report, {ONE: "fail"}, target=name, date=date, suite=suite)
     text = render_matrix(tmp_path)
     assert "| [1](results/new/torch-2.12.0_sim/summary.md) | new | 2.12.0 | sim | b | 1 |" in text
     assert (
@@ -106,8 +105,10 @@ def test_matrix_page_compares_runs_of_one_suite(tmp_path):
     assert f"| `{ONE}` | fail |\n" in text
 
 
-def test_file_of_verdicts_is_added_with_one_command(tmp_path, capsys):
-    file = samples.verdicts(tmp_path / "sent.jsonl", {ONE: "fail"}, target="theirs", torch="2.12")
+def test_add_command_publishes_verdicts_and_builds_the_pages(tmp_path, capsys):
+    file = samples.write_verdicts(
+        tmp_path / "sent.jsonl", {ONE: "fail"}, target="theirs", torch="2.12"
+    )
     folder = tmp_path / "reports"
     assert command.main(["add", str(file)], folder=folder) == 0
     matrix = (folder / "site" / "matrix.html").read_text(encoding="utf-8")
@@ -116,7 +117,7 @@ def test_file_of_verdicts_is_added_with_one_command(tmp_path, capsys):
     assert str(folder / "results" / "theirs" / "torch-2.12_sim") in capsys.readouterr().out
 
 
-def test_broken_file_is_not_added(tmp_path, capsys):
+def test_add_command_refuses_a_broken_file_with_one_line(tmp_path, capsys):
     (tmp_path / "sent.jsonl").write_text('{"run": {"format": 7}}\n')
     assert command.main(["add", str(tmp_path / "sent.jsonl")], folder=tmp_path / "reports") == 1
     assert len(capsys.readouterr().err.splitlines()) == 1

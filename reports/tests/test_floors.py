@@ -1,4 +1,4 @@
-"""The floors of the benchmarks against the ratios that they are set from."""
+"""The floors of the benchmarks, compared with the measured ratios from which they are derived."""
 
 import json
 import tomllib
@@ -7,10 +7,11 @@ import pytest
 
 from bench.compare import FLOORS
 from bench.measured import MEASURED, merge_runs, summarize_run
-from reports.tests.samples import benchmark_run
+from reports.tests.samples import make_benchmark_run
 
+#: Row -> its floor, the required minimum of its ratio.
 TABLE = tomllib.loads(FLOORS.read_text(encoding="utf-8"))["floors"]
-#: Rows with another floor or none; floors.toml says why.
+#: Beginnings of rows whose floor is not 80 % of the smallest ratio. floors.toml has the reasons.
 EXCEPTIONS = (
     "DataParallel forward blocks",
     "DataParallel forward+backward blocks",
@@ -19,35 +20,34 @@ EXCEPTIONS = (
 )
 
 
-def least_ratios():
-    """Return the least measured ratio of each row."""
-    least = {}
+def smallest_ratios():
+    """Return for each row the smallest measured ratio."""
+    smallest = {}
     for run in json.loads(MEASURED.read_text(encoding="utf-8")):
         for row, ratio in run["ratios"].items():
-            least[row] = min(ratio, least.get(row, ratio))
-    return least
+            smallest[row] = min(ratio, smallest.get(row, ratio))
+    return smallest
 
 
-LEAST = least_ratios()
-ROWS = [row for row in LEAST if not row.startswith(EXCEPTIONS)]
+SMALLEST = smallest_ratios()
+ROWS = [row for row in SMALLEST if not row.startswith(EXCEPTIONS)]
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_floor_is_four_fifths_of_the_least_measured_ratio(row):
-    assert TABLE[row] == pytest.approx(0.8 * LEAST[row], abs=0.01)
+def test_floor_is_80_percent_of_the_smallest_measured_ratio(row):
+    assert TABLE[row] == pytest.approx(0.8 * SMALLEST[row], abs=0.01)
 
 
 def test_every_measured_row_has_a_floor_except_the_time_of_peak_memory():
-    assert set(LEAST) - set(TABLE) == {"DataParallel peak memory blocks=20 width=256"}
+    assert set(SMALLEST) - set(TABLE) == {"DataParallel peak memory blocks=20 width=256"}
 
 
-def test_no_floor_is_above_the_least_measured_ratio():
-    assert not [row for row, floor in TABLE.items() if floor > LEAST[row]]
+def test_no_floor_is_above_the_smallest_measured_ratio():
+    assert not [row for row, floor in TABLE.items() if floor > SMALLEST[row]]
 
 
-def test_saved_run_becomes_date_commit_processor_and_ratios():
-    found = summarize_run(benchmark_run())
-    assert found == {
+def test_summary_of_a_run_has_date_commit_processor_and_ratios():
+    assert summarize_run(make_benchmark_run()) == {
         "date": "2026-01-02",
         "commit": "abc",
         "processor": "Fast",
@@ -55,7 +55,7 @@ def test_saved_run_becomes_date_commit_processor_and_ratios():
     }
 
 
-def test_new_runs_replace_the_ratios_of_their_rows_only():
+def test_new_runs_replace_only_the_ratios_of_rows_that_they_measure():
     old = [{"ratios": {"a": 1.0, "b": 2.0}}, {"ratios": {"a": 1.1}}]
     new = [{"ratios": {"a": 3.0}}]
     assert merge_runs(old, new) == [{"ratios": {"b": 2.0}}, *new]

@@ -1,4 +1,4 @@
-"""The checks on a GPU: time limits, resumed steps and saved results."""
+"""`reports.gpu_day`: time limits, resumed steps and saved results."""
 
 import json
 import os
@@ -16,16 +16,19 @@ from reports.gpu_day.runner import is_complete, open_log, run_steps
 from reports.gpu_day.step_log import StepResult
 from reports.gpu_day.steps import Setup, Step, list_steps
 from reports.gpu_day.summary import format_summary
-from reports.tests.samples import benchmark_run
+from reports.tests.samples import make_benchmark_run
 
-#: Seconds for the steps in one call of nine minutes, and the number of calls.
-CALL, CALLS = 9 * 60 - 8, 3
+#: Seconds for the steps in one call of nine minutes.
+CALL_SECONDS = 9 * 60 - 8
+#: Number of calls that must be enough to run all steps.
+CALLS = 3
+#: A time limit in seconds that no test reaches.
 LONG = 1000.0
 
 
 @pytest.fixture
 def setup(tmp_path):
-    """Empty folders for results and temporary files."""
+    """Return a setup for CUDA with empty folders for results and temporary files."""
     for name in ("out", "scratch"):
         tmp_path.joinpath(name).mkdir()
     return Setup(tmp_path / "out", tmp_path / "scratch", "cuda", 16)
@@ -33,46 +36,48 @@ def setup(tmp_path):
 
 @pytest.fixture
 def pipe(tmp_path):
-    """A named pipe and its read end; a read waits until every writer has ended."""
+    """Yield a named pipe and its read end. A read returns b"" after the last writer has ended."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    os.set_blocking(end, True)
-    yield path, end
-    os.close(end)
+    read_end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(read_end, True)
+    yield path, read_end
+    os.close(read_end)
 
 
-def shell(text, name="step", seconds=LONG, **fields):
-    return Step(name, "purpose", ("sh", "-c", text), seconds, **fields)
+def shell_step(script, name="step", seconds=LONG, **fields):
+    """Return a step that runs a shell script."""
+    return Step(name, "purpose", ("sh", "-c", script), seconds, **fields)
 
 
-def statuses(setup):
+def logged_results(setup):
+    """Return name, status and exit status of each logged step."""
     return [(each.step, each.status, each.code) for each in open_log(setup).results()]
 
 
 def test_process_that_hangs_is_killed_with_its_children(pipe, tmp_path):
-    path, end = pipe
+    path, read_end = pipe
     hangs = f"(echo alive; sleep 1000) > {path} & cat; wait"
     completed = run(["sh", "-c", hangs], 3.0, {}, tmp_path / "log")
     assert completed.code is None
-    assert [os.read(end, 100), os.read(end, 100)] == [b"alive\n", b""]
+    assert [os.read(read_end, 100), os.read(read_end, 100)] == [b"alive\n", b""]
 
 
-def test_children_are_killed_when_the_program_exits(pipe, tmp_path, monkeypatch):
-    path, end = pipe
+def test_system_exit_while_waiting_kills_the_process_and_its_children(pipe, tmp_path, monkeypatch):
+    path, read_end = pipe
     wait = subprocess.Popen.wait
 
-    def interrupted(process, seconds=None):
+    def exit_once_the_child_writes(process, seconds=None):
         if seconds is None:
             return wait(process)
-        while not os.read(end, 100):  # empty until there is a writer
+        while not os.read(read_end, 100):  # The pipe is empty until the child writes to it.
             time.sleep(0.01)
         raise SystemExit
 
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(subprocess.Popen, "wait", exit_once_the_child_writes)
     with pytest.raises(SystemExit):
         run(["sh", "-c", f"(echo alive; sleep 1000) > {path} & wait"], LONG, {}, tmp_path / "log")
-    assert os.read(end, 100) == b""
+    assert os.read(read_end, 100) == b""
 
 
 def test_end_of_the_output_is_kept(tmp_path):
@@ -87,129 +92,130 @@ def test_end_of_the_output_is_kept(tmp_path):
     assert completed.tail.endswith("end\n")
 
 
-def test_steps_run_once_and_in_order(setup):
-    todo = [
-        shell(f"echo {name} >> {setup.scratch}/trace; exit {code}", name)
+def test_steps_run_in_order_and_a_second_call_does_not_repeat_them(setup):
+    steps = [
+        shell_step(f"echo {name} >> {setup.scratch}/trace; exit {code}", name)
         for code, name in enumerate("ab")
     ]
     for _ in range(2):
-        run_steps(todo, setup, 2 * LONG)
+        run_steps(steps, setup, 2 * LONG)
     assert (setup.scratch / "trace").read_text().split() == ["a", "b"]
-    assert statuses(setup) == [("a", "ended", 0), ("b", "ended", 1)]
-    assert is_complete(todo, setup)
+    assert logged_results(setup) == [("a", "ended", 0), ("b", "ended", 1)]
+    assert is_complete(steps, setup)
 
 
-def test_step_with_progress_is_resumed(setup):
+def test_step_killed_after_progress_is_resumed_by_the_next_call(setup):
     file = setup.out / "verdicts.jsonl"
-    # The first call writes one line and hangs; the second finds it.
-    text = f"test -e {file} && exit 0; echo line > {file}; sleep 1000"
-    step = shell(text, seconds=1, verdicts=file)
+    # The first process writes a line and hangs. The second one finds the file and ends.
+    script = f"test -e {file} && exit 0; echo line > {file}; sleep 1000"
+    step = shell_step(script, seconds=1, verdicts=file)
     run_steps([step], setup, LONG)
-    assert statuses(setup) == [("step", "interrupted", None)]
+    assert logged_results(setup) == [("step", "interrupted", None)]
     assert not is_complete([step], setup)
     run_steps([step], setup, LONG)
-    assert statuses(setup)[1:] == [("step", "ended", 0)]
+    assert logged_results(setup)[1:] == [("step", "ended", 0)]
     assert is_complete([step], setup)
 
 
 @pytest.mark.parametrize("has_verdicts", [False, True])
-def test_step_without_progress_is_not_repeated(setup, has_verdicts):
+def test_step_killed_without_progress_is_not_repeated(setup, has_verdicts):
     file = setup.out / "verdicts.jsonl" if has_verdicts else None
-    step = shell("sleep 1000", seconds=0.2, verdicts=file)
+    step = shell_step("sleep 1000", seconds=0.2, verdicts=file)
     for _ in range(2):
-        run_steps([step], setup, LONG, least=0)
-    assert statuses(setup) == [("step", "timed-out", None)]
+        run_steps([step], setup, LONG, min_seconds=0)
+    assert logged_results(setup) == [("step", "timed-out", None)]
 
 
-def test_step_that_cannot_resume_needs_its_whole_limit(setup):
-    whole, part = (
-        shell("exit 7", "whole", 50),
-        shell("exit 8", "part", 50, verdicts=setup.out / "v"),
-    )
-    run_steps([whole, part], setup, 40)
-    assert statuses(setup) == [("part", "ended", 8)]
-    run_steps([whole, part], setup, 60)
-    assert statuses(setup)[1:] == [("whole", "ended", 7)]
+def test_step_that_cannot_be_resumed_starts_only_if_its_whole_limit_is_left(setup):
+    steps = [
+        shell_step("exit 7", "not-resumable", 50),
+        shell_step("exit 8", "resumable", 50, verdicts=setup.out / "v"),
+    ]
+    run_steps(steps, setup, 40)
+    assert logged_results(setup) == [("resumable", "ended", 8)]
+    run_steps(steps, setup, 60)
+    assert logged_results(setup)[1:] == [("not-resumable", "ended", 7)]
 
 
-def test_last_step_is_killed_at_the_limit_of_the_call(setup):
+def test_running_step_is_killed_at_the_time_limit_of_the_call(setup):
     file = setup.out / "verdicts.jsonl"
-    step = shell(f"echo line >> {file}; sleep 1000", verdicts=file)
-    run_steps([step], setup, 1, least=0)
-    assert statuses(setup) == [("step", "interrupted", None)]
+    step = shell_step(f"echo line >> {file}; sleep 1000", verdicts=file)
+    run_steps([step], setup, 1, min_seconds=0)
+    assert logged_results(setup) == [("step", "interrupted", None)]
 
 
-def test_requested_step_runs_again(setup):
-    todo = [shell("exit 3", "a"), shell("exit 4", "b")]
-    run_steps(todo, setup, 3 * LONG)
+def test_step_logged_as_again_runs_again(setup):
+    steps = [shell_step("exit 3", "a"), shell_step("exit 4", "b")]
+    run_steps(steps, setup, 3 * LONG)
     open_log(setup).add(StepResult("b", "again"))
-    assert not is_complete(todo, setup)
-    run_steps(todo, setup, 3 * LONG)
-    assert statuses(setup)[2:] == [("b", "again", None), ("b", "ended", 4)]
+    assert not is_complete(steps, setup)
+    run_steps(steps, setup, 3 * LONG)
+    assert logged_results(setup)[2:] == [("b", "again", None), ("b", "ended", 4)]
 
 
-def test_step_that_cannot_run_is_recorded_with_the_reason(setup):
-    run_steps([shell("exit 1", skip_reason="no such tool")], setup, LONG)
+def test_step_with_a_skip_reason_is_logged_as_not_run_with_the_reason(setup):
+    run_steps([shell_step("exit 1", skip_reason="no such tool")], setup, LONG)
     (result,) = open_log(setup).results()
     assert (result.status, result.tail) == ("not-run", "no such tool")
 
 
-def test_result_of_a_step_is_saved_before_the_next_starts(setup):
-    seen = []
-    todo = [shell("exit 0", name) for name in "abc"]
+def test_result_of_a_step_is_logged_before_the_next_step_starts(setup):
+    logged = []
+    steps = [shell_step("exit 0", name) for name in "abc"]
     run_steps(
-        todo,
+        steps,
         setup,
         4 * LONG,
-        after=lambda result: seen.append((result.step, len(statuses(setup)))),
+        on_result=lambda result: logged.append((result.step, len(logged_results(setup)))),
     )
-    assert seen == [("a", 1), ("b", 2), ("c", 3)]
+    assert logged == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_figures_are_saved_without_samples(setup):
+def test_benchmark_figures_of_all_steps_are_saved_without_samples(setup):
     for name in ("one", "two"):
         file = setup.scratch / f"{name}.json"
-        file.write_text(json.dumps(benchmark_run()))
-        run_steps([shell("exit 0", name, benchmark=file)], setup, 2 * LONG)
+        file.write_text(json.dumps(make_benchmark_run()))
+        run_steps([shell_step("exit 0", name, benchmark=file)], setup, 2 * LONG)
     text = (setup.out / "benchmark.json").read_text()
     assert list(json.loads(text)) == ["one", "two"]
     assert '"data"' not in text
 
 
-def test_benchmark_without_figures_is_recorded(setup):
-    run_steps([shell("exit 2", benchmark=setup.scratch / "none.json")], setup, 2 * LONG)
+def test_benchmark_step_that_writes_no_file_is_logged_with_the_error(setup):
+    run_steps([shell_step("exit 2", benchmark=setup.scratch / "none.json")], setup, 2 * LONG)
     (result,) = open_log(setup).results()
     assert "no figures: FileNotFoundError" in result.tail
 
 
-def test_limits_of_all_steps_fit_into_three_calls(setup):
-    todo = list_steps(setup)
-    assert sum(step.seconds for step in todo) <= CALLS * CALL
-    assert all(step.seconds <= CALL for step in todo)
-    assert len({step.name for step in todo}) == len(todo)
+def test_time_limits_of_all_steps_fit_into_three_calls(setup):
+    steps = list_steps(setup)
+    assert sum(step.seconds for step in steps) <= CALLS * CALL_SECONDS
+    assert all(step.seconds <= CALL_SECONDS for step in steps)
+    assert len({step.name for step in steps}) == len(steps)
 
 
-def test_results_are_at_most_eight_files(setup):
-    named = {part for step in list_steps(setup) for part in step.command if str(setup.out) in part}
-    assert len(named | {"benchmark.json", "steps.jsonl", "summary.md"}) <= 8
+def test_steps_write_at_most_eight_files_of_results(setup):
+    files = {part for step in list_steps(setup) for part in step.command if str(setup.out) in part}
+    assert len(files | {"benchmark.json", "steps.jsonl", "summary.md"}) <= 8
 
 
-def test_steps_with_one_file_of_verdicts_share_no_test(setup):
-    # `--resume` skips a test that has a verdict.
+def test_steps_that_write_the_same_file_of_verdicts_have_different_tests(setup):
+    # `--resume` would skip a test that already has a verdict of another step.
     shared = [step for step in list_steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3
     assert len(set(paths)) == len(paths)
 
 
-def test_steps_for_cuda_are_not_run_on_the_simulator(setup):
-    todo = list_steps(Setup(setup.out, setup.scratch, "sim", 2))
-    reasons = {step.name: step.skip_reason for step in todo if step.skip_reason}
+def test_steps_that_need_cuda_are_skipped_on_the_simulator(setup):
+    steps = list_steps(Setup(setup.out, setup.scratch, "sim", 2))
+    reasons = {step.name: step.skip_reason for step in steps if step.skip_reason}
     assert reasons == dict.fromkeys(["bench-comm", "memcheck", "order", "nccl"], "needs CUDA")
 
 
-def figures(*, reference, impl, share=0.8, reference_share=0.5):
-    run = benchmark_run()
+def make_figures(*, reference, impl, share=0.8, reference_share=0.5):
+    """Return ``benchmark.json`` with the given times and shares of a copy's bandwidth."""
+    run = make_benchmark_run()
     groups = ("broadcast_coalesced 25x16MiB", "reduce_add_coalesced 25x16MiB")
     groups = (*groups, "broadcast_coalesced 4KiB", "DataParallel forward+backward blocks=100")
     libraries = {"reference": (reference, reference_share), "impl": (impl, share)}
@@ -229,49 +235,51 @@ def figures(*, reference, impl, share=0.8, reference_share=0.5):
     return {name: {"runs": [run]} for name in ("bench-comm", "bench-4", "bench-2")}
 
 
-def verdicts_of(found):
-    return {each.verdict for each in found}
+def verdicts_of(requirements):
+    return {each.verdict for each in requirements}
 
 
-def test_figures_at_the_minimum_meet_the_requirements():
-    found = check_requirements(figures(reference=1.5, impl=1.0))
-    assert verdicts_of(found) == {"met"}
-    assert not [each for each in found if "4KiB" in each.name and "share" in each.name]
+def test_figures_equal_to_the_minimum_meet_the_requirements():
+    requirements = check_requirements(make_figures(reference=1.5, impl=1.0))
+    assert verdicts_of(requirements) == {"met"}
+    assert not [each for each in requirements if "4KiB" in each.name and "share" in each.name]
 
 
 @pytest.mark.parametrize(
-    ("changed", "missed"),
+    ("options", "not_met"),
     [
         ({"reference": 1.4, "impl": 1.0}, 4),
         ({"reference": 1.5, "impl": 1.0, "share": 0.69, "reference_share": 0.4}, 2),
         ({"reference": 1.5, "impl": 1.0, "reference_share": 0.6}, 2),
         ({"reference": 0.9, "impl": 1.0}, 5),
     ],
-    ids=["times", "share", "bytes-a-second", "slower"],
+    ids=["time-ratio-1.4", "copy-share-0.69", "bandwidth-ratio-1.3", "slower-than-reference"],
 )
-def test_figures_below_the_minimum_do_not_meet_the_requirements(changed, missed):
-    found = check_requirements(figures(**changed))
-    assert [each.verdict for each in found].count("not met") == missed
+def test_figures_below_the_minimum_do_not_meet_the_requirements(options, not_met):
+    requirements = check_requirements(make_figures(**options))
+    assert [each.verdict for each in requirements].count("not met") == not_met
 
 
-def test_peak_memory_is_not_a_time():
-    data = figures(reference=1.5, impl=1.0)
-    for each in data["bench-4"]["runs"][0]["benchmarks"]:
+def test_ratio_of_peak_memory_does_not_count_as_the_smallest_time_ratio():
+    figures = make_figures(reference=1.5, impl=1.0)
+    for each in figures["bench-4"]["runs"][0]["benchmarks"]:
         each["extra_info"]["peak_bytes"] = 2 if each["extra_info"]["library"] == "impl" else 1
-    assert verdicts_of(check_requirements(data)) == {"met"}
+    assert verdicts_of(check_requirements(figures)) == {"met"}
 
 
-def test_requirements_without_figures_are_not_measured():
+def test_requirements_without_figures_have_the_verdict_not_measured():
     assert verdicts_of(check_requirements({})) == {"not measured"}
 
 
-def test_page_lists_requirements_steps_and_failures(setup):
-    fails = [
+def test_summary_lists_requirements_steps_failures_and_differences(setup):
+    failures = [
         {"test": f"t{number}", "verdict": "fail", "reason": "this\nthat"} for number in range(50)
     ]
-    (setup.out / "verdicts-2.jsonl").write_text("".join(json.dumps(each) + "\n" for each in fails))
-    found = {"calls": 9, "differing": 1, "differences": [{"kind": "comm.scatter: result"}]}
-    (setup.out / "differences.json").write_text(json.dumps(found))
+    (setup.out / "verdicts-2.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in failures)
+    )
+    comparison = {"calls": 9, "differing": 1, "differences": [{"kind": "comm.scatter: result"}]}
+    (setup.out / "differences.json").write_text(json.dumps(comparison))
     results = [
         StepResult("suite-2", "interrupted", None, 100.0),
         StepResult("suite-2", "ended", 1, 20.0),
@@ -289,9 +297,9 @@ def test_page_lists_requirements_steps_and_failures(setup):
     assert "| - | not measured |" in page
 
 
-def test_exit_status_says_whether_steps_remain(tmp_path, monkeypatch, capsys):
-    todo = [shell("exit 0", "first", 1), shell("exit 0", "second", 90)]
-    monkeypatch.setattr(program, "list_steps", lambda setup: todo)
+def test_exit_status_is_1_while_steps_are_left_and_0_afterwards(tmp_path, monkeypatch, capsys):
+    steps = [shell_step("exit 0", "first", 1), shell_step("exit 0", "second", 90)]
+    monkeypatch.setattr(program, "list_steps", lambda setup: steps)
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     arguments = ["--out", str(tmp_path / "new" / "out"), "--minutes"]
     assert program.main([*arguments, "1"]) == 1

@@ -1,4 +1,4 @@
-"""The list of other implementations and the handling of their verdicts; none is installed."""
+"""The list of other implementations and the handling of their verdicts. Nothing is installed."""
 
 import json
 import subprocess
@@ -15,87 +15,101 @@ KNOWN = catalogue.load()
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_every_implementation_has_a_register(name):
+def test_every_implementation_has_a_register_of_known_failures(name):
     assert register.path_of(KNOWN[name].target, None)
 
 
 @pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.map])
-def test_every_map_names_submodules_of_the_reference(name):
+def test_every_map_uses_only_submodules_of_torch_nn_parallel(name):
     pairs = dict(target_map.pairs(str(KNOWN[name].map)))
     assert {key.partition(".")[0] for key in pairs} <= set(PARTS)
 
 
-def test_every_map_and_every_package_belongs_to_an_implementation():
+def test_every_map_belongs_to_an_implementation_and_every_source_folder_exists():
     assert {path.stem for path in (catalogue.HERE / "maps").glob("*")} <= set(KNOWN)
     folders = {each.path for each in KNOWN.values()} - {""}
     assert all((catalogue.HERE / folder).is_dir() for folder in folders)
 
 
-def line(verdict, clause="comm.scatter.slices", reason=None, test="t.py::test"):
+def verdict_line(verdict, clause="comm.scatter.slices", reason=None, test="t.py::test"):
+    """Return a test with its verdict, as in a file of verdicts."""
     return {"clause": clause, "test": test, "verdict": verdict} | (
         {"reason": reason} if reason else {}
     )
 
 
-def unexpected_of(tmp_path, lines, status=0):
-    saved = tmp_path / "verdicts.jsonl"
-    saved.write_text("".join(f"{json.dumps(each)}\n" for each in [{"run": {}}, *lines]))
-    return list(validation.find_unexpected(saved, status))
+def find_unexpected(tmp_path, lines, status=0):
+    """Return the verdicts that differ from the records, for a file with these lines."""
+    file = tmp_path / "verdicts.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in [{"run": {}}, *lines]))
+    return list(validation.find_unexpected(file, status))
 
 
-def test_recorded_verdicts_are_expected(tmp_path):
-    missing = line("not-offered", "comm.gather.joined") | {"declared": "comm.gather"}
-    lines = [line("known"), line("pass", "comm.reduce-add.sum"), missing]
-    assert unexpected_of(tmp_path, lines) == []
+def test_verdicts_known_pass_and_declared_not_offered_are_expected(tmp_path):
+    not_offered = verdict_line("not-offered", "comm.gather.joined") | {"declared": "comm.gather"}
+    lines = [verdict_line("known"), verdict_line("pass", "comm.reduce-add.sum"), not_offered]
+    assert find_unexpected(tmp_path, lines) == []
 
 
 @pytest.mark.parametrize(
     ("lines", "status", "expected"),
     [
-        ([line("fail")], 1, ["fail comm.scatter.slices", "exit status 1"]),
-        ([line("not-offered")], 6, ["not-offered comm.scatter.slices", "exit status 6"]),
+        ([verdict_line("fail")], 1, ["fail comm.scatter.slices", "exit status 1"]),
+        ([verdict_line("not-offered")], 6, ["not-offered comm.scatter.slices", "exit status 6"]),
         ([], 0, ["no verdict of any clause"]),
     ],
+    ids=["fail", "not-offered-and-not-declared", "no-verdicts"],
 )
-def test_other_verdicts_are_unexpected(tmp_path, lines, status, expected):
-    assert unexpected_of(tmp_path, lines, status) == expected
+def test_failures_undeclared_gaps_and_empty_files_are_unexpected(
+    tmp_path, lines, status, expected
+):
+    assert find_unexpected(tmp_path, lines, status) == expected
 
 
-def test_report_has_one_verdict_for_each_clause():
-    tests = [line("pass"), line("fail", reason="r" * 999, test="u"), line("fail", test="v")]
-    (found,) = publishing.reduce_to_clauses(tests)
-    assert (found["verdict"], found["test"], len(found["reason"])) == ("fail", "u", 160)
+def test_published_clause_has_its_first_failing_test():
+    tests = [
+        verdict_line("pass"),
+        verdict_line("fail", test="first"),
+        verdict_line("fail", test="second"),
+    ]
+    (published,) = publishing.reduce_to_clauses(tests)
+    assert (published["verdict"], published["test"]) == ("fail", "first")
 
 
-def test_report_holds_no_path_of_the_machine():
+def test_published_reason_is_cut_to_160_characters():
+    (published,) = publishing.reduce_to_clauses([verdict_line("fail", reason="r" * 999)])
+    assert len(published["reason"]) == 160
+
+
+def test_published_reason_has_no_absolute_path():
     reason = (
         "[gw0] linux -- Python 3.11.7 /home/me/bin/python\nin /home/me/spec_tests/a.py:3 and/or b"
     )
-    (found,) = publishing.reduce_to_clauses([line("fail", reason=reason)])
-    assert found["reason"] == "in a.py:3 and/or b"
+    (published,) = publishing.reduce_to_clauses([verdict_line("fail", reason=reason)])
+    assert published["reason"] == "in a.py:3 and/or b"
 
 
-def test_libraries_of_cuda_are_not_installed():
+def test_cuda_libraries_and_triton_are_not_installed():
     needs = ["filelock", "cuda-toolkit[cublas]==13", "nvidia-cudnn-cu13==9", "triton==3", "sympy"]
     assert [need for need in needs if not environments.CUDA.search(need)] == ["filelock", "sympy"]
 
 
-def test_unknown_name_is_refused(tmp_path):
+def test_unknown_name_on_the_command_line_is_refused(tmp_path):
     command = [sys.executable, "-m", "reports.others", "nonesuch", "--home", str(tmp_path)]
     done = subprocess.run(command, cwd=catalogue.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no nonesuch; there are torch-2.11.0, " in done.stderr
 
 
-def test_committed_table_matches_the_reports():
+def test_committed_table_in_the_readme_matches_the_reports():
     page = table.PAGE.read_text(encoding="utf-8")
     assert table.update_table(page) == page, "run python -m reports.others.table --write"
 
 
-def test_table_counts_the_clauses_of_a_report(tmp_path):
+def test_table_row_counts_the_clauses_with_each_verdict(tmp_path):
     report = tmp_path / "mmcv" / "torch-2.13.0_sim"
     report.mkdir(parents=True)
-    lines = [line("known"), line("pass", "comm.reduce-add.sum")]
+    lines = [verdict_line("known"), verdict_line("pass", "comm.reduce-add.sum")]
     text = "".join(f"{json.dumps(each)}\n" for each in lines)
     (report / "verdicts.jsonl").write_text(text)
     (row,) = table.render_table(tmp_path).splitlines()[2:]
@@ -103,6 +117,6 @@ def test_table_counts_the_clauses_of_a_report(tmp_path):
     assert "| `mmcv` | 0 | 0 | 1 | 1 | 0 |" in row
 
 
-def test_every_release_of_the_reference_is_reported_as_one_target():
+def test_reports_of_all_releases_of_torch_nn_parallel_have_one_target():
     assert KNOWN["torch-2.15.0"].report_target == "torch.nn.parallel"
     assert KNOWN["mmcv"].report_target == "mmcv"

@@ -1,4 +1,4 @@
-"""The site of published runs: its content, its links and the escaping of foreign text."""
+"""The web site of the runs: its content, its links, and the escaping of texts from files."""
 
 import html
 import json
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reports.tests import samples
-from reports.tests.page_reader import broken_links, read
+from reports.tests.page_reader import broken_links, read_page
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, make, runs
 from spec_tests.site.build import write
@@ -17,61 +17,67 @@ ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.o
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    """Load one run for each mapping of clauses to verdicts."""
+def load_runs(tmp_path):
+    """Return a function that writes and loads a run for each dict of clause ids and verdicts."""
 
-    def make_shelf(*columns, **about):
+    def write_and_load(*columns):
         files = [
-            samples.verdicts(tmp_path / f"run{place}.jsonl", column, target=f"target{place}")
-            for place, column in enumerate(columns)
+            samples.write_verdicts(tmp_path / f"run{index}.jsonl", column, target=f"target{index}")
+            for index, column in enumerate(columns)
         ]
         return runs.load(None, files)
 
-    return make_shelf
+    return write_and_load
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Return a site of three implementations and two reports of benchmarks."""
+    """Return the folder of a site with three implementations and two reports of benchmarks."""
     folder = tmp_path_factory.mktemp("reports")
     verdicts = {ONE: "pass", TWO: "known", THREE: "not-run"}
     files = [
-        samples.verdicts(folder / "local" / "one.jsonl", verdicts, target="one"),
-        samples.verdicts(folder / "two.jsonl", {ONE: "fail", TWO: "pass"}, target="two"),
-        samples.verdicts(folder / "three.jsonl", {ONE: "pass", TWO: "not-offered"}),
+        samples.write_verdicts(folder / "local" / "one.jsonl", verdicts, target="one"),
+        samples.write_verdicts(folder / "two.jsonl", {ONE: "fail", TWO: "pass"}, target="two"),
+        samples.write_verdicts(folder / "three.jsonl", {ONE: "pass", TWO: "not-offered"}),
     ]
     times = {"reference": 2.0, "impl": 1.0, "module": 0.5}
     for name in ("a_bench", "b_bench"):
         groups = {f"DataParallel blocks={count} devices=4": times for count in (10, 100)}
-        samples.benchmark_report(folder / "results" / "impl" / name, groups)
-    made = folder / "site"
-    make.make(folder, files[1:], made)
-    return made
+        samples.write_benchmark_report(folder / "results" / "impl" / name, groups)
+    site_folder = folder / "site"
+    make.make(folder, files[1:], site_folder)
+    return site_folder
 
 
-def test_every_link_has_a_target(site):
+def test_every_link_leads_to_a_page_and_anchor(site):
     assert broken_links(site) == []
 
 
 def test_ids_of_a_page_are_unique(site):
     for path in site.rglob("*.html"):
-        ids = read(path).ids
+        ids = read_page(path).ids
         assert len(ids) == len(set(ids)), path
 
 
 def test_pages_load_only_files_of_the_site(site):
     for path in site.rglob("*.html"):
-        for address in read(path).loaded:
+        for address in read_page(path).loaded:
             assert address == "data:," or (path.parent / address).is_file(), (path, address)
     assert "url(" not in (site / "static" / "site.css").read_text()
 
 
-def _linked(site, clause, key):
-    """Return the page that the cell of a clause links to, from the anchor on."""
+def _linked(site, clause, column_key):
+    """Return the part of a page that the clause's cell in the matrix links to.
+
+    Args:
+        site: The folder of the site.
+        clause: The clause id, which is the row of the matrix.
+        column_key: The letter of the matrix's column.
+    """
     text = (site / "matrix.html").read_text()
     row = text[text.index(f'<tr id="{clause}">') :]
     (link,) = re.findall(
-        rf'<a href="([^"]+)" aria-label="{key} [^"]+">', row.partition("</tr>")[0]
+        rf'<a href="([^"]+)" aria-label="{column_key} [^"]+">', row.partition("</tr>")[0]
     )
     address, _, anchor = link.partition("#")
     page = (site / address).read_text()
@@ -79,23 +85,23 @@ def _linked(site, clause, key):
     return section[section.index(f'id="{anchor}"') :] if "--" in anchor else section
 
 
-def test_cell_links_to_sentence_basis_difference_call_and_command(site):
+def test_cell_links_to_the_clause_with_its_difference_call_and_command(site):
     section = _linked(site, ONE, "C")
     clause = clauses.load()[ONE]
-    whole = (site / "clauses" / "comm.html").read_text()
-    assert f'<p class="sentence">{clause.says}</p>' in whole
-    assert f"Basis: {clause.basis}" in whole
-    assert f'href="{clause.source}"' in whole
+    page = (site / "clauses" / "comm.html").read_text()
+    assert f'<p class="sentence">{clause.says}</p>' in page
+    assert f"Basis: {clause.basis}" in page
+    assert f'href="{clause.source}"' in page
     assert f"call(&#39;{ONE}&#39;)" in section
     assert f"{ONE} differs" in section
     assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
 
 
-def test_call_that_the_difference_repeats_is_shown_once(tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
+def test_call_that_is_also_in_the_text_of_the_difference_is_shown_once(tmp_path):
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "fail"})
     difference, call = f"{ONE} differs", f"call({ONE!r})"
-    both = json.dumps(f"they disagree on\n  {call}\nhere")
-    file.write_text(file.read_text().replace(json.dumps(difference), both))
+    difference_with_call = json.dumps(f"they disagree on\n  {call}\nhere")
+    file.write_text(file.read_text().replace(json.dumps(difference), difference_with_call))
     make.make(None, [file], tmp_path / "site")
     section = html.unescape(_linked(tmp_path / "site", ONE, "A"))
     assert section.count(call) == 1
@@ -106,9 +112,9 @@ def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(site):
     assert "needs two devices" in _linked(site, THREE, "A")
 
 
-def test_clause_with_a_divergence_links_to_record_and_threads(tmp_path):
+def test_clause_of_a_divergence_links_to_its_entry_and_to_github(tmp_path):
     clause = "divergences.CO-1.complex-stays-complex"
-    file = samples.verdicts(tmp_path / "v.jsonl", {clause: "known"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {clause: "known"})
     make.make(None, [file], tmp_path / "site")
     page = (tmp_path / "site" / "clauses" / "divergences.html").read_text()
     section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
@@ -116,9 +122,11 @@ def test_clause_with_a_divergence_links_to_record_and_threads(tmp_path):
     assert "https://github.com/pytorch/pytorch/" in section
 
 
-def test_equal_evidence_of_several_columns_is_shown_once(tmp_path):
+def test_equal_differences_of_several_runs_are_shown_once(tmp_path):
     names = ("one", "two")
-    files = [samples.verdicts(tmp_path / f"{n}.jsonl", {ONE: "fail"}, target=n) for n in names]
+    files = [
+        samples.write_verdicts(tmp_path / f"{n}.jsonl", {ONE: "fail"}, target=n) for n in names
+    ]
     make.make(None, files, tmp_path / "site")
     page = (tmp_path / "site" / "clauses" / "comm.html").read_text()
     assert page.count("What differs") == 1
@@ -126,166 +134,168 @@ def test_equal_evidence_of_several_columns_is_shown_once(tmp_path):
     assert f'id="{ONE}--two"' in page
 
 
-def test_two_builds_are_identical(site, tmp_path):
+def test_second_build_writes_identical_files(site, tmp_path):
     again = tmp_path / "site"
     make.make(site.parent, [site.parent / f"{name}.jsonl" for name in ("two", "three")], again)
     for path in sorted(path for path in site.rglob("*") if path.is_file()):
         assert path.read_bytes() == (again / path.relative_to(site)).read_bytes(), path
 
 
-def test_build_replaces_an_older_site(site, tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+def test_build_removes_pages_of_an_older_site(site, tmp_path):
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     for name in ("old", "new"):
         make.make(None, [file.rename(tmp_path / f"{name}.jsonl")], tmp_path / "site")
         file = tmp_path / f"{name}.jsonl"
     assert [path.name for path in (tmp_path / "site" / "runs").iterdir()] == ["new.html"]
 
 
-def test_build_refuses_a_folder_that_holds_other_files(site, tmp_path):
+def test_build_refuses_a_folder_with_files_that_are_not_of_a_site(site, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("years of work")
-    file = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     with pytest.raises(checked.RefusedError, match="other files than a site"):
         make.make(None, [file], tmp_path / "site")
     assert (tmp_path / "site" / "thesis.txt").exists()
 
 
-def test_build_without_runs_is_refused(tmp_path):
+def test_build_without_runs_raises_and_creates_no_folder(tmp_path):
     with pytest.raises(checked.RefusedError, match="no run to show"):
         make.make(tmp_path, (), tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
 
-def test_file_without_a_header_is_refused(tmp_path):
-    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
+def test_build_refuses_a_file_of_verdicts_without_a_header(tmp_path):
+    path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     path.write_text(path.read_text().split("\n", 1)[1])
     with pytest.raises(checked.RefusedError, match="has no header"):
         make.make(None, [path], tmp_path / "site")
 
 
-def _hostile(value):
-    """Return ``value`` with `samples.HOSTILE` in place of every text."""
+def _make_hostile(value):
+    """Return ``value`` with `samples.HOSTILE` in place of every text, also in dicts and lists."""
     if isinstance(value, dict):
         kept = ("clause", "verdict")
-        return {key: each if key in kept else _hostile(each) for key, each in value.items()}
+        return {key: each if key in kept else _make_hostile(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_hostile(each) for each in value]
+        return [_make_hostile(each) for each in value]
     return samples.HOSTILE if isinstance(value, str) else value
 
 
-def test_every_field_of_a_file_is_escaped(tmp_path):
-    file = samples.verdicts(tmp_path / "one.jsonl", {ONE: "fail", TWO: "not-run", THREE: "known"})
+def test_pages_escape_every_text_from_a_file(tmp_path):
+    file = samples.write_verdicts(
+        tmp_path / "one.jsonl", {ONE: "fail", TWO: "not-run", THREE: "known"}
+    )
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(_hostile(line)) + "\n" for line in lines))
-    other = samples.verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
+    file.write_text("".join(json.dumps(_make_hostile(line)) + "\n" for line in lines))
+    other = samples.write_verdicts(tmp_path / "two.jsonl", {ONE: "pass"})
     report = tmp_path / "reports" / "results" / "impl" / "bench"
-    samples.benchmark_report(report, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
+    samples.write_benchmark_report(report, {"b=1": {"reference": 2.0, "impl": 1.0, "blocks": 1.0}})
     data = json.loads((report / "benchmark.json").read_text())
-    data["runs"] = [_hostile(run) for run in data["runs"]]
-    for place, each in enumerate(data["runs"][0]["benchmarks"]):
-        size = f"blocks={10 ** (1 + place // 3)}"
+    data["runs"] = [_make_hostile(run) for run in data["runs"]]
+    for index, each in enumerate(data["runs"][0]["benchmarks"]):
+        size = f"blocks={10 ** (1 + index // 3)}"
         each["group"] = f"{samples.HOSTILE} {size}"
-        each["extra_info"]["library"] = ("reference", "impl", samples.HOSTILE)[place % 3]
-    data["machine"] = _hostile(data["machine"])
+        each["extra_info"]["library"] = ("reference", "impl", samples.HOSTILE)[index % 3]
+    data["machine"] = _make_hostile(data["machine"])
     (report / "benchmark.json").write_text(json.dumps(data))
     make.make(tmp_path / "reports", [file, other], tmp_path / "site")
     for path in (tmp_path / "site").rglob("*.html"):
-        page = read(path)
+        page = read_page(path)
         assert page.tags.count("script") == (path.name == "matrix.html"), path
         assert not [name for name in page.attributes if name.startswith("on")], path
         assert page.tags.count("title") == 1, path
     assert broken_links(tmp_path / "site") == []
-    shown = read(tmp_path / "site" / "clauses" / "comm.html").text
-    assert shown.count(samples.HOSTILE) > 5  # test, call, difference and command among them
-    assert samples.HOSTILE in read(tmp_path / "site" / "benchmarks.html").text
+    text = read_page(tmp_path / "site" / "clauses" / "comm.html").text
+    assert text.count(samples.HOSTILE) > 5  # In the test id, call, difference, command and others.
+    assert samples.HOSTILE in read_page(tmp_path / "site" / "benchmarks.html").text
 
 
-def test_newest_run_of_each_kind_is_a_column(tmp_path):
+def test_matrix_has_the_newest_run_of_each_target_and_release_as_a_column(tmp_path):
     for name, day, torch in [("a", 1, "2.13.0"), ("b", 2, "2.13.0+cu130"), ("c", 1, "2.9.0")]:
         date = f"2026-01-0{day}T00:00:00"
-        samples.verdicts(
+        samples.write_verdicts(
             tmp_path / "local" / f"{name}.jsonl", {ONE: "pass"}, torch=torch, date=date
         )
-    shelf = runs.load(tmp_path)
-    assert [run.name for run in shelf.newest] == ["c", "b"]
-    assert [run.name for run in shelf.runs] == ["a", "c", "b"]
+    results = runs.load(tmp_path)
+    assert [run.name for run in results.newest] == ["c", "b"]
+    assert [run.name for run in results.runs] == ["a", "c", "b"]
 
 
 def test_unpublished_run_does_not_replace_a_published_one(tmp_path):
-    samples.verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
+    samples.write_verdicts(tmp_path / "local" / "sim.jsonl", {ONE: "fail"}, target="impl")
     report = tmp_path / "results" / "impl" / "torch-2.12.0_sim"
-    samples.verdict_report(report, {ONE: "fail"}, target="impl", version="1.0")
-    found = runs.load(tmp_path).newest
-    assert [run.published for run in found] == [True, False]
-    assert f"{found[0].label} · not published" == found[1].label
+    samples.write_verdict_report(report, {ONE: "fail"}, target="impl", version="1.0")
+    published, unpublished = runs.load(tmp_path).newest
+    assert (published.published, unpublished.published) == (True, False)
+    assert f"{published.label} · not published" == unpublished.label
 
 
-def test_columns_are_runs_of_todays_suite_if_there_are_any(shelf):
+def test_columns_are_runs_of_the_current_suite_or_else_of_the_newest_runs_suite(load_runs):
     known = clauses.load()
-    today = clauses.suite_version(known)
+    current = clauses.suite_version(known)
     for suites, columns in [
-        (("a", today, "b"), ["target1"]),
+        (("a", current, "b"), ["target1"]),
         (("a", "b", "a"), ["target0", "target2"]),
         (("a", "a", "b"), ["target0", "target1"]),
     ]:
-        found = shelf({ONE: "pass"}, {ONE: "pass"}, {ONE: "pass"})
-        # The first run is the newest.
-        renewed = [
+        results = load_runs({ONE: "pass"}, {ONE: "pass"}, {ONE: "pass"})
+        # Give the first run the latest date.
+        dated_runs = [
             runs.Run(
                 run.name,
-                {**run.about, "suite": suite, "date": f"2026-01-0{3 - place}"},
+                {**run.about, "suite": suite, "date": f"2026-01-0{3 - index}"},
                 run.tests,
             )
-            for place, (run, suite) in enumerate(zip(found.runs, suites, strict=True))
+            for index, (run, suite) in enumerate(zip(results.runs, suites, strict=True))
         ]
-        matrix = Matrix.of(runs.Results(renewed[::-1], []), known)
+        matrix = Matrix.of(runs.Results(dated_runs[::-1], []), known)
         assert [run.about["target"] for run in matrix.columns] == columns
         assert len(matrix.older) == 3 - len(columns)
 
 
-def test_run_without_a_suite_has_the_version_of_its_clauses(tmp_path):
-    path = samples.verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
+def test_suite_version_of_a_run_that_records_none_is_computed_from_its_clauses(tmp_path):
+    path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
     (run,) = runs.load(None, [path]).runs
     assert run.suite == clauses.suite_version([TWO, ONE])
     assert run.suite.startswith("2 clauses, ")
 
 
-def test_only_here_lists_clauses_that_one_implementation_alone_breaks(shelf):
-    found = shelf(
+def test_only_here_lists_clauses_that_exactly_one_implementation_fails(load_runs):
+    results = load_runs(
         {ONE: "fail", TWO: "known", THREE: "not-offered"},
         {ONE: "pass", TWO: "fail", THREE: "not-run"},
         {ONE: "not-offered", TWO: "pass"},
     )
-    matrix = Matrix.of(found, clauses.load())
+    matrix = Matrix.of(results, clauses.load())
     only = matrix.only_here(lambda run: run.about["target"])
     names = {target: [clause.id for clause in each] for target, each in only.items()}
     assert names == {"target0": [ONE], "target1": [], "target2": []}
 
 
-def test_agreement_needs_two_implementations_with_the_same_verdict(shelf):
-    found = shelf(
+def test_agreed_lists_clauses_with_one_verdict_of_at_least_two_implementations(load_runs):
+    results = load_runs(
         {ONE: "pass", TWO: "fail", THREE: "pass"},
         {ONE: "pass", TWO: "pass"},
         {ONE: "not-offered", THREE: "not-offered"},
     )
-    agreed = Matrix.of(found, clauses.load()).agreed()
+    agreed = Matrix.of(results, clauses.load()).agreed()
     assert {verdict: [each.id for each in members] for verdict, members in agreed.items()} == {
         "pass": [ONE]
     }
 
 
-def test_differences_include_clauses_that_one_run_did_not_judge(shelf):
-    found = shelf({ONE: "pass", TWO: "fail"}, {ONE: "pass", THREE: "pass"})
-    matrix = Matrix.of(found, clauses.load())
-    changes = differences(matrix.clauses.values(), *found.newest)
+def test_differences_of_two_runs_include_clauses_that_only_one_run_has(load_runs):
+    results = load_runs({ONE: "pass", TWO: "fail"}, {ONE: "pass", THREE: "pass"})
+    matrix = Matrix.of(results, clauses.load())
+    changes = differences(matrix.clauses.values(), *results.newest)
     assert [(each.clause.id, each.before, each.after) for each in changes] == [
         (TWO, "fail", ""),
         (THREE, "", "pass"),
     ]
 
 
-def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
-    file = samples.verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
+def test_clause_of_a_run_that_the_specification_no_longer_has_is_shown_as_removed(tmp_path):
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
     assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
     assert (
@@ -294,11 +304,11 @@ def test_clause_that_the_specification_no_longer_has_is_shown(tmp_path):
     )
 
 
-def test_site_holds_every_schema(site):
+def test_site_has_the_json_schemas_of_all_files_of_a_report(site):
     names = {path.name for path in (site / "data").glob("*.schema.json")}
     assert names == {f"{each}.schema.json" for each in ("benchmark", "environment", "verdicts")}
 
 
-def test_write_returns_the_number_of_pages(site, tmp_path):
+def test_write_returns_the_number_of_written_pages(site, tmp_path):
     content = make.site_of(site.parent)
     assert write(content, tmp_path / "site") == len(list((tmp_path / "site").rglob("*.html")))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 __all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
-#: The modules of the extra ``suite``, and torch, which users install themselves.
+#: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "sklearn")
 EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"
 
 #: The oldest supported release of PyTorch.
 OLDEST = (2, 11)
 
-#: A requirement, whether it is met, and the version found or the remedy.
+#: The name of a requirement, whether it is met, and a text: the version found, or the remedy.
 Finding = tuple[str, bool, str]
 
 
@@ -42,6 +42,7 @@ def main() -> int:
 
 
 def _findings() -> Iterator[Finding]:
+    """Yield a finding for each requirement of a run."""
     yield "python", sys.version_info >= (3, 11), sys.version.split()[0]
     lacks = missing_modules()
     yield "modules", not lacks, f"{', '.join(lacks)}; {EXTRA}" if lacks else "all installed"
@@ -52,7 +53,7 @@ def _findings() -> Iterator[Finding]:
 def _torch_findings() -> Iterator[Finding]:
     try:
         import torch
-    except (ImportError, OSError) as error:  # a library of torch is missing
+    except (ImportError, OSError) as error:  # torch is installed, but a library of it is missing
         yield "torch", False, f"{error}; remedy: reinstall torch"
         return
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -67,27 +68,27 @@ def _torch_findings() -> Iterator[Finding]:
         else "no accelerator; runs use the simulator"
     )
     yield "devices", True, text
-    yield from _simulator_findings(needed=found is None or found.type == "sim")
+    yield from _simulator_findings(is_needed=found is None or found.type == "sim")
 
 
-def _simulator_findings(*, needed: bool) -> Iterator[Finding]:
+def _simulator_findings(*, is_needed: bool) -> Iterator[Finding]:
     from spec_tests.simulator import build
 
     library = build.SIMULATOR.library
     if library.exists():
         yield "simulator", True, f"built: {library}"
         return
-    remedies = {**_tools(), "cache": _cache(library.parent)}
+    remedies = {**_tool_remedies(), "cache": _cache_remedy(library.parent)}
     for name, remedy in remedies.items():
-        yield name, not remedy or not needed, f"remedy: {remedy}" if remedy else "found"
+        yield name, not remedy or not is_needed, f"remedy: {remedy}" if remedy else "found"
     later = "not built yet: the first run builds it in about 30 seconds"
     yield "simulator", True, "cannot be built: see above" if any(remedies.values()) else later
 
 
-def _tools() -> dict[str, str]:
-    """Return the tools that build the simulator, each with its remedy; empty if it works."""
+def _tool_remedies() -> dict[str, str]:
+    """Return, for each tool that builds the simulator, the remedy; empty if the tool works."""
     compiler = os.environ.get("CXX", "c++")
-    works = _runs([*compiler.split(), "-std=c++20", "-fsyntax-only", "-x", "c++", os.devnull])
+    works = _succeeds([*compiler.split(), "-std=c++20", "-fsyntax-only", "-x", "c++", os.devnull])
     header = Path(sysconfig.get_path("include"), "Python.h")
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
@@ -97,15 +98,15 @@ def _tools() -> dict[str, str]:
     }
 
 
-def _runs(command: Sequence[str]) -> bool:
+def _succeeds(command: Sequence[str]) -> bool:
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:
         return False
 
 
-def _cache(folder: Path) -> str:
-    """Return the remedy if files in ``folder`` cannot be written, else an empty text."""
+def _cache_remedy(folder: Path) -> str:
+    """Return the remedy if no file can be written in ``folder``, else an empty text."""
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):

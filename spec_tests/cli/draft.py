@@ -11,10 +11,10 @@ from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
 
-#: The time until the review of a record.
+#: The time from today to the review date of a record.
 _REVIEW_AFTER = datetime.timedelta(days=180)
-#: The number of characters of a failure that a record keeps; the rest is mostly values.
-_LENGTH = 60
+#: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
+_MAX_LENGTH = 60
 _RECORD = """\
 [[divergence]]
 id = {id}
@@ -33,61 +33,68 @@ review_by = {review_by}
 def draft(tests: Iterable[Mapping[str, str]]) -> str:
     """Return the records for the failures of a run as TOML.
 
-    The user corrects kind, threads, versions and date, and shortens the texts of ``failures`` to a
-    part that is equal in every run.
+    The user then corrects kind, threads, versions and date of each record, and cuts the texts of
+    ``failures`` to a part that is equal in every run.
     """
     named = [test for test in tests if "clause" in test]
-    passed = {_plain(test["test"]) for test in named if test["verdict"] != "fail"}
+    passed_tests = {
+        _without_parameters(test["test"]) for test in named if test["verdict"] != "fail"
+    }
     failed: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for test in named:
         if test["verdict"] == "fail":
             failed[test["clause"]].append(test)
     known = clauses.load()
     records = [
-        _record(f"X-{number}", known[name], found, passed)
+        _format_record(f"X-{number}", known[name], found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)
     ]
     return "\n".join(records)
 
 
-def _record(
-    name: str, clause: clauses.Clause, found: list[Mapping[str, str]], passed: Collection[str]
+def _format_record(
+    divergence_id: str,
+    clause: clauses.Clause,
+    failed_tests: list[Mapping[str, str]],
+    passed_tests: Collection[str],
 ) -> str:
-    failures = [test.get("failure", test["reason"]) for test in found]
+    """Return a record as TOML for the failed tests of one clause."""
+    failures = [test.get("failure", test["reason"]) for test in failed_tests]
     fields = {
-        "id": name,
+        "id": divergence_id,
         "clause": clause.id,
-        "tests": _unique(_name(test["test"], passed) for test in found),
-        "failures": _unique(_beginning(text) for text in failures),
+        "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
+        "failures": _deduplicate(_shorten_failure(text) for text in failures),
         "specified": clause.says,
         "observed": failures[0],
         "versions": torch.__version__,
     }
     review = datetime.datetime.now(datetime.UTC).date() + _REVIEW_AFTER
-    texts = {key: _toml(value) for key, value in fields.items()}
+    texts = {key: _format_toml(value) for key, value in fields.items()}
     return _RECORD.format(**texts, review_by=review.isoformat())
 
 
-def _name(test: str, passed: Collection[str]) -> str:
-    """Return the node id for a record, with parameters only if the test passes with others."""
-    return test.removeprefix("spec_tests/") if _plain(test) in passed else _plain(test)
+def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:
+    """Return the node id for a record: with parameters only if the test passes with others."""
+    without = _without_parameters(node_id)
+    return node_id.removeprefix("spec_tests/") if without in passed_tests else without
 
 
-def _plain(test: str) -> str:
-    return test.removeprefix("spec_tests/").split("[", 1)[0]
+def _without_parameters(node_id: str) -> str:
+    return node_id.removeprefix("spec_tests/").split("[", 1)[0]
 
 
-def _unique(values: Iterable[str]) -> list[str]:
+def _deduplicate(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def _beginning(failure: str) -> str:
+def _shorten_failure(failure: str) -> str:
     kind, colon, text = failure.partition(": ")
-    return f"{kind}{colon}{text[:_LENGTH].strip()}"
+    return f"{kind}{colon}{text[:_MAX_LENGTH].strip()}"
 
 
-def _toml(value: str | Sequence[str]) -> str:
-    """Format a string or a list of strings. JSON strings are valid in TOML, except for DEL."""
+def _format_toml(value: str | Sequence[str]) -> str:
+    """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return "".join(["[\n", *(f"    {_toml(each)},\n" for each in value), "]"])
+    return "".join(["[\n", *(f"    {_format_toml(each)},\n" for each in value), "]"])

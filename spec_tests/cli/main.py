@@ -1,6 +1,7 @@
 """The command line of ``parallel-conformance``.
 
-Each command imports its module when it runs, so that ``doctor`` works without the extra ``suite``.
+Each command imports its module when it runs, so that ``doctor`` works if the packages of
+``[suite]`` are not installed.
 """
 
 import argparse
@@ -16,9 +17,10 @@ run passes arguments after -- to pytest: parallel-conformance run mypackage -- -
 exit status of run:
   0  each clause passes, is a known divergence, is declared as lacking or was not run
   1  a clause fails, or a required package is not installed
-  2  interrupted, or wrong arguments
+  2  interrupted, or an argument of this command is wrong
   3  this machine copies data wrongly, or the suite has an internal error
-  4  wrong options; target or accelerator not found; or the simulator cannot be built
+  4  pytest refuses the value of an option, the target or accelerator is not found,
+     or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target lacks names that its register does not declare
 exit status of the other commands:
@@ -31,10 +33,10 @@ exit status of the other commands:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    own, for_pytest = _split(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(own)
+    own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
+    options = _make_parser().parse_args(own_arguments)
     if for_pytest and options.command != "run":
-        _parser().error("only run accepts arguments for pytest after --")
+        _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest
     missing = doctor.missing_modules()
     if options.command != "doctor" and missing:
@@ -43,15 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _COMMANDS[options.command](options)
 
 
-def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Split the arguments at ``--``; those after it are for pytest."""
+def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Split the arguments at ``--``: arguments of this command, and arguments for pytest."""
     if "--" not in arguments:
         return arguments, ()
     index = arguments.index("--")
     return arguments[:index], arguments[index + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="parallel-conformance",
         description="Check an implementation of torch.nn.parallel against its specification.",
@@ -59,25 +61,29 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="check a target"))
+    _add_run_options(commands.add_parser("run", help="check a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument(
         "name", nargs="*", help="ids of clauses, or their beginnings such as comm (default: all)"
     )
-    _add_report(commands.add_parser("report", help="print saved verdicts and make web pages"))
+    _add_report_options(
+        commands.add_parser("report", help="print saved verdicts and make web pages")
+    )
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
     commands.add_parser("doctor", help="check the requirements of a run on this machine")
     return parser
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="importable package, such as torch.nn.parallel")
     parser.add_argument(
         "--accelerator", default="auto", metavar="TYPE", help="device type: auto, sim, cuda …"
     )
     parser.add_argument(
-        "--device-ids", metavar="0,1,...", help="ordinals of the devices; may repeat"
+        "--device-ids",
+        metavar="0,1,...",
+        help="ordinals of the devices; an ordinal may be repeated",
     )
     parser.add_argument(
         "--clause",
@@ -91,7 +97,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="place of a part: data_parallel.DataParallel=package.module:Name, or a TOML file",
+        help="place of a submodule or name that the target has elsewhere: "
+        "data_parallel.DataParallel=package.module:Name, or a TOML file; repeatable",
     )
     parser.add_argument(
         "--reference",
@@ -107,7 +114,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
 
 
-def _add_report(parser: argparse.ArgumentParser) -> None:
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print saved verdicts by chapter, and make web pages of all runs."
     parser.add_argument("file", type=Path, nargs="*", help="files of `run --verdicts FILE`")
     parser.add_argument(
@@ -124,31 +131,31 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_suite(options: argparse.Namespace) -> int:
     from spec_tests.cli import run
 
     return run.run(options)
 
 
-def _clauses(options: argparse.Namespace) -> int:
+def _print_clauses(options: argparse.Namespace) -> int:
     from spec_tests.harness.conformance import clauses
 
     names = options.name
     known = clauses.load()
     found = {
-        name: each for name, each in known.items() if not names or any(map(each.is_below, names))
+        name: each for name, each in known.items() if not names or any(map(each.has_prefix, names))
     }
     print(clauses.as_text(found))
     return 0 if found else 1
 
 
-def _report(options: argparse.Namespace) -> int:
+def _make_report(options: argparse.Namespace) -> int:
     from spec_tests.cli import report
 
     return report.report(options)
 
 
-def _draft(options: argparse.Namespace) -> int:
+def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
     from spec_tests.harness.conformance import verdicts
 
@@ -160,10 +167,10 @@ def _draft(options: argparse.Namespace) -> int:
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "run": _run,
-    "clauses": _clauses,
-    "report": _report,
-    "draft": _draft,
+    "run": _run_suite,
+    "clauses": _print_clauses,
+    "report": _make_report,
+    "draft": _print_draft,
     "doctor": lambda options: doctor.main(),
 }
 

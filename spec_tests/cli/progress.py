@@ -1,4 +1,7 @@
-"""The output of a run instead of pytest's: progress, and ten lines for each failure."""
+"""The pytest plugins of the command ``run``.
+
+Instead of the output of pytest they print progress, and at most ten lines for each failure.
+"""
 
 import sys
 from collections import Counter
@@ -10,21 +13,23 @@ from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 
 __all__ = ["Progress", "VerdictCounter"]
 
-#: The number of tests between two lines of progress if the output is no terminal.
-STEP = 100
-#: The greatest number of lines of a failure, and of characters of a line.
-MAX_LINES, MAX_LENGTH = 6, 400
+#: The number of tests for each line of progress if the output is not a terminal.
+TESTS_PER_LINE = 100
+#: The greatest number of lines with the call and difference of a failure.
+MAX_LINES = 6
+#: The greatest number of characters of a line.
+MAX_LENGTH = 400
 
 
 class VerdictCounter:
-    """A plugin that stores the verdict of each clause, and errors of collection."""
+    """A pytest plugin that stores the verdict of each clause, and errors of collection."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
         self._errors: list[str] = []
 
-    def lacks_only(self) -> bool:
-        """Return whether the run has no other errors than missing names of the target."""
+    def has_only_missing_names(self) -> bool:
+        """Return whether missing names of the target are the only errors of the run."""
         return not self._errors and "fail" not in self._found.values()
 
     @pytest.hookimpl(trylast=True)
@@ -35,7 +40,7 @@ class VerdictCounter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Store a failure for each clause with a stale declaration in ``lacks``."""
+        """Store the verdict fail for each clause that ``lacks`` declares but the target offers."""
         log = session.config.pluginmanager.get_plugin("verdicts")
         self._found |= dict.fromkeys(log.stale if log else (), "fail")
 
@@ -53,29 +58,29 @@ class VerdictCounter:
 
 
 class Progress(VerdictCounter):
-    """A plugin that prints progress and failures.
+    """A pytest plugin that prints progress and failures.
 
     Args:
-        repeat: The command that repeats the run, without ``--clause``.
+        repeat_command: The command that repeats the run, without ``--clause``.
     """
 
-    def __init__(self, repeat: str) -> None:
+    def __init__(self, repeat_command: str) -> None:
         super().__init__()
-        self._repeat = repeat
-        self._says = {name: each.says for name, each in clauses.load().items()}
+        self._repeat_command = repeat_command
+        self._statements = {name: each.says for name, each in clauses.load().items()}
         self._failures: list[pytest.TestReport] = []
         self._tests = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
-        """Return no letters, so that pytest prints none."""
+        """Return empty texts, so that pytest prints no letter for a test."""
         return report.outcome, "", ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
-        self._terminal = _terminal(session.config)
+        self._terminal = _terminal_reporter(session.config)
         for line in pytest_report_header(session.config):
             self._terminal.write_line(line)
 
@@ -86,15 +91,15 @@ class Progress(VerdictCounter):
         if verdicts.verdict_of(report) == "fail":
             self._failures.append(report)
         self._tests += report.when == "call"
-        self._show(counted=report.when == "call")
+        self._print_progress(is_call=report.when == "call")
 
-    def _show(self, *, counted: bool) -> None:
+    def _print_progress(self, *, is_call: bool) -> None:
         counts = Counter(self._found.values())
         line = f"{self._tests} tests; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
-        elif counted and self._tests % STEP == 0:
+        elif is_call and self._tests % TESTS_PER_LINE == 0:
             self._terminal.write_line(line)
 
     @pytest.hookimpl(trylast=True)
@@ -105,11 +110,11 @@ class Progress(VerdictCounter):
         for text in self._errors:
             self._terminal.write_line(text)
         for report in self._failures:
-            for line in self._lines(report):
+            for line in self._failure_lines(report):
                 self._terminal.write_line(line)
 
-    def _lines(self, report: pytest.TestReport) -> list[str]:
-        """Return at most ten lines about a failure."""
+    def _failure_lines(self, report: pytest.TestReport) -> list[str]:
+        """Return at most ten lines: clause, test, call, difference and the command to repeat."""
         (name, *_) = verdicts.clauses_of(report)
         differences = [str(value) for key, value in report.user_properties if key == "difference"]
         calls = [str(value) for key, value in report.user_properties if key == "call"]
@@ -119,9 +124,9 @@ class Progress(VerdictCounter):
         ]
         return [
             f"FAIL {name}  {report.nodeid}",
-            f"  {self._says[name]}",
+            f"  {self._statements[name]}",
             *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
-            f"  repeat: {self._repeat} --clause={name}",
+            f"  repeat: {self._repeat_command} --clause={name}",
             "",
         ]
 
@@ -130,7 +135,7 @@ def _shorten(line: str) -> str:
     return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]} …"
 
 
-def _terminal(config: pytest.Config) -> pytest.TerminalReporter:
+def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:
     found = config.pluginmanager.get_plugin("terminalreporter")
     assert isinstance(found, pytest.TerminalReporter)
     return found

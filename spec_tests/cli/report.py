@@ -9,7 +9,7 @@ from spec_tests.harness.conformance import verdicts
 
 __all__ = ["report"]
 
-#: The modules of the extra ``report``.
+#: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2", "jsonschema", "matplotlib")
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
 #: The exit status if a file is not valid.

@@ -12,43 +12,46 @@ from spec_tests.cli.progress import Progress, VerdictCounter
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
+#: The exit status if missing names of the target are the only errors.
 NOT_OFFERED = 6
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
-    sys.path.insert(
-        0, str(Path.cwd())
-    )  # like `python -m pytest`: the target may be in this folder
-    if not _exists(options.target):
+    # Like `python -m pytest`: the target may be a package in the current folder.
+    sys.path.insert(0, str(Path.cwd()))
+    if not _is_importable(options.target):
         print(f"cannot find a package named {options.target} in this environment or folder")
         return int(pytest.ExitCode.USAGE_ERROR)
-    counter = VerdictCounter() if options.verbose else Progress(repeat=_command(options))
-    status = int(pytest.main(_arguments(options), plugins=[counter]))
-    if status == pytest.ExitCode.TESTS_FAILED and counter.lacks_only():
+    counter = (
+        VerdictCounter() if options.verbose else Progress(repeat_command=_repeat_command(options))
+    )
+    status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
+    if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
         return NOT_OFFERED
     return status
 
 
-def _exists(name: str) -> bool:
+def _is_importable(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
 
 
-def _arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of pytest; settings of the current project are ignored."""
+def _pytest_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of pytest, which make it ignore the settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     settings += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
-    settings += ["--ignore", str(SUITE / "meta_tests")]  # tests of the suite itself
+    # The meta tests check the suite itself, not the target.
+    settings += ["--ignore", str(SUITE / "meta_tests")]
     output = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
     return [
         str(SUITE),
         *settings,
         *output,
         *_forwarded_options(options),
-        *_clauses(options),
+        *_clause_options(options),
         *options.pytest,
     ]
 
@@ -66,11 +69,11 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
     return found + [f"--target-map={each}" for each in options.target_map]
 
 
-def _clauses(options: argparse.Namespace) -> list[str]:
+def _clause_options(options: argparse.Namespace) -> list[str]:
     return [f"--clause={name}" for name in options.clause]
 
 
-def _command(options: argparse.Namespace) -> str:
+def _repeat_command(options: argparse.Namespace) -> str:
     """Return the command that repeats the run, without ``--clause``."""
     repeated = [
         each

@@ -19,7 +19,7 @@ from spec_tests.strategies.comm import SPARSE, dense
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
-#: Neighbours with equal and with different shapes and dtypes, some of them without elements.
+#: One list of tensors: shapes repeat, dtypes alternate, and two tensors have no elements.
 MIXED_SPECS = [
     TensorSpec(shape, dtype, layout="offset")
     for shape in [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
@@ -91,7 +91,8 @@ def test_each_copy_has_its_own_version_counter(target, topology, call):
 def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     copies = address_ranges(call.run(target, inputs)[1:])
-    # Inputs may be strided views: their spans can overlap although they share no element.
+    # Compare one input at a time with the copies: the address ranges of two strided inputs may
+    # overlap although the inputs share no element.
     shared = [
         pair
         for span in address_ranges(inputs["tensors"])
@@ -131,7 +132,7 @@ def test_buffer_size_does_not_change_the_copies(target, topology, call, limits):
 
 
 @clause("comm.broadcast-coalesced.returns-lists")
-def test_result_is_a_list_of_lists(target, topology):
+def test_broadcast_coalesced_returns_a_list_of_lists(target, topology):
     tensors = (counting((2, 2), torch.float32, topology.device(0)),)
     results = target.comm.broadcast_coalesced(tensors, tuple(topology.take(2)))
     assert (type(results), {type(row) for row in results}) == (list, {list})

@@ -12,19 +12,21 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
-#: Arguments, without devices, of the functions that copy to several devices.
+#: For each function that copies to several devices: its arguments except `devices`.
 DEVICES_CALLS = {
     "scatter": {"tensor": dense()},
     "broadcast": {"tensor": dense()},
     "broadcast_coalesced": {"tensors": [dense()]},
 }
-#: Arguments, without destination, of the functions that copy to one device.
+#: For each function that copies to one device: arguments except `destination`, with no tensor on
+#: the first device.
 DESTINATION_CALLS = {
     "reduce_add": {"inputs": [dense(slot=1), dense(slot=2)]},
     "reduce_add_coalesced": {"inputs": [[dense(slot=1)], [dense(slot=2)]]},
     "gather": {"tensors": [dense(slot=1), dense(slot=2)]},
 }
-#: Arguments of which a tensor is on the first device.
+#: For each function that copies to one device: arguments except `destination`, with a tensor on
+#: the first device.
 FIRST_DEVICE_CALLS = {
     "reduce_add": {"inputs": [dense(), dense(slot=1)]},
     "reduce_add_coalesced": {"inputs": [[dense()], [dense(slot=1)]]},

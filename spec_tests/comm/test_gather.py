@@ -91,7 +91,7 @@ def test_error_for_chunks_that_require_grad_equals_the_reference(
 
 
 @clause("comm.gather.without-grad-mode")
-def test_result_requires_no_grad_without_grad_mode(target, topology):
+def test_gather_without_grad_mode_returns_a_tensor_that_requires_no_grad(target, topology):
     chunks = build([dense(requires_grad=True)] * 2, topology)
     with torch.no_grad():
         joined = target.comm.gather(chunks, destination=topology.device(0))

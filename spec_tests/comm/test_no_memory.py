@@ -9,7 +9,7 @@ from spec_tests.harness.environment.faults import fail_allocations
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-#: Devices of a call; that of slot 2 has no free memory.
+#: Devices of a call. In the test, allocations on the device of slot 2 fail.
 DEVICES = [DeviceAt(0), DeviceAt(2), DeviceAt(1)]
 SMALL = dense()
 CALLS = {
@@ -17,10 +17,8 @@ CALLS = {
     "broadcast": {"tensor": SMALL, "devices": DEVICES},
     "broadcast_coalesced": {
         "tensors": [dense(slot=1), dense((2**18, 4), slot=1)],
-        "devices": [
-            DeviceAt(1),
-            DeviceAt(2),
-        ],  # The first one is not current, so that the call switches devices.
+        # The first device of the list is not current, so the call must switch devices.
+        "devices": [DeviceAt(1), DeviceAt(2)],
     },
     "reduce_add": {"inputs": [SMALL, dense(slot=2)], "destination": DeviceAt(2)},
     "reduce_add_coalesced": {"inputs": [[SMALL], [dense(slot=2)]], "destination": DeviceAt(2)},
@@ -38,4 +36,4 @@ def test_out_of_memory_error_is_raised_and_the_next_call_works(target, topology,
         with fail_allocations(topology, 2), pytest.raises(torch.OutOfMemoryError):
             call.run(target, inputs)
         assert current_device_and_streams(topology) == before
-        call.run(target, inputs)  # The device has free memory again.
+        call.run(target, inputs)  # Allocations succeed again.

@@ -14,7 +14,7 @@ from spec_tests.strategies.calls import StreamAt
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 DOUBLED = [[2 * number for number in row] for row in ROWS]
-#: Number of elements of a tensor that a target may copy without a buffer.
+#: Number of elements of a large tensor, which a target may copy directly instead of in a bucket.
 LARGE = 2**18
 
 
@@ -83,7 +83,7 @@ EVERY_CALL = pytest.mark.parametrize(
 @EVERY_CALL
 def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, call, expected):
     with on_side_streams(topology):
-        # The inputs are freed when `call` returns, the results once the work on them is queued.
+        # The inputs are freed when `call` returns, and the results before their copies run.
         found = queued_copies(*call(target.comm, topology))
     assert [tensor.tolist() for tensor in found] == expected
 

@@ -9,25 +9,25 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.tensors import COMPLEX, counting, tensor_specs
 
-#: The modules that have `_get_device_index`.
+#: Names of the submodules that have the function `_get_device_index`.
 MODULES = ["comm", "parallel_apply", "replicate"]
 
 
 @pytest.fixture(params=MODULES)
 def get_device_index(target, request):
-    """The function `_get_device_index` of each module that has it."""
+    """Return `_get_device_index` of one submodule. Each test runs once for each submodule."""
     return getattr(target, request.param).private("_get_device_index")
 
 
 @clause("comm.get-device-index")
-def test_every_spelling_of_a_device_gives_its_ordinal(get_device_index, topology):
+def test_get_device_index_returns_the_ordinal_for_every_spelling(get_device_index, topology):
     for device in topology.devices:
         spellings = [device, str(device), device.index]
         checks.same([get_device_index(spelling) for spelling in spellings], [device.index] * 3)
 
 
 @clause("comm.get-device-index")
-def test_optional_device_without_index_is_the_current_one(get_device_index, topology):
+def test_get_device_index_returns_the_current_device_with_optional(get_device_index, topology):
     kind = topology.accelerator
     for device in topology.devices:
         with torch.accelerator.device_index(device.index):
@@ -39,19 +39,19 @@ def test_optional_device_without_index_is_the_current_one(get_device_index, topo
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")], ids=repr)
-def test_cpu_is_minus_one_with_allow_cpu(get_device_index, device):
+def test_get_device_index_returns_minus_one_for_the_cpu_with_allow_cpu(get_device_index, device):
     assert get_device_index(device, allow_cpu=True) == -1
 
 
 @clause("comm.get-device-index")
 @pytest.mark.parametrize("options", [{}, {"optional": True}], ids=repr)
-def test_cpu_is_refused_without_allow_cpu(get_device_index, options):
+def test_get_device_index_refuses_the_cpu_without_allow_cpu(get_device_index, options):
     with pytest.raises(ValueError, match="device, but got: cpu"):
         get_device_index("cpu", **options)
 
 
 @clause("comm.get-device-index")
-def test_device_without_index_is_refused_without_optional(get_device_index, topology):
+def test_get_device_index_refuses_a_missing_index_without_optional(get_device_index, topology):
     with pytest.raises(ValueError, match="with a specified index or an integer"):
         get_device_index(torch.device(topology.accelerator), allow_cpu=True)
 

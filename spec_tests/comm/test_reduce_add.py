@@ -24,7 +24,7 @@ def _reduce(*inputs, **options):
 
 @clause("comm.reduce-add.sum")
 @given(call=reduce_add_calls())
-def test_the_sum_is_on_the_destination(target, answers, topology, call):
+def test_reduce_add_returns_the_sum_on_the_destination(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -131,7 +131,7 @@ def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
 
 
 @clause("comm.reduce-add.refuses-other-destination")
-def test_destination_without_an_input_is_refused(target, topology):
+def test_destination_that_holds_no_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     call = _reduce(dense(), dense(), destination=DeviceAt(1))
@@ -139,7 +139,7 @@ def test_destination_without_an_input_is_refused(target, topology):
 
 
 @clause("comm.reduce-add.refuses-other-destination")
-def test_destination_without_the_single_input_is_refused(target, topology):
+def test_destination_that_does_not_hold_the_single_input_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     refused(_reduce(dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text)

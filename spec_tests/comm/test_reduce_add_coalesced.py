@@ -32,7 +32,7 @@ def _reduce(*rows, **options):
 
 @clause("comm.reduce-add-coalesced.sums")
 @given(call=reduce_add_coalesced_calls())
-def test_coalesced_sums_are_on_the_destination(target, answers, topology, call):
+def test_reduce_add_coalesced_returns_the_sums_on_the_destination(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -40,7 +40,8 @@ def test_coalesced_sums_are_on_the_destination(target, answers, topology, call):
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(0, 0, 0), (1, 0, 2)], ids=str)
 def test_sums_of_equal_shapes_keep_the_input_order(target, answers, topology, buffer_size, slots):
-    # The offset layout starts at other values, so that exchanged sums differ.
+    # The elements of the two layouts start at different values, so that the test fails if two sums
+    # are swapped.
     kinds = [(dtype, layout) for dtype in DTYPES for layout in ("contiguous", "offset")]
     shapes = [(2, 3), (2, 3), (3, 2), (0, 3), (), (4,)]
     rows = [
@@ -179,7 +180,7 @@ def test_list_of_cpu_tensors_is_refused(target, topology):
 @pytest.mark.parametrize(
     "options", [{}, {"buffer_size": 0}], ids=["default-buffer", "empty-buffer"]
 )
-def test_destination_without_a_list_is_refused(target, topology, options):
+def test_destination_that_holds_no_list_is_refused(target, topology, options):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     call = _reduce([dense()] * 2, [dense()] * 2, destination=DeviceAt(1), **options)

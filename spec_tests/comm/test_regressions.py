@@ -11,7 +11,7 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 @clause("comm.broadcast-coalesced.own-versions")
 def test_copy_may_change_while_another_is_saved_for_backward(target, topology):
-    # PyTorch 0.4: both copies shared one version counter, so that backward raised (#13594).
+    # PyTorch 0.4: the copies on one device shared a version counter, so backward failed (#13594).
     tensors = [counting((3,), torch.float32, topology.device(0)) for _ in range(2)]
     *_, (running, saved) = target.comm.broadcast_coalesced(tensors, topology.take(2))
     leaf = torch.ones(3, device=saved.device, requires_grad=True)
@@ -35,7 +35,7 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
 @clause("comm.reduce-add-coalesced.mixed-sparse")
 @pytest.mark.parametrize("kinds", [(TensorSpec, SparseSpec), (SparseSpec, TensorSpec)])
 def test_sum_of_a_dense_and_a_sparse_gradient_is_dense(target, topology, kinds):
-    # PyTorch 0.2: the layout of the first gradient decided how all were summed (#3211).
+    # PyTorch 0.2: a dense and a sparse gradient were summed in the layout of the first (#3211).
     rows = [[kind((3, 2), slot=slot).build(topology)] for slot, kind in enumerate(kinds)]
     (total,) = target.comm.reduce_add_coalesced(rows, topology.device(0))
     expected = dense_sum([row[0] for row in rows])
@@ -44,7 +44,7 @@ def test_sum_of_a_dense_and_a_sparse_gradient_is_dense(target, topology, kinds):
 
 @clause("comm.gather.joined")
 def test_large_result_on_the_cpu_is_complete_when_gather_returns(target, topology):
-    # Without a wait for the copies, the host reads memory that the device still fills.
+    # If gather does not wait for its copies, the host reads memory that a device still writes.
     chunks = [
         torch.full((2**20,), float(slot + 1), device=topology.device(slot)) for slot in (0, 1)
     ]

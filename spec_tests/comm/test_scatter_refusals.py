@@ -60,7 +60,7 @@ def test_chunk_sizes_with_another_sum_are_refused(target, topology, dim):
 
 
 @clause("comm.scatter.refuses-no-target")
-def test_call_without_devices_and_out_is_refused(target, topology):
+def test_call_with_neither_devices_nor_out_is_refused(target, topology):
     text = "'NoneType' object is not iterable"
     refused(_scatter(devices=None), target, topology, TypeError, text)
 

@@ -14,7 +14,7 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, Streamed
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
-#: The text before the ordinal; the reference prints the ordinal as a control character.
+#: The error's text up to the device ordinal, which the reference prints as a control character.
 MISMATCH_TEXT = "Expected the device associated with the stream at index {} (was "
 
 
@@ -74,7 +74,7 @@ def test_scatter_restores_current_device_and_streams(target, topology, source):
     before = current_device_and_streams(topology)
     target.comm.scatter(tensor, topology.take(3), streams=streams)
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
-    topology.synchronize()  # Earlier work may still use the memory of the outputs.
+    topology.synchronize()  # Earlier work may still use the memory of `outs`.
     target.comm.scatter(tensor, out=outs, streams=streams)
     topology.synchronize()
     assert current_device_and_streams(topology) == before

@@ -1,1 +1,1 @@
-"""Tests of clauses that comm's functions and the autograd Functions have in common."""
+"""Tests that run on a function of comm and on the autograd Function with the same behaviour."""

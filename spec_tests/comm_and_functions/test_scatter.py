@@ -20,7 +20,7 @@ def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
 
 
 def _entry_points(comm, functions):
-    """Parametrize a test over both entry points, each with the id of its clause."""
+    """Parametrize a test over comm.scatter and functions.Scatter, given the clause id of each."""
     cases = [
         pytest.param(_comm_scatter, marks=clause(comm), id="comm"),
         pytest.param(_function_scatter, marks=clause(functions), id="functions"),
@@ -58,7 +58,9 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 @pytest.mark.parametrize("chunk_sizes", [None, [], [4]], ids="sizes={}".format)
 @pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
-def test_empty_device_list_is_refused(target, topology, scatter, slot, chunk_sizes, dim):
+def test_scatter_to_an_empty_device_list_is_refused(
+    target, topology, scatter, slot, chunk_sizes, dim
+):
     call = scatter(dense((4, 2), slot=slot), devices=[], chunk_sizes=chunk_sizes, dim=dim)
     text = "Expected at least one device to scatter to"
     refused(call, target, topology, RuntimeError, text)
@@ -71,7 +73,7 @@ def test_empty_device_list_is_refused(target, topology, scatter, slot, chunk_siz
     ("chunk_sizes", "verb"), [(None, "chunk"), ([1, 0], "split")], ids=["even", "sizes"]
 )
 @pytest.mark.parametrize("dim", [0, -1], ids="dim={}".format)
-def test_scalar_is_refused(target, topology, scatter, chunk_sizes, verb, dim):
+def test_scatter_of_a_scalar_is_refused(target, topology, scatter, chunk_sizes, verb, dim):
     call = scatter(dense(()), chunk_sizes=chunk_sizes, dim=dim)
     text = f"{verb} expects at least a 1-dimensional tensor"
     refused(call, target, topology, RuntimeError, text)

@@ -3,8 +3,8 @@
     batch ──► convolution, norm, ReLU ──► middle ──► flatten, linear ──► output
 
 Backward runs from right to left. A hook on ``middle`` blocks the backward of one replica until an
-event is set. The replicas are on different devices, because autograd has one thread per device. (A
-hook on a parameter of a replica is of no use: it is called when the gradients are summed.)
+event is set. The replicas are on different devices, because autograd has one thread per device.
+(Hooks on a replica's parameters cannot be used: they run when the gradients are summed.)
 """
 
 import threading
@@ -16,10 +16,10 @@ from torch import Tensor
 
 #: Seconds to wait for an event; far more than a reduction takes on a busy machine.
 TIMEOUT = 10.0
-#: Number of layers, and of the layers before ``middle``.
+#: Number of layers of the network, and number of its layers before ``middle``.
 LAYERS, MIDDLE = 5, 3
 
-#: Applies layers ``first`` to ``last - 1`` of a replica to a tensor.
+#: Function ``(x, first, last)``: applies layers ``first`` to ``last - 1`` of a replica to ``x``.
 RunLayers = Callable[[Tensor, int, int], Tensor]
 
 
@@ -33,26 +33,30 @@ class ForwardPass:
 
     @property
     def loss(self) -> Tensor:
-        """A scalar on the CPU, so that losses from several devices can be added."""
+        """The loss on the CPU, so that losses from several devices can be added."""
         return self.output.square().sum().cpu()
 
 
-def forward(run_layers: RunLayers, device: torch.device) -> ForwardPass:
-    """Run the module of kind ``layers`` on two rows."""
+def run_forward(run_layers: RunLayers, device: torch.device) -> ForwardPass:
+    """Run the network of kind ``layers`` on a batch of two rows, and return its tensors."""
     batch = torch.randn(2, 2, 4, 4, device=device, requires_grad=True)
     middle = run_layers(batch, 0, MIDDLE)
     return ForwardPass(batch, middle, run_layers(middle, MIDDLE, LAYERS))
 
 
 def is_reduced_early(
-    parameter: Tensor, first: ForwardPass, second: ForwardPass, *, timeout: float = TIMEOUT
+    parameter: Tensor,
+    first_replica: ForwardPass,
+    second_replica: ForwardPass,
+    *,
+    timeout: float = TIMEOUT,
 ) -> bool:
     """Return whether ``parameter`` gets its gradient while the second replica is blocked.
 
     Args:
         parameter: A parameter of the module's last layer, which backward reaches first.
-        first: The replica on the module's device, which runs freely.
-        second: The replica on another device, whose backward is blocked at ``middle``.
+        first_replica: The replica on the module's device, which runs freely.
+        second_replica: The replica on another device, whose backward is blocked at ``middle``.
         timeout: Seconds until the second replica continues anyway.
     """
     reduced, results = threading.Event(), []
@@ -61,15 +65,15 @@ def is_reduced_early(
         results.append(reduced.wait(timeout))
 
     parameter.register_post_accumulate_grad_hook(lambda _: reduced.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    second.middle.register_hook(wait_for_reduction)  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(first.loss + second.loss)
+    second_replica.middle.register_hook(wait_for_reduction)  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first_replica.loss + second_replica.loss)
     return results == [True]
 
 
-def events_on_first_device(
-    parameter: Tensor, first: ForwardPass, second: ForwardPass
+def record_events_on_first_device(
+    parameter: Tensor, first_replica: ForwardPass, second_replica: ForwardPass
 ) -> list[str]:
-    """Return the order of the reduction and the end of backward on the module's device.
+    """Return the order of two events: the reduction and the end of the first replica's backward.
 
     The first replica is blocked at ``middle`` until the second has passed it. Then both replicas
     have their gradients of the last layer.
@@ -85,9 +89,9 @@ def events_on_first_device(
         if not passed.wait(TIMEOUT):
             events.append("the second replica did not reach its middle")
 
-    second.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    first.middle.register_hook(wait_for_second_replica)  # type: ignore[no-untyped-call]  # untyped in torch
+    second_replica.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
+    first_replica.middle.register_hook(wait_for_second_replica)  # type: ignore[no-untyped-call]  # untyped in torch
     parameter.register_post_accumulate_grad_hook(lambda _: events.append("reduced"))  # type: ignore[no-untyped-call]  # untyped in torch
-    first.batch.register_hook(lambda _: events.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(first.loss + second.loss)
+    first_replica.batch.register_hook(lambda _: events.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first_replica.loss + second_replica.loss)
     return events

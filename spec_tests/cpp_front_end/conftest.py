@@ -1,4 +1,4 @@
-"""The fixture of the C++ front end."""
+"""The fixture `front_end`: the compiled C++ front end."""
 
 from types import ModuleType
 
@@ -10,5 +10,5 @@ from spec_tests.harness.environment.topology import Topology
 
 @pytest.fixture(scope="session")
 def front_end(topology: Topology) -> ModuleType:
-    """``torch::nn::parallel`` with the modules of front_end.cpp; the first use compiles it."""
-    return loader.load_for(topology)
+    """Return the compiled extension front_end.cpp: ``torch::nn::parallel`` and test modules."""
+    return loader.load_extension(topology)

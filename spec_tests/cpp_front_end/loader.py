@@ -9,14 +9,14 @@ from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.simulator import build
 
 FOLDER = Path(__file__).parent / "csrc"
-#: -O0 halves the compile time; the front end itself computes little. -fopenmp is needed: without
-#: it a program that includes PyTorch's header runs its replicas one after another.
+#: -O0 halves the compile time. Without -fopenmp the C++ front end runs its replicas one after
+#: another.
 FLAGS = ("-O0", "-std=c++20", "-fopenmp")
-#: Replacements for a PyTorch build without CUDA, which lacks a header, Scatter and Gather.
+#: Flags that replace what a PyTorch build without CUDA lacks: a header, Scatter and Gather.
 WITHOUT_CUDA_FLAGS = (f"-I{FOLDER / 'without_cuda'}", "-DDEFINE_SCATTER_AND_GATHER")
 
 
-def load_for(topology: Topology) -> ModuleType:
+def load_extension(topology: Topology) -> ModuleType:
     """Import the extension, or end the test as not-run if it does not support ``topology``.
 
     The front end of a CUDA build supports CUDA devices only. Without a compiler the tests are

@@ -1,4 +1,4 @@
-"""The Python modules that correspond to the kinds of modules in front_end.cpp.
+"""Python counterparts of the C++ modules in front_end.cpp.
 
 A Python module and the C++ module of its kind have the same tensors under the same names, so that
 their weights, gradients and updates can be compared.
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 
-class Sequence(nn.Module):
-    """A sequence of layers under the name ``body``."""
+class LayerSequence(nn.Module):
+    """A sequence of layers, registered under the name ``body``."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -54,26 +54,26 @@ class Scaled(nn.Module):
         return result
 
 
-def _layers() -> nn.Module:
+def _build_layers() -> nn.Module:
     convolution = nn.Conv2d(2, 3, 3)
-    return Sequence(
+    return LayerSequence(
         convolution, nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 2 * 2, 5)
     )
 
 
-#: The factory of each kind's module, and the shape of one row of its input.
+#: For each kind of module: a function that builds it, and the shape of one row of its input.
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "linear": (lambda: Sequence(nn.Linear(6, 4)), (6,)),
-    "conv": (lambda: Sequence(nn.Conv2d(2, 3, 3)), (2, 4, 4)),
-    "batch_norm": (lambda: Sequence(nn.BatchNorm2d(2)), (2, 4, 4)),
-    "layers": (_layers, (2, 4, 4)),
+    "linear": (lambda: LayerSequence(nn.Linear(6, 4)), (6,)),
+    "conv": (lambda: LayerSequence(nn.Conv2d(2, 3, 3)), (2, 4, 4)),
+    "batch_norm": (lambda: LayerSequence(nn.BatchNorm2d(2)), (2, 4, 4)),
+    "layers": (_build_layers, (2, 4, 4)),
     "tied": (Tied, (6,)),
     "scaled": (Scaled, (6,)),
 }
 
 
-def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return all parameters and buffers by name; a tied one under each of its names."""
+def named_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers by name. A tied parameter is under each of its names."""
     named = [
         *module.named_parameters(remove_duplicate=False),
         *module.named_buffers(remove_duplicate=False),
@@ -81,7 +81,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(named)
 
 
-def python_module(kind: str, seed: int, device: torch.device) -> nn.Module:
+def build_python_module(kind: str, seed: int, device: torch.device) -> nn.Module:
     """Return the Python module of ``kind`` on ``device``, with random weights from ``seed``."""
     build, _ = KINDS[kind]
     with torch.random.fork_rng(devices=[]):
@@ -89,23 +89,23 @@ def python_module(kind: str, seed: int, device: torch.device) -> nn.Module:
         module = build().to(device)
     for child in module.modules():
         for name, buffer in child._buffers.items():
-            # `Module.to` replaces a buffer that requires a gradient by a non-leaf copy.
+            # `Module.to` replaced a buffer that requires a gradient by a non-leaf copy.
             if buffer is not None and not buffer.is_leaf:
                 child._buffers[name] = buffer.detach().requires_grad_()
     return module
 
 
-def cpp_module(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
-    """Return the C++ module of ``kind`` on ``device``, with the weights of `python_module`."""
+def build_cpp_module(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
+    """Return the C++ module of ``kind`` on ``device``, with the weights of the Python module."""
     module = front_end.Model(kind)
     module.to(device)
-    weights = tensors(python_module(kind, seed, device))
+    weights = named_tensors(build_python_module(kind, seed, device))
     with torch.no_grad():
-        for name, tensor in cpp_tensors(module).items():
+        for name, tensor in named_cpp_tensors(module).items():
             tensor.copy_(weights[name])
     return module
 
 
-def cpp_tensors(module: Any) -> dict[str, Tensor]:
+def named_cpp_tensors(module: Any) -> dict[str, Tensor]:
     """Return all parameters and buffers of a C++ module by name."""
     return {**module.parameters(), **module.buffers()}

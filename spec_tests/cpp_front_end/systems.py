@@ -18,11 +18,11 @@ Devices = Sequence[torch.device]
 
 @dataclass(frozen=True)
 class ParallelModule:
-    """A module of a system.
+    """A module and the function that runs it on several devices.
 
     Args:
-        tensors: Its parameters and buffers by name.
-        call: Runs it with data parallelism on several devices.
+        tensors: The parameters and buffers of the module, by name.
+        call: Function of a batch and a list of devices that returns the outputs.
     """
 
     tensors: dict[str, Tensor]
@@ -44,13 +44,13 @@ class CppSystem:
 
     def build_module(self, kind: str, seed: int, device: torch.device) -> ParallelModule:
         """Return a module; see `System`."""
-        module = modules.cpp_module(self.front_end, kind, seed, device)
+        module = modules.build_cpp_module(self.front_end, kind, seed, device)
 
         def call(inputs: Tensor, devices: Devices) -> Tensor:
             result: Tensor = self.front_end.data_parallel(module, inputs, devices, None, 0)
             return result
 
-        return ParallelModule(modules.cpp_tensors(module), call)
+        return ParallelModule(modules.named_cpp_tensors(module), call)
 
 
 @dataclass(frozen=True)
@@ -61,44 +61,51 @@ class PythonSystem:
 
     def build_module(self, kind: str, seed: int, device: torch.device) -> ParallelModule:
         """Return a module; see `System`."""
-        module = modules.python_module(kind, seed, device)
+        module = modules.build_python_module(kind, seed, device)
 
         def call(inputs: Tensor, devices: Devices) -> Tensor:
             result: Tensor = self.target.data_parallel.data_parallel(module, inputs, devices)
             return result
 
-        return ParallelModule(modules.tensors(module), call)
+        return ParallelModule(modules.named_tensors(module), call)
 
 
 @dataclass(frozen=True)
 class OneParameterBuckets:
-    """A target whose replicate puts each parameter into its own bucket, as in C++."""
+    """A package whose replicate gets the option to put each parameter into its own bucket."""
 
     target: Target
 
-    def replicas(self, module: nn.Module, devices: Devices) -> list[nn.Module]:
-        """Return one replica per device; the smallest buffer holds one parameter."""
+    def replicate(self, module: nn.Module, devices: Devices) -> list[nn.Module]:
+        """Return one replica per device. The smallest bucket holds one parameter."""
         found: list[nn.Module] = self.target.replicate.replicate(module, devices, buffer_size=1)
         return found
 
     def build_module(self, kind: str, seed: int, device: torch.device) -> ParallelModule:
         """Return a module; see `System`."""
-        module = modules.python_module(kind, seed, device)
+        module = modules.build_python_module(kind, seed, device)
 
         def call(inputs: Tensor, devices: Devices) -> Tensor:
             chunks = self.target.scatter_gather.scatter(inputs, devices)
             used = devices[: len(chunks)]
-            replicas = self.replicas(module, used)
+            replicas = self.replicate(module, used)
             outputs = self.target.parallel_apply.parallel_apply(replicas, chunks, devices=used)
             result: Tensor = self.target.scatter_gather.gather(outputs, devices[0])
             return result
 
-        return ParallelModule(modules.tensors(module), call)
+        return ParallelModule(modules.named_tensors(module), call)
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """The kind of a module, the number of rows and of devices, and the seed of all numbers."""
+    """A training run.
+
+    Args:
+        kind: Kind of module, a key of `modules.KINDS`.
+        rows: Number of rows of the batch.
+        devices: Number of devices.
+        seed: Seed of the weights and of the batch.
+    """
 
     kind: str
     rows: int
@@ -106,28 +113,28 @@ class TrainingRun:
     seed: int
 
     def inputs(self, topology: Topology) -> Tensor:
-        """Return a batch on the first device; it requires a gradient."""
+        """Return a batch that requires a gradient, on the first device."""
         _, shape = modules.KINDS[self.kind]
         generator = torch.Generator().manual_seed(self.seed)
         batch = torch.randn(self.rows, *shape, generator=generator)
         return batch.to(topology.device(0)).requires_grad_()
 
     def outputs(self, system: System, topology: Topology) -> Any:
-        """Return the outputs."""
+        """Return a snapshot of the outputs of ``system`` for the batch."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         result = module.call(self.inputs(topology), topology.take(self.devices))
-        return _values({"outputs": result})
+        return _sorted_snapshot({"outputs": result})
 
     def gradients(self, system: System, topology: Topology) -> Any:
-        """Return the gradients of the parameters, the buffers that require one, and the batch."""
+        """Return the gradients of the batch and of each parameter and buffer that requires one."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         batch = self.inputs(topology)
         torch.autograd.backward(_loss(module.call(batch, topology.take(self.devices))))
         grads = {n: tensor.grad for n, tensor in module.tensors.items() if tensor.requires_grad}
-        return _values({**grads, "batch": batch.grad})
+        return _sorted_snapshot({**grads, "batch": batch.grad})
 
     def trained_parameters(self, system: System, topology: Topology, *, steps: int = 3) -> Any:
-        """Return the parameters after some steps of SGD."""
+        """Return the parameters after ``steps`` steps of SGD."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         parameters = {n: tensor for n, tensor in module.tensors.items() if tensor.requires_grad}
         unique = list({id(tensor): tensor for tensor in parameters.values()}.values())
@@ -137,11 +144,11 @@ class TrainingRun:
             outputs = module.call(self.inputs(topology), topology.take(self.devices))
             torch.autograd.backward(_loss(outputs))
             optimizer.step()
-        return _values(parameters)
+        return _sorted_snapshot(parameters)
 
     def __repr__(self) -> str:
         return (
-            f"data_parallel(modules.python_module({self.kind!r}, seed={self.seed}, devices[0]), "
+            f"data_parallel(build_python_module({self.kind!r}, {self.seed}, devices[0]), "
             f"{self.rows} rows, devices[:{self.devices}])"
         )
 
@@ -158,13 +165,13 @@ def training_runs() -> st.SearchStrategy[TrainingRun]:
 
 
 def _loss(outputs: Tensor) -> Tensor:
-    # With equal weights the gradient of a normalised output would be zero.
+    # Each element has its own weight: with equal ones, the gradient through batch norm would be 0.
     weights = torch.linspace(0.5, 1.5, outputs.numel(), device=outputs.device)
     return (outputs.flatten() * weights).square().mean()
 
 
-def _values(tensors: Mapping[str, Tensor | None]) -> Any:
-    """Return a snapshot of the values, sorted by name, because the systems differ in the order."""
+def _sorted_snapshot(tensors: Mapping[str, Tensor | None]) -> Any:
+    """Return a snapshot sorted by name, because systems list their tensors in different orders."""
     named = sorted(tensors.items())
     values = {n: tensor if tensor is None else tensor.detach().cpu() for n, tensor in named}
     return snapshot(values, {}, strides=False)

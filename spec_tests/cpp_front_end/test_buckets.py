@@ -4,8 +4,12 @@ from functools import reduce
 
 from hypothesis import given
 
-from spec_tests.cpp_front_end.backward import events_on_first_device, forward, is_reduced_early
-from spec_tests.cpp_front_end.modules import python_module
+from spec_tests.cpp_front_end.backward import (
+    is_reduced_early,
+    record_events_on_first_device,
+    run_forward,
+)
+from spec_tests.cpp_front_end.modules import build_python_module
 from spec_tests.cpp_front_end.systems import CppSystem, OneParameterBuckets, training_runs
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -20,7 +24,7 @@ def run_layers_of(replica):
 
 def forward_passes(replicas, topology):
     pairs = zip(replicas, topology.take(2), strict=True)
-    return [forward(run_layers_of(replica), device) for replica, device in pairs]
+    return [run_forward(run_layers_of(replica), device) for replica, device in pairs]
 
 
 @clause("systems.bucket-gradients")
@@ -34,8 +38,8 @@ def test_one_parameter_buckets_give_the_gradients_of_cpp(front_end, target, topo
 @clause("systems.early-reduction")
 def test_target_reduces_the_last_layer_before_backward_ends(target, topology):
     topology.require(distinct=2)
-    module = python_module("layers", 0, topology.device(0))
-    replicas = OneParameterBuckets(target).replicas(module, topology.take(2))
+    module = build_python_module("layers", 0, topology.device(0))
+    replicas = OneParameterBuckets(target).replicate(module, topology.take(2))
     first, second = forward_passes(replicas, topology)
     assert is_reduced_early(module.body[4].weight, first, second)
 
@@ -43,17 +47,17 @@ def test_target_reduces_the_last_layer_before_backward_ends(target, topology):
 @clause("systems.early-reduction")
 def test_target_reduces_complete_gradients_before_earlier_layers(target, topology):
     topology.require(distinct=2)
-    module = python_module("layers", 0, topology.device(0))
-    replicas = OneParameterBuckets(target).replicas(module, topology.take(2))
+    module = build_python_module("layers", 0, topology.device(0))
+    replicas = OneParameterBuckets(target).replicate(module, topology.take(2))
     first, second = forward_passes(replicas, topology)
-    events = events_on_first_device(module.body[4].weight, first, second)
+    events = record_events_on_first_device(module.body[4].weight, first, second)
     assert events == ["reduced", "end"]
 
 
 @clause("systems.early-reduction")
 def test_reference_reduces_after_all_gradients_are_computed(reference, topology):
     topology.require(distinct=2)
-    module = python_module("layers", 0, topology.device(0))
+    module = build_python_module("layers", 0, topology.device(0))
     replicas = reference.replicate.replicate(module, topology.take(2))
     first, second = forward_passes(replicas, topology)
     assert not is_reduced_early(module.body[4].weight, first, second, timeout=0.5)

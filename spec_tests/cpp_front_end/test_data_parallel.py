@@ -6,13 +6,13 @@ The tests check the C++ front end, not the target or the reference.
 import pytest
 import torch
 
-from spec_tests.cpp_front_end.modules import cpp_module
+from spec_tests.cpp_front_end.modules import build_cpp_module
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 
 
 def linear_model(front_end, device="cpu"):
-    return cpp_module(front_end, "linear", 0, torch.device(device))
+    return build_cpp_module(front_end, "linear", 0, torch.device(device))
 
 
 @clause("cpp.data_parallel.one-device-moves-the-module")
@@ -60,7 +60,7 @@ def test_output_device_defaults_to_the_first_device(front_end, topology, count):
 
 @clause("cpp.data_parallel.surplus-devices")
 def test_surplus_devices_get_no_replica(front_end, topology):
-    # A clone on a device that does not exist would fail.
+    # A replica on a device that does not exist would raise an error.
     missing_device = torch.device(topology.accelerator, torch.accelerator.device_count())
     module = linear_model(front_end, topology.device(0))
     found = front_end.data_parallel(

@@ -11,13 +11,14 @@ import torch
 from spec_tests.cpp_front_end.threads import use_threads
 from spec_tests.harness.conformance.clauses import clause
 
-#: Milliseconds of sleep, after which another module has failed even on a busy machine.
+#: Milliseconds that a slow module sleeps. Until then a module that fails immediately has failed,
+#: even on a busy machine.
 SLEEP = 500
 
 
 @pytest.fixture
 def four_threads():
-    """PyTorch with four threads."""
+    """Set the number of PyTorch's threads to four, enough for the modules of each test."""
     with use_threads(4):
         yield
 
@@ -62,7 +63,7 @@ def test_outputs_are_moved_to_devices(front_end, topology):
 
 
 @clause("cpp.parallel_apply.outputs-follow-inputs")
-def test_outputs_without_devices_are_moved_to_the_input_devices(front_end, topology):
+def test_without_the_devices_argument_outputs_are_on_the_input_devices(front_end, topology):
     inputs = [torch.ones(2, device=device) for device in topology.take(3)]
     models = [front_end.Model("current device")] * 3
     outputs = front_end.parallel_apply(models, inputs, None)
@@ -80,7 +81,7 @@ def test_device_of_a_module_is_not_made_current(front_end, topology):
 
 
 @clause("cpp.parallel_apply.lengths")
-def test_another_number_of_inputs_or_devices_is_refused(front_end, topology):
+def test_fewer_inputs_or_devices_than_modules_are_refused(front_end, topology):
     models, inputs = identity_models(front_end, 2), [torch.ones(1), torch.ones(1)]
     with pytest.raises(RuntimeError, match="Must have as many inputs as modules"):
         front_end.parallel_apply(models, inputs[:1], None)

@@ -6,15 +6,15 @@ The tests check the C++ front end, not the target or the reference.
 import pytest
 import torch
 
-from spec_tests.cpp_front_end.backward import forward, is_reduced_early
-from spec_tests.cpp_front_end.modules import KINDS, cpp_module, cpp_tensors
+from spec_tests.cpp_front_end.backward import is_reduced_early, run_forward
+from spec_tests.cpp_front_end.modules import KINDS, build_cpp_module, named_cpp_tensors
 from spec_tests.harness.conformance.clauses import clause
 
 NODE = "ReduceAdd"
 
 
 def replicate(front_end, topology, kind, count):
-    module = cpp_module(front_end, kind, 0, topology.device(0))
+    module = build_cpp_module(front_end, kind, 0, topology.device(0))
     return module, front_end.replicate(module, topology.take(count))
 
 
@@ -33,7 +33,7 @@ def loss_of(front_end, replicas, topology, kind):
 def test_replicas_share_no_memory(front_end, topology, kind):
     module, replicas = replicate(front_end, topology, kind, 3)
     pointers = [
-        {tensor.data_ptr() for tensor in cpp_tensors(model).values()}
+        {tensor.data_ptr() for tensor in named_cpp_tensors(model).values()}
         for model in (module, *replicas)
     ]
     assert len(set.union(*pointers)) == sum(map(len, pointers))
@@ -43,9 +43,9 @@ def test_replicas_share_no_memory(front_end, topology, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_replicas_have_equal_tensors_on_their_devices(front_end, topology, kind):
     module, replicas = replicate(front_end, topology, kind, 3)
-    expected = cpp_tensors(module)
+    expected = named_cpp_tensors(module)
     for device, replica in zip(topology.take(3), replicas, strict=True):
-        found = cpp_tensors(replica)
+        found = named_cpp_tensors(replica)
         assert {tensor.device for tensor in found.values()} == {device}
         assert all(torch.equal(found[name].cpu(), expected[name].cpu()) for name in expected)
 
@@ -64,11 +64,15 @@ def test_replicas_do_not_update_buffers_of_the_module(front_end, topology):
 def test_each_tensor_has_one_reduction_node(front_end, topology, kind):
     _, replicas = replicate(front_end, topology, kind, 3)
     nodes = [
-        {n: tensor.grad_fn for n, tensor in cpp_tensors(replica).items() if tensor.requires_grad}
+        {
+            n: tensor.grad_fn
+            for n, tensor in named_cpp_tensors(replica).items()
+            if tensor.requires_grad
+        }
         for replica in replicas
     ]
     assert all(NODE in node.name() for named in nodes for node in named.values())
-    # A node has no identity in Python; its sequence number is unique in its thread.
+    # Python objects do not identify C++ nodes. Sequence numbers do: they are unique in a thread.
     numbers = [{name: node._sequence_nr() for name, node in named.items()} for named in nodes]
     assert numbers[0] == numbers[1] == numbers[2]
     assert len(set(numbers[0].values())) == len(numbers[0])
@@ -79,7 +83,7 @@ def test_cpp_reduces_the_last_layer_before_backward_ends(front_end, topology):
     topology.require(distinct=2)
     module, replicas = replicate(front_end, topology, "layers", 2)
     pairs = zip(replicas, topology.take(2), strict=True)
-    first, second = [forward(replica.run_layers, device) for replica, device in pairs]
+    first, second = [run_forward(replica.run_layers, device) for replica, device in pairs]
     assert is_reduced_early(module.parameters()["body.4.weight"], first, second)
 
 

@@ -1,4 +1,4 @@
-"""The threads that run C++ replicas."""
+"""The number of threads that run C++ replicas."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ import torch
 
 
 @contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Set the number of PyTorch's threads; with fewer of them than replicas, replicas wait."""
+def use_threads(thread_count: int) -> Iterator[None]:
+    """Set the number of PyTorch's threads: with fewer threads than replicas, replicas wait."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(thread_count)
     try:
         yield
     finally:

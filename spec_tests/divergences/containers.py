@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import leaves
+from spec_tests.harness.traverse import walk
 from spec_tests.strategies.dataclass_batches import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -45,6 +45,6 @@ def as_dicts(value: Any) -> Any:
     return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
 
 
-def get_leaf_classes(value: object) -> list[type]:
-    """Return the classes of the leaves of ``value``."""
-    return [type(leaf) for _, leaf in leaves(value, "")]
+def get_member_classes(value: object) -> list[type]:
+    """Return the classes of ``value`` and of all its nested members."""
+    return [type(member) for _, member in walk(value, "")]

@@ -12,12 +12,12 @@ Model = Callable[[Tensor, Tensor], Tensor]
 
 
 def scaled_square(weight: Tensor, rows: Tensor) -> Tensor:
-    """Return the squares of the scaled rows."""
+    """Return the square of each element of ``rows * weight``."""
     return (rows * weight).square()
 
 
-def on_three_devices(target: Target, topology: Topology) -> Model:
-    """Return a model that computes `scaled_square` on three devices."""
+def build_three_device_model(target: Target, topology: Topology) -> Model:
+    """Return a function that computes `scaled_square` with ``target`` on three devices."""
     devices = topology.take(3)
 
     def model(weight: Tensor, rows: Tensor) -> Tensor:
@@ -31,7 +31,10 @@ def on_three_devices(target: Target, topology: Topology) -> Model:
 
 
 def penalty(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """Return the sum of the squared gradients of a loss; the model's output is freed on return."""
+    """Return the sum of the squared gradients of a loss.
+
+    The output of ``model`` is freed when this function returns.
+    """
     loss = model(weight, rows).square().sum()
     gradients = torch.autograd.grad(loss, (weight, rows), create_graph=True)
     return torch.stack([gradient.square().sum() for gradient in gradients]).sum()
@@ -44,7 +47,10 @@ def gradient_of_returned_penalty(model: Model, weight: Tensor, rows: Tensor) -> 
 
 
 def gradient_with_live_output(model: Model, weight: Tensor, rows: Tensor) -> Tensor:
-    """Return the gradient of a penalty that is computed while the model's output is referenced."""
+    """Return the gradient of a gradient penalty with respect to the weight.
+
+    Unlike in `penalty`, the output of ``model`` is alive during the second backward.
+    """
     output = model(weight, rows)
     gradients = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
     squares = torch.stack([gradient.square().sum() for gradient in gradients])

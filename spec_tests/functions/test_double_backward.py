@@ -36,14 +36,14 @@ def _reduce(dtype):
     return ApplyCall("ReduceAddCoalesced", (DeviceAt(0), 2), rows)
 
 
-#: The call of each Function by the clause about its gradient.
+#: For each clause about gradients: the function that makes a call of its autograd Function.
 GRADIENTS = {
     "functions.scatter.gradient": _scatter,
     "functions.gather.gradient": _gather,
     "functions.broadcast.gradient": _broadcast,
     "functions.reduce-add-coalesced.gradient": _reduce,
 }
-#: The call of each Function by the clause about its second gradient.
+#: For each clause about second gradients: the function that makes a call of its autograd Function.
 SECOND_GRADIENTS = {
     "functions.scatter.double-backward": _scatter,
     "functions.gather.double-backward": _gather,
@@ -53,7 +53,7 @@ SECOND_GRADIENTS = {
 
 
 def _parametrize(calls):
-    """Parametrize a test over the Functions, each with its clause."""
+    """Parametrize a test over ``calls``, which maps clause ids to functions that make a call."""
     cases = [
         pytest.param(make_call, marks=clause(name), id=name.split(".")[1])
         for name, make_call in calls.items()
@@ -84,7 +84,7 @@ def test_second_gradient_equals_the_numerical_gradient(target, topology, make_ca
 @DTYPES
 @_parametrize(SECOND_GRADIENTS)
 def test_gradients_require_grad_with_create_graph(target, topology, make_call, dtype):
-    # gradgradcheck ignores gradients that do not require grad.
+    # gradgradcheck skips gradients that do not require grad, so this test checks that they do.
     call = make_call(dtype)
     inputs = call.inputs(topology)
     outputs = [output for _, output in tensors(call.run(target, inputs), "outputs")]

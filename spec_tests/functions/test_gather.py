@@ -29,7 +29,6 @@ def _gather(*tensors, destination=DEVICE, dim=0):
     return ApplyCall("Gather", (destination, dim), tensors)
 
 
-#: Chunks on the meta device.
 META_CHUNKS = [torch.ones(2, device="meta")] * 2
 META_CALLS = [
     _gather(*META_CHUNKS),
@@ -66,7 +65,7 @@ def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call)
 
 
 class WarningGather(torch.autograd.Function):
-    """A Function whose warning names the caller of forward."""
+    """A Function that warns with the file and line of the caller of its forward."""
 
     @staticmethod
     def forward(ctx, target, dim, *tensors):
@@ -74,7 +73,7 @@ class WarningGather(torch.autograd.Function):
         return tensors[0].clone()
 
 
-#: A library with `WarningGather` as its Gather.
+#: Like a target whose Gather is `WarningGather`.
 WARNING_LIBRARY = SimpleNamespace(functions=SimpleNamespace(Gather=WarningGather))
 
 
@@ -87,7 +86,7 @@ def _place_of_warning(library, topology):
 
 @clause("functions.gather.warning-names-autograd")
 def test_warning_for_scalars_names_the_caller_of_forward(target, topology):
-    # Callers filter the warning by this place.
+    # Users' warning filters may match this file and line.
     assert _place_of_warning(target, topology) == _place_of_warning(WARNING_LIBRARY, topology)
 
 

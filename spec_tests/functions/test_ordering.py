@@ -42,7 +42,7 @@ def test_chunk_of_a_cpu_input_can_be_freed_without_waiting(
 ):
     # Without record_stream the side stream reuses memory that is still being read (#18465).
     rows = _cpu_rows(pinned, requires_grad)
-    # The chunks are freed once the work that reads them is queued.
+    # The chunks are freed after the work that reads them is queued, and before it runs.
     found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
@@ -100,7 +100,7 @@ def test_result_on_the_cpu_is_complete_when_the_function_returns(target, topolog
 
 
 def _read_by_device(topology, tensor):
-    """Return the elements that a device reads from host memory without waiting."""
+    """Copy ``tensor`` from the CPU to a device without waiting, and return its elements."""
     side = torch.Stream(topology.device(0))
     with side:
         copied = tensor.to(topology.device(0), non_blocking=True)

@@ -26,7 +26,9 @@ def _reduce(*tensors, destination=DEVICE, count=1):
 
 @clause("functions.reduce-add-coalesced.sums")
 @given(call=reduce_applies())
-def test_function_returns_the_sums_on_the_destination(target, answers, topology, call):
+def test_reduce_add_coalesced_function_returns_the_sums_on_the_destination(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology)
 
 
@@ -64,7 +66,7 @@ def test_incomplete_row_of_tensors_is_refused(target, topology, extra):
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
-def test_destination_without_an_addend_is_refused(target, topology):
+def test_destination_that_holds_no_addend_is_refused(target, topology):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
     refused(
@@ -74,6 +76,6 @@ def test_destination_without_an_addend_is_refused(target, topology):
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
 def test_addends_with_different_sizes_are_refused(target, topology):
-    # Addends are flattened before they are compared.
+    # Addends are flattened before they are compared, so the text contains numbers of elements.
     text = "input 1 has invalid size: got 4, but expected 12"
     refused(_reduce(dense(), dense((4, 1))), target, topology, ValueError, text)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from spec_tests.functions.gradient_penalty import (
+    build_three_device_model,
     gradient_of_returned_penalty,
     gradient_with_live_output,
-    on_three_devices,
     scaled_square,
 )
 from spec_tests.harness.compare import checks
@@ -24,14 +24,18 @@ def _leaves(topology):
 @clause("functions.penalty.in-a-helper")
 def test_gradient_of_a_returned_penalty_equals_one_device(target, topology):
     # PyTorch 1.0: the weight got no gradient after the output was out of scope (#16532).
-    found = gradient_of_returned_penalty(on_three_devices(target, topology), *_leaves(topology))
+    found = gradient_of_returned_penalty(
+        build_three_device_model(target, topology), *_leaves(topology)
+    )
     checks.same(found, gradient_of_returned_penalty(scaled_square, *_leaves(topology)))
 
 
 @clause("functions.penalty.in-line")
 def test_gradient_of_an_inline_penalty_equals_one_device(target, topology):
     # PyTorch 0.2: "Scatter is not differentiable twice" (#2467).
-    found = gradient_with_live_output(on_three_devices(target, topology), *_leaves(topology))
+    found = gradient_with_live_output(
+        build_three_device_model(target, topology), *_leaves(topology)
+    )
     checks.same(found, gradient_with_live_output(scaled_square, *_leaves(topology)))
 
 
@@ -47,7 +51,7 @@ def test_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, layo
 
 
 class _RecordDevice(torch.autograd.Function):
-    """The identity; its backward records the current device."""
+    """The identity function, whose backward records the current device."""
 
     @staticmethod
     def forward(ctx, tensor, record):
@@ -81,7 +85,7 @@ def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology
     rows = rows.pin_memory() if pinned and topology.accelerator == "cuda" else rows
     expected = (rows.double() + 1).sum().item()
     for _ in range(10):
-        # The chunks are freed while work that reads them may still be queued.
+        # The next iteration frees these chunks while work that reads them may still be queued.
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         total = sum((chunk.double() + 1).sum().cpu() for chunk in chunks)
         assert total.item() == expected
@@ -111,7 +115,8 @@ def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
             delayed_inputs.queue_sleep(device, 20)
-        # The sums wait. Without record_stream the next chunks overwrite the freed memory.
+        # The sums run after the queued sleep. Without record_stream, the chunks of the next
+        # iteration would overwrite the freed memory before the sums read it.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([chunk.double().sum() for chunk in rows.chunk(3)])
         del chunks

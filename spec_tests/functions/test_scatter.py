@@ -98,9 +98,11 @@ def test_scatter_function_restores_current_device_and_streams(target, topology):
 
 @clause("functions.scatter.streams-restored-in-every-thread")
 def test_concurrent_calls_restore_current_device_and_streams(target, topology):
-    # Thread 0 starts its copy, then thread 1; thread 0 ends, then thread 1.
+    # Order of events: thread 0 starts its copy, thread 1 starts its copy, the call in thread 0
+    # returns, the call in thread 1 returns.
     copying, first_ended = [threading.Event(), threading.Event()], threading.Event()
-    scatter_function = target.functions.Scatter  # Raises here, not in a thread, if it is missing.
+    # If Scatter is missing, the test must fail here and not in a thread.
+    scatter_function = target.functions.Scatter
     places = []
 
     def scatter(slot, pause):

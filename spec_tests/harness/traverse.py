@@ -1,34 +1,34 @@
-"""Traversal of nested containers and modules: every member and tensor with its path."""
+"""Traversal of nested containers and modules. A path describes a member: ``x[0]['a']``."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
-__all__ = ["leaves", "members", "tensors"]
+__all__ = ["members", "tensors", "walk"]
 
 
-def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield every member of nested containers with its path, outermost first."""
+def walk(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield ``value`` and all nested members with their paths, containers before their members."""
     yield path, value
     if isinstance(value, nn.Module):
         return
-    for key, member in members(value).items():
-        yield from leaves(member, f"{path}[{key!r}]")
+    for key, item in members(value).items():
+        yield from walk(item, f"{path}[{key!r}]")
 
 
 def tensors(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor in nested containers and modules, with its path."""
-    for where, leaf in leaves(value, path):
-        if isinstance(leaf, Tensor):
-            yield where, leaf
-        elif isinstance(leaf, nn.Module):
-            state = [*leaf.named_parameters(), *leaf.named_buffers()]
-            yield from ((f"{where}.{name}", tensor) for name, tensor in state)
+    for member_path, member in walk(value, path):
+        if isinstance(member, Tensor):
+            yield member_path, member
+        elif isinstance(member, nn.Module):
+            state = [*member.named_parameters(), *member.named_buffers()]
+            yield from ((f"{member_path}.{name}", tensor) for name, tensor in state)
 
 
 def members(value: object) -> Mapping[object, object]:
-    """Return the members of a container by key, position or field; empty for other values."""
+    """Return a container's members by key, index or field name; empty for other values."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -170,14 +170,14 @@ WRONG_FRONT_ENDS = [
     WrongFrontEnd(parallel_apply.test_error_keeps_its_text, apply_and_wrap_errors),
     WrongFrontEnd(parallel_apply.test_outputs_are_moved_to_devices, apply_without_moving_outputs),
     WrongFrontEnd(
-        parallel_apply.test_outputs_without_devices_are_moved_to_the_input_devices,
+        parallel_apply.test_without_the_devices_argument_outputs_are_on_the_input_devices,
         apply_without_moving_outputs,
     ),
     WrongFrontEnd(
         parallel_apply.test_device_of_a_module_is_not_made_current, apply_with_first_device_current
     ),
     WrongFrontEnd(
-        parallel_apply.test_another_number_of_inputs_or_devices_is_refused,
+        parallel_apply.test_fewer_inputs_or_devices_than_modules_are_refused,
         apply_to_shortest_sequence,
         error=pytest.fail.Exception,
     ),
@@ -239,7 +239,7 @@ class PatchedFrontEnd:
 def test_a_wrong_front_end_fails_the_test(topology, wrong):
     topology.require(distinct=2)
     fixtures = {
-        "front_end": PatchedFrontEnd(loader.load_for(topology), wrong),
+        "front_end": PatchedFrontEnd(loader.load_extension(topology), wrong),
         "topology": topology,
     }
     fixtures |= {"four_threads": None, **wrong.parameters}

@@ -138,6 +138,6 @@ def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_suite, lacks
 
 @pytest.mark.parametrize("path", REGISTERS, ids=lambda path: path.stem)
 def test_every_register_declares_clauses_that_exist(path):
-    declared = register.lacks(path, clauses.load())
+    declared = register.load_lacks(path, clauses.load())
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["lacks"]
     assert set(declared.values()) == set(entries)

@@ -15,13 +15,13 @@ class NestedCall:
     """A call of a linear layer that is wrapped twice, each time for two devices.
 
     Args:
-        functional: Whether the outer call is ``data_parallel``.
+        functional: Whether the outer wrapper is the function ``data_parallel``, not the class.
     """
 
     functional: bool
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Build the layer, its input and the devices."""
+        """Return the layer, its input and the devices, by name."""
         devices = topology.take(2)
         return {
             "module": nn.Linear(2, 1).to(devices[0]),
@@ -30,7 +30,7 @@ class NestedCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the output."""
+        """Return the output of the layer in both wrappers."""
         wrap = target.data_parallel.DataParallel
         inner = wrap(inputs["module"], inputs["devices"])
         if self.functional:

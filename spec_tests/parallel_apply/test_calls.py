@@ -79,7 +79,7 @@ def test_each_module_gets_its_own_keyword_arguments(target, answers, topology, c
 
 @clause("parallel_apply.no-keyword-arguments")
 @given(call=passthrough_calls(keywords=None, inputs=st.integers()))
-def test_none_means_no_keyword_arguments(target, answers, topology, call):
+def test_without_kwargs_tup_modules_get_no_keyword_arguments(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -141,7 +141,9 @@ def test_an_error_of_a_module_without_inputs_names_the_current_device(target, to
 
 @clause("parallel_apply.no-such-device")
 @pytest.mark.parametrize("devices", [[99], [0, 99], [99, 0]], ids=str)
-def test_a_missing_device_is_an_error_of_its_module(target, answers, topology, devices):
+def test_a_device_that_does_not_exist_is_an_error_of_its_module(
+    target, answers, topology, devices
+):
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {

@@ -25,23 +25,24 @@ from spec_tests.strategies.failing_modules import (
 )
 from spec_tests.strategies.parallel_apply import Passthrough, ordinals
 
-#: Seconds that a module sleeps; a call that returns too early does not wait for them.
+#: Seconds. `SlowEcho` number i sleeps (1 + i) * SLEEP seconds before it records its end.
 SLEEP = 0.02
-#: Kinds of `message` that are not a truthy class attribute.
+#: Values of `ExceptionSpec.message` for classes without a truthy class attribute `message`.
 NO_MESSAGE = ("absent", "empty", "instance")
-#: Kinds of `message` that are a truthy class attribute.
+#: Values of `ExceptionSpec.message` for classes with a truthy class attribute `message`.
 CLASS_MESSAGE = ("class", "property", "slot")
 #: Classes whose ``str`` does not return the text that the constructor got.
 OTHER_TEXT_CLASSES = generated_exceptions(
     constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:]
 )
-#: Calls with a class whose ``str`` raises an error, and with one whose ``str`` raises SystemExit.
+#: A call with an exception whose ``__str__`` raises an error.
 STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
+#: A call with an exception whose ``__str__`` raises SystemExit.
 STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
 
 
 class Outer:
-    """A namespace, so that the name of the inner class is not its qualified name."""
+    """A namespace: the qualified name of its class differs from the plain name."""
 
     class InnerError(Exception):
         pass
@@ -99,13 +100,13 @@ def test_the_error_of_a_single_module_is_rewrapped(target, answers, topology, ca
 
 @clause("parallel_apply.errors.class-name")
 @given(call=failing_calls(builtin_exceptions([Outer.InnerError])))
-def test_the_text_contains_the_plain_name_of_the_class(target, answers, topology, call):
+def test_the_error_text_contains_the_plain_name_of_the_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.key-error")
 @given(call=failing_calls(builtin_exceptions([KeyError])))
-def test_the_text_of_a_key_error_has_unescaped_newlines(target, answers, topology, call):
+def test_the_text_of_a_rewrapped_key_error_has_unescaped_newlines(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -117,7 +118,7 @@ def test_a_stop_iteration_stays_a_stop_iteration(target, answers, topology, call
 
 @clause("parallel_apply.errors.message-keyword")
 @given(call=failing_calls(generated_exceptions(constructors=("message",), messages=CLASS_MESSAGE)))
-def test_a_class_with_a_message_attribute_is_rebuilt_with_the_keyword(
+def test_an_exception_class_with_a_message_attribute_is_called_with_the_keyword(
     target, answers, topology, call
 ):
     checks.agree(call, target, answers, topology)
@@ -125,7 +126,7 @@ def test_a_class_with_a_message_attribute_is_rebuilt_with_the_keyword(
 
 @clause("parallel_apply.errors.text-alone")
 @given(call=failing_calls(generated_exceptions(constructors=("inherited",), messages=NO_MESSAGE)))
-def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
+def test_an_exception_class_is_called_with_the_text_alone(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -133,7 +134,7 @@ def test_a_class_is_rebuilt_from_the_text(target, answers, topology, call):
 @example(call=STR_RAISES)
 @example(call=STR_EXITS)
 @given(call=failing_calls(OTHER_TEXT_CLASSES))
-def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
+def test_an_exception_class_that_does_not_print_its_text_is_kept(target, topology, call):
     found, modules = error_and_modules(call, target, topology)
     first = min(call.errors)
     assert type(found) is type(modules[first].raised)
@@ -149,7 +150,9 @@ def test_a_class_that_does_not_print_its_text_is_kept(target, topology, call):
         )
     )
 )
-def test_a_class_that_refuses_the_text_becomes_a_runtime_error(target, answers, topology, call):
+def test_an_exception_class_that_refuses_the_text_becomes_a_runtime_error(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology)
 
 
@@ -162,13 +165,13 @@ def test_a_system_exit_of_a_constructor_is_propagated(target, topology, call):
 
 @clause("parallel_apply.errors.chained")
 @given(call=chaining_calls())
-def test_the_text_contains_causes_and_contexts(target, answers, topology, call):
+def test_the_error_text_contains_causes_and_contexts(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
 @clause("parallel_apply.errors.traceback")
 @given(call=failing_calls(builtin_exceptions([ValueError])))
-def test_the_text_contains_the_failing_line(target, topology, call):
+def test_the_error_text_contains_the_failing_line(target, topology, call):
     with pytest.raises(ValueError) as caught:
         call.apply(target, ordinals(topology, call.slots))
     assert "raise self.raised" in str(caught.value)

@@ -67,7 +67,9 @@ def test_an_error_passes_through_nested_calls(target, topology):
 
 @clause("parallel_apply.hazards.wrapped-twice")
 @given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6))
-def test_data_parallel_inside_data_parallel_computes_the_same(target, topology, module, rows):
+def test_data_parallel_inside_data_parallel_has_the_outputs_of_the_module(
+    target, topology, module, rows
+):
     devices = [topology.device(0)] * 2
     wrap = target.data_parallel.DataParallel
     plain, x = module.build(topology), module.rows(rows).build(topology)
@@ -123,15 +125,15 @@ def wait_and_fail(barrier):
 
 
 @clause("parallel_apply.hazards.many-modules")
-def test_hundreds_of_modules_run(target, topology):
+def test_three_hundred_modules_run_in_one_call(target, topology):
     assert run(target, topology, [Call(int, str(i)) for i in range(300)]) == list(range(300))
 
 
 @clause("parallel_apply.hazards.interrupted-caller")
 @pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
 def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first):
-    # The calling thread may run the first module itself. It is interrupted while it runs that
-    # module, or while it waits for the others, which have started in other threads.
+    # A target may run the first module in the calling thread. The interrupt arrives while that
+    # module runs ("working"), or while the caller waits for the other modules ("waiting").
     process = run_script(
         f"""
         started, release = threading.Barrier(3, timeout=5), threading.Event()
@@ -158,7 +160,7 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
 
 @clause("parallel_apply.hazards.end-of-the-program")
 @pytest.mark.parametrize("ending", ["", "sys.exit()", "raise KeyError('uncaught')"])
-def test_a_program_exits_after_calls(target, topology, ending):
+def test_a_program_exits_with_its_own_status_after_calls(target, topology, ending):
     process = run_script(
         f"""
         run(*[Call(int, i) for i in range(8)])

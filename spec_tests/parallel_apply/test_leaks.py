@@ -22,7 +22,7 @@ from spec_tests.strategies.failing_modules import error_and_modules, failing_cal
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Double
 
-#: Numbers of modules.
+#: Numbers of modules in a call.
 COUNTS = st.integers(1, 4)
 
 

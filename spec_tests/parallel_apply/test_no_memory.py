@@ -13,7 +13,7 @@ class Adding(nn.Module):
     """A module that adds one to its input and allocates memory for the result."""
 
     def forward(self, x):
-        """Return the sum."""
+        """Return ``x + 1``."""
         return x + 1
 
 

@@ -19,11 +19,11 @@ class Scaling(nn.Module):
     """A module that multiplies by three in two operations with an intermediate tensor."""
 
     def forward(self, x):
-        """Return the product."""
+        """Return three times ``x``."""
         return x + 2 * x
 
 
-class NeighbourDevice(nn.Module):
+class ScalingOnAnotherDevice(nn.Module):
     """A module that multiplies its input by three on another device."""
 
     def __init__(self, neighbour):
@@ -31,7 +31,7 @@ class NeighbourDevice(nn.Module):
         self.neighbour = neighbour
 
     def forward(self, x):
-        """Return the product on the device of the input."""
+        """Return three times ``x`` on the device of ``x``."""
         return (x.to(self.neighbour) * 3).to(x.device)
 
 
@@ -53,15 +53,15 @@ def test_modules_are_ordered_with_the_callers_queued_work(target, topology, coun
 
 @clause("parallel_apply.queue-order")
 @pytest.mark.parametrize("count", [1, 3])
-def test_work_of_modules_on_other_devices_is_ordered(target, topology, count):
+def test_work_on_another_device_than_the_modules_is_ordered(target, topology, count):
     with on_side_streams(topology):
-        modules = [NeighbourDevice(topology.device(slot + 1)) for slot in range(count)]
+        modules = [ScalingOnAnotherDevice(topology.device(slot + 1)) for slot in range(count)]
         found = queued_copies(*_run(target, topology, modules))
     assert [tensor.tolist() for tensor in found] == [TRIPLED] * count
 
 
 @clause("parallel_apply.queue-order")
-def test_a_later_call_on_other_streams_is_ordered(target, topology):
+def test_calls_on_changing_streams_are_ordered_with_the_callers_work(target, topology):
     for _ in range(3):
         with on_side_streams(topology):
             found = queued_copies(*_run(target, topology, [Scaling()] * 3))

@@ -13,7 +13,7 @@ from spec_tests.strategies.failing_modules import FailingCall, error_and_modules
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Double
 
-#: Cycles that a GPU sleeps before it computes: some tenths of a second.
+#: Clock cycles that a GPU sleeps before it computes: a few tenths of a second.
 DELAY = 2**29
 
 
@@ -63,7 +63,7 @@ def test_the_text_of_a_key_error_has_several_lines(target, topology):
 @clause("parallel_apply.arguments")
 @pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
 def test_inputs_other_than_tensors_are_passed_on(target, answers, topology, value):
-    """PyTorch 0.1 (#1809, #1857): inputs had to be variables or tuples or lists of variables."""
+    """PyTorch 0.1 (#1809, #1857): inputs had to be Variables, or tuples or lists of Variables."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {

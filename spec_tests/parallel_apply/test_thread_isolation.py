@@ -17,11 +17,11 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 
-#: Numbers of modules that run in more than one thread.
+#: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
-#: Numbers of modules in successive calls.
+#: Lists with the number of modules of each of several successive calls.
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)
-#: The setters and getters of hooks for new threads and for the current thread.
+#: For each kind of hook: setter and getter for new threads, then those for the current thread.
 HOOKS = {
     "trace": (threading.settrace, threading.gettrace, sys.settrace, sys.gettrace),
     "profile": (threading.setprofile, threading.getprofile, sys.setprofile, sys.getprofile),
@@ -59,7 +59,7 @@ class Counter(threading.local):
 
 
 class CountCalls(nn.Module):
-    """A module that counts the calls in its thread."""
+    """A module that returns how often it has been called in its thread."""
 
     def __init__(self, local):
         super().__init__()
@@ -71,7 +71,7 @@ class CountCalls(nn.Module):
 
 
 class TracedModule(nn.Module):
-    """A module whose calls a hook detects."""
+    """A module that does nothing. The hook of `record_threads` detects its calls."""
 
     def forward(self):
         return None
@@ -101,7 +101,7 @@ def barrier(count, concurrent):
 
 @contextmanager
 def record_threads(setter, getter):
-    """Yield a list of the threads that run ``TracedModule`` while a hook is set."""
+    """Set a hook that lists the ids of threads that run `TracedModule`, and yield the list."""
     threads, before = [], getter()
 
     def hook(frame, event, _):

@@ -24,9 +24,9 @@ from spec_tests.strategies.thread_state import (
     visible_states,
 )
 
-#: Numbers of modules.
+#: Numbers of modules in a call.
 COUNTS = st.integers(1, 4)
-#: Numbers of modules that run in more than one thread.
+#: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
@@ -50,7 +50,7 @@ class Squaring(nn.Module):
 
 
 class FunctionMode(TorchFunctionMode):
-    """A mode that records each square."""
+    """A torch-function mode that records each call of ``torch.square``."""
 
     def __init__(self, calls):
         super().__init__()
@@ -62,7 +62,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode that records each square."""
+    """A dispatch mode that records each ``pow``, the operator that ``torch.square`` calls."""
 
     def __init__(self, calls):
         super().__init__()
@@ -197,7 +197,9 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, changes, count):
+def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_module(
+    target, topology, changes, count
+):
     before = device_and_states(topology.devices)
     expected = run(target, topology, state_probes(topology, count))
     run(target, topology, [StateChanger(changes, topology.device(1))] * count)
@@ -207,7 +209,7 @@ def test_state_changes_of_a_module_are_not_seen_elsewhere(target, topology, chan
 
 @clause("parallel_apply.state.stays-in-the-module")
 @given(changes=ANY_CHANGES, count=SEVERAL)
-def test_state_changes_of_a_failing_module_are_not_seen_elsewhere(
+def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_failing_module(
     target, topology, changes, count
 ):
     before = device_and_states(topology.devices)

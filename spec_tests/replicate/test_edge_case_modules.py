@@ -69,7 +69,9 @@ def test_graph_modules_are_replicated(target, answers, topology, call):
 
 @clause("replicate.zoo.observers")
 @given(call=edge_case_calls("observers"))
-def test_observers_update_through_the_first_replica(target, answers, topology, call):
+def test_quantization_observers_keep_the_statistics_of_the_first_replica(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 

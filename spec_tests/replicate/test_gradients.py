@@ -14,15 +14,16 @@ from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-#: Kinds whose gradients are summed in at least single precision.
+#: Kinds of layers whose gradients are summed in float32 or float64.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
-#: Kinds with nonzero second derivatives.
+#: Kinds of layers that are smooth, so that second derivatives can be checked numerically.
 SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
-#: Half of the calls contain buffers that require a gradient, which are rare in the other half.
+#: Half of the calls use all kinds of layers. The other half use linear layers and layers with a
+#: buffer that requires a gradient, which are rare among all kinds.
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
-#: A fifth of the examples, because each example is slow.
+#: Decorator that runs a fifth of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(5)
 
 

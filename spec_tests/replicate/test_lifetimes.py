@@ -18,9 +18,10 @@ from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import slot_lists
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
-#: A parametrized module has its own class, which cannot be pickled and is part of a cycle.
+#: Kinds of layers without parametrizations. A parametrized layer gets a class of its own, which
+#: cannot be pickled and is part of a reference cycle.
 PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
-#: Half of the examples, because each example is slow.
+#: Decorator that runs half of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(2)
 
 
@@ -39,7 +40,9 @@ def pickle_and_unpickle(module):
 @pytest.mark.parametrize("copy", [save_and_load, pickle_and_unpickle])
 @FEWER_EXAMPLES
 @given(spec=module_specs(kinds=PICKLABLE), slots=slot_lists(max_size=2), detach=st.booleans())
-def test_saved_replicas_compute_the_same_when_loaded(target, topology, copy, spec, slots, detach):
+def test_loaded_replicas_compute_the_outputs_of_the_saved_ones(
+    target, topology, copy, spec, slots, detach
+):
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):

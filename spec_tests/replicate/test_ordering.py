@@ -9,7 +9,7 @@ from spec_tests.harness.conformance.clauses import clause
 
 
 class Module(nn.Module):
-    """Two parameters, which are broadcast together, and a buffer."""
+    """A module with two parameters, which are broadcast together, and a buffer."""
 
     def __init__(self):
         super().__init__()
@@ -27,7 +27,7 @@ def test_a_module_may_be_changed_after_replicate(target, topology):
         replicas = target.replicate.replicate(net, topology.take(3))[1:]
         for tensor in (net.scale.data, net.offset.data, net.shift):
             tensor.zero_()
-        # The replicas are freed after the work that reads them is queued.
+        # The replicas are freed after the work that reads them is queued, and before it runs.
         found = [
             replica.scale.detach() + replica.offset.detach() + replica.shift
             for replica in replicas

@@ -16,13 +16,15 @@ from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import edge_case_calls
 from spec_tests.strategies.tensors import device_slots
 
-#: Attributes that replicate sets on a module with one child, one parameter and one buffer.
+#: Name and class of each attribute that replicate sets on a replica of `AssignmentLogger`.
 ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 
 @clause("replicate.overrides.replica-hook")
 @given(call=edge_case_calls("tagged"))
-def test_every_module_is_copied_by_its_own_method(target, answers, topology, call):
+def test_every_module_is_copied_by_its_replicate_for_data_parallel(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -37,7 +39,7 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
 
 @clause("replicate.overrides.setattr")
 @given(call=edge_case_calls("logged"))
-def test_an_override_of_setattr_leaves_the_result_unchanged(target, answers, topology, call):
+def test_an_override_of_setattr_does_not_change_the_replicas(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 

@@ -15,7 +15,7 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
-#: A quarter of the examples, because each example is slow.
+#: Decorator that runs a quarter of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(4)
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
@@ -39,7 +39,7 @@ def test_former_parameters_name_the_copies(target, topology, spec, slots, detach
 
 @clause("replicate.parameters.copies")
 @given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_are_part_of_the_graph(target, answers, topology, call):
+def test_copies_are_computed_from_the_parameters_in_the_graph(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 

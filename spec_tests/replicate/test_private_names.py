@@ -28,7 +28,7 @@ def test_every_device_gets_a_list_of_all_tensors(target, answers, topology, broa
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @given(broadcast=broadcast_applies(kinds=(REAL,)))
-def test_detached_lists_contain_all_tensors_without_history(target, answers, topology, broadcast):
+def test_with_detach_every_device_gets_a_list_of_all_tensors(target, answers, topology, broadcast):
     call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
     checks.agree(call, target, answers, topology)
 
@@ -72,7 +72,7 @@ def test_a_script_module_with_a_python_child_is_not_replicatable(target):
 
 @clause("replicate.replicatable-module")
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_other_modules_are_replicatable(target):
+def test_modules_without_python_children_of_script_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
     modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
     checks.same(

@@ -13,7 +13,7 @@ from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import CpuModule
 
 OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
-#: Values of detach, with the class and the text of the error.
+#: For each value of detach: class and text of the error for a module on the CPU.
 CPU_MODULE_ERRORS = [
     (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
     (True, RuntimeError, OTHER_DEVICE_TEXT.format(0)),

@@ -23,7 +23,7 @@ def test_a_parameter_list_of_a_replica_is_not_empty(target, topology):
 
 @clause("replicate.zoo.flat-weights")
 def test_replicate_keeps_the_flattened_weights_of_the_module(target, topology):
-    # PyTorch 1.4: replicas wrote their copies into the module's list (#33552).
+    # PyTorch 1.4: replicate overwrote the module's own list of flattened weights (#33552).
     module = Recurrent(nn.LSTM(4, 4)).to(topology.device(0))
     before = list(module.layer._flat_weights)
     replicas = target.replicate.replicate(module, topology.take(2))
@@ -34,7 +34,7 @@ def test_replicate_keeps_the_flattened_weights_of_the_module(target, topology):
 @clause("replicate.saved")
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
 def test_a_replica_can_be_saved(target, topology, detach):
-    # PyTorch 1.5: torch.save of a replica looked for parameters that were plain tensors (#37182).
+    # PyTorch 1.5: torch.save failed, because replicas have plain tensors as parameters (#37182).
     module = nn.Linear(2, 2).to(topology.device(0))
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         file = io.BytesIO()
@@ -45,8 +45,8 @@ def test_a_replica_can_be_saved(target, topology, detach):
 
 @clause("replicate.own-entries")
 def test_the_first_replica_is_not_the_module_itself(target, topology):
-    # PyTorch 0.4: the first replica was the module itself, so that it kept attributes that
-    # forward set (#11476).
+    # PyTorch 0.4: the first replica was the module itself, so that attributes that forward set
+    # stayed on the module (#11476).
     module = nn.BatchNorm1d(2).to(topology.device(0))
     first, second = target.replicate.replicate(module, topology.take(2))
     first.note = 1
@@ -87,7 +87,7 @@ def test_frozen_parameters_stay_frozen_in_replicas(target, topology):
 
 @clause("replicate.parameters.complex")
 def test_complex_parameters_have_no_extra_dimension(target, topology):
-    # Up to PyTorch 2.10 the copies were real views with a last dimension of 2 (#135462).
+    # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
     module = nn.ParameterList([torch.ones(3, dtype=torch.complex64)]).to(topology.device(0))
     replicas = target.replicate.replicate(module, topology.take(2))
     found = [(replica[0].dtype, tuple(replica[0].shape)) for replica in replicas]
@@ -107,7 +107,7 @@ def test_a_buffer_may_change_while_another_is_saved_for_backward(target, topolog
 
 
 @clause("replicate.zero-grad")
-def test_zero_grad_of_a_replica_is_not_silent(target, topology):
+def test_zero_grad_of_a_replica_does_not_fail_silently(target, topology):
     # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
     module = nn.Linear(2, 2).to(topology.device(0))
     [replica] = target.replicate.replicate(module, topology.take(1))

@@ -10,7 +10,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.replicate.without_jit import count_replicas
 from spec_tests.strategies.jit_modules import PartlyBuiltScript, script_calls
 
-#: A third of the examples, because each example is slow.
+#: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(3)
 PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 
@@ -55,4 +55,4 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
 
 @clause("replicate.script.without-jit")
 def test_every_module_is_replicated_without_torchscript(target, topology):
-    checks.same(count_replicas(target, topology), "2")
+    checks.same(count_replicas(target, topology), 2)

@@ -38,7 +38,7 @@ def test_replicas_have_the_structure_of_the_module(target, answers, topology, ca
 
 @clause("replicate.one-per-device")
 @given(spec=module_specs(), slots=device_slots())
-def test_there_is_one_replica_per_device(target, topology, spec, slots):
+def test_replicate_returns_one_replica_per_device(target, topology, spec, slots):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same((type(replicas), len(replicas)), (list, len(slots)), spec)
@@ -46,7 +46,7 @@ def test_there_is_one_replica_per_device(target, topology, spec, slots):
 
 @clause("replicate.no-device")
 @given(spec=module_specs(), detach=st.booleans())
-def test_an_empty_device_list_gives_no_replicas(target, topology, spec, detach):
+def test_replicate_to_an_empty_device_list_returns_an_empty_list(target, topology, spec, detach):
     checks.same(target.replicate.replicate(spec.build(topology), [], detach), [], spec)
 
 
@@ -141,7 +141,7 @@ def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
 
 @clause("replicate.attributes")
 @given(slots=device_slots())
-def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
+def test_replicas_share_ordinary_attributes_with_the_module(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     module.kept = {"list": [torch.ones(2)], "itself": object()}
     replicas = target.replicate.replicate(module, topology.take(slots))
@@ -150,7 +150,7 @@ def test_ordinary_attributes_are_the_same_objects(target, topology, slots):
 
 @clause("replicate.own-entries")
 @given(slots=device_slots(min_size=2))
-def test_entries_set_on_a_replica_stay_on_it(target, topology, slots):
+def test_entries_set_on_a_replica_do_not_change_other_modules(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     changed, *others = target.replicate.replicate(module, topology.take(slots))
     before = [attribute_ids(each) for each in (module, *others)]

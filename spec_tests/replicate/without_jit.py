@@ -1,7 +1,7 @@
 """Replicate a module in a process with TorchScript disabled.
 
 ``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module that
-would be a script module with a Python child, and prints the number of replicas.
+with TorchScript would be a script module with a Python child, and prints the number of replicas.
 """
 
 import json
@@ -17,8 +17,8 @@ from spec_tests.strategies.jit_modules import PartlyBuiltScript
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def count_replicas(target: Target, topology: Topology) -> str:
-    """Return the text that this module prints for ``target``.
+def count_replicas(target: Target, topology: Topology) -> int:
+    """Run this module for ``target`` in a new process, and return the number that it prints.
 
     Raises:
         AssertionError: The process fails; the text is its stderr.
@@ -30,18 +30,18 @@ def count_replicas(target: Target, topology: Topology) -> str:
         arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return int(done.stdout)
 
 
-def main(name: str, accelerator: str, mapping: str) -> None:
-    """Print the number of replicas."""
-    topology, target = make_topology(accelerator, None), Target(name, json.loads(mapping))
+def main(target_name: str, accelerator: str, mapping: str) -> None:
+    """Replicate a module to two devices and print the number of replicas."""
+    topology, target = make_topology(accelerator, None), Target(target_name, json.loads(mapping))
 
-    def replicate(unfinished: PartlyBuiltScript) -> None:
+    def replicate_and_print(unfinished: PartlyBuiltScript) -> None:
         module = unfinished.to(topology.device(0))
         print(len(target.replicate.replicate(module, topology.take(2))))
 
-    PartlyBuiltScript(replicate)
+    PartlyBuiltScript(replicate_and_print)
 
 
 if __name__ == "__main__":

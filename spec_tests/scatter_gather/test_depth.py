@@ -35,7 +35,10 @@ class Identity(nn.Module):
 
 @pytest.fixture(autouse=True)
 def imported_torch_modules(target, topology):
-    """Make torch import its modules before a test: at full depth the stack is too short."""
+    """Run one forward, so that torch imports the modules that it imports on first use.
+
+    An import in a deeply nested call would exceed the recursion limit.
+    """
     wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
     wrapped(torch.arange(4, device=topology.device(0)))
 

@@ -22,7 +22,7 @@ from spec_tests.strategies.gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-#: A third of the examples, because each example is slow.
+#: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(3)
 
 
@@ -54,7 +54,7 @@ def test_gathered_sequences_keep_their_class(target, answers, topology, call):
 
 @clause("scatter_gather.gather.iterables")
 @given(call=gather_calls(kinds=("CacheSequence",)))
-def test_other_iterables_are_rebuilt_from_one_iterable(target, answers, topology, call):
+def test_iterables_of_other_classes_are_rebuilt_from_one_iterable(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 

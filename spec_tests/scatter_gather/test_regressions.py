@@ -31,7 +31,7 @@ def test_empty_keyword_argument_does_not_remove_the_others(target, topology, emp
 
 @clause("scatter_gather.gather.mappings")
 def test_dictionaries_are_gathered_by_key(target, topology):
-    # PyTorch 0.2: gather handled a dictionary as the sequence of its keys (#2992).
+    # PyTorch 0.2: gather treated a dictionary as a sequence of its keys (#2992).
     outputs = [{"x": tensor, "y": None} for tensor in _ones(topology, 2)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same((found["x"].tolist(), found["y"]), ([1.0] * 4, None))
@@ -39,7 +39,7 @@ def test_dictionaries_are_gathered_by_key(target, topology):
 
 @clause("scatter_gather.gather.named-tuples")
 def test_named_tuples_are_rebuilt_field_by_field(target, topology):
-    # PyTorch 1.7: the class was called with one iterable of its fields (#50510).
+    # PyTorch 1.7: gather called the class with one iterable, not with its fields (#50510).
     outputs = [Output(tensor, None) for tensor in _ones(topology, 2)]
     found = target.scatter_gather.gather(outputs, topology.device(0))
     checks.same((type(found), found.logits.tolist(), found.loss), (Output, [1.0] * 4, None))
@@ -47,7 +47,7 @@ def test_named_tuples_are_rebuilt_field_by_field(target, topology):
 
 @clause("scatter_gather.gather.ragged")
 def test_longer_list_is_refused_instead_of_truncated(target, topology):
-    # Until PyTorch 2.9 sequences were truncated to the length of the shortest one.
+    # Until PyTorch 2.9, gather truncated sequences to the length of the shortest one.
     first, second = _ones(topology, 2)
     with pytest.raises(ValueError, match="longer than argument 1"):
         target.scatter_gather.gather([[first], [second, second]], topology.device(0))
@@ -55,9 +55,9 @@ def test_longer_list_is_refused_instead_of_truncated(target, topology):
 
 @clause("scatter_gather.scatter.leaves-nothing")
 @pytest.mark.parametrize("dim", [0, 5], ids="dim={}".format)
-def test_recursion_keeps_no_argument_alive(target, topology, dim):
+def test_scatter_keeps_no_argument_alive_after_the_call(target, topology, dim):
     # PyTorch 0.3: the recursive closure was a reference cycle that kept all arguments alive. After
-    # the first fix it still did so if the call failed (#4865).
+    # a first fix, failed calls still kept them alive (#4865).
     with disable_gc():
         arguments = [torch.ones(4, device=topology.device(0)), Opaque()]
         refs = references(arguments, "inputs")
@@ -75,7 +75,7 @@ def _call_ignoring_index_error(function, *arguments):
 
 @clause("scatter_gather.scatter_kwargs.both")
 def test_keyword_arguments_follow_the_order_of_the_devices(target, topology):
-    # PyTorch 0.1: they were scattered to devices 0, 1, ... instead of the given ones (#2184).
+    # PyTorch 0.1: keyword arguments went to devices 0, 1, ... instead of the given ones (#2184).
     devices = topology.take([1, 0])
     rows = torch.arange(2, device=topology.device(0))
     inputs, kwargs = target.scatter_gather.scatter_kwargs((rows,), {"x": rows}, devices)

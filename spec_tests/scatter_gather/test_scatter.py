@@ -22,9 +22,9 @@ from spec_tests.strategies.scatter_gather import (
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-#: A third of the examples, because each example is slow.
+#: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(3)
-#: Functions that put a tensor at different places of the inputs.
+#: For each form of the inputs: a function that puts a tensor into them.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,
     "list": lambda tensor: ["text", [tensor]],

@@ -92,12 +92,12 @@ def test_list_of_numbers_is_not_split(target, topology, numbers, slots):
 
 
 @clause("scatter_gather.is-namedtuple")
-# is_namedtuple of torch.nn.parallel warns that it is deprecated.
+# torch.nn.parallel warns that its is_namedtuple is deprecated.
 @pytest.mark.filterwarnings("ignore:.is_namedtuple. is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [(Pair(1, 2), True), (NoFields(), True), ((1, 2), False), (Pair, False), ([1], False)],
     ids=["named-tuple", "without-fields", "tuple", "class", "list"],
 )
-def test_is_namedtuple_distinguishes_named_tuples(target, value, expected):
+def test_is_namedtuple_returns_whether_a_value_is_a_named_tuple(target, value, expected):
     assert target.scatter_gather.is_namedtuple(value) is expected

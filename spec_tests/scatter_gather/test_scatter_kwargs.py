@@ -22,7 +22,7 @@ def test_positional_and_keyword_arguments_are_split(target, answers, topology, c
 
 @clause("scatter_gather.scatter_kwargs.result-class")
 @given(call=scatter_kwargs_calls())
-def test_result_is_two_tuples_of_equal_length(target, topology, call):
+def test_scatter_kwargs_returns_two_tuples_of_equal_length(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     found = type(inputs), type(kwargs), len(inputs) - len(kwargs)
     checks.same(found, (tuple, tuple, 0), call)

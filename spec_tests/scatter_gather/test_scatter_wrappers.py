@@ -34,7 +34,7 @@ class WithoutSplitWithSizes(torch.Tensor):
 
 
 def check_chunks(chunks, spec, topology, slots):
-    """Fail unless ``chunks`` are consecutive parts of the tensor that ``spec`` describes."""
+    """Check that ``chunks`` are consecutive parts of the tensor that ``spec`` describes."""
     __tracebackhide__ = True
     whole = spec.build(topology)
     counts = even_chunks(len(spec), len(slots))

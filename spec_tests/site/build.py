@@ -21,8 +21,8 @@ from spec_tests.site.slugs import slug
 __all__ = ["Site", "write"]
 
 HERE = Path(__file__).parent
-#: The file that marks a folder as a site, which may be replaced.
-_MARK = ".made-by-parallel-conformance"
+#: The name of an empty file in each site. `write` replaces only folders that contain it.
+_MARKER = ".made-by-parallel-conformance"
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Site:
         results: The runs and benchmarks.
         known: The clauses by id.
         divergences: The records of the register of torch.nn.parallel.
-        titles: The title of each divergence.
-        floors: The least allowed ratio of benchmarks, by group.
+        titles: The titles of divergences by id.
+        floors: For each group of benchmarks: the least allowed ratio.
     """
 
     results: Results
@@ -49,46 +49,48 @@ class Site:
         return Matrix.of(self.results, self.known)
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Yield address and text of each rendered file."""
-        yield from self._pages()
+        """Yield the address and the text of each rendered file."""
+        yield from self._single_pages()
         for chapter, members in self.matrix.chapters.items():
-            yield self._page(
+            yield self._render_page(
                 f"clauses/{chapter}.html", "chapter", chapter=chapter, clauses=members
             )
         for run in self.results.runs:
-            yield self._page(f"runs/{run.name}.html", "run", run=run)
+            yield self._render_page(f"runs/{run.name}.html", "run", run=run)
         for before, after in [*combinations(self.matrix.columns, 2), *history(self.results)]:
             changes = differences(self.matrix.clauses.values(), before, after)
             address = f"differences/{difference_name(before, after)}.html"
             values = {"before": before, "after": after, "changes": changes}
-            yield self._page(address, "difference", **values)
-        yield from self._data()
+            yield self._render_page(address, "difference", **values)
+        yield from self._data_files()
 
-    def _pages(self) -> Iterator[tuple[str, str]]:
+    def _single_pages(self) -> Iterator[tuple[str, str]]:
         matrix = self.matrix
-        yield self._page("index.html", "index")
-        yield self._page("matrix.html", "matrix")
+        yield self._render_page("index.html", "index")
+        yield self._render_page("matrix.html", "matrix")
         by_target = matrix.only_here(lambda run: str(run.about["target"]))
         by_column = matrix.only_here(lambda run: run.label)
         kinds = {"implementation": by_target, "column": by_column}
-        yield self._page("only-here.html", "only_here", kinds=kinds)
-        yield self._page("all-agree.html", "all_agree", agreed=matrix.agreed())
-        yield self._page("differences.html", "differences", history=history(self.results))
-        yield self._page("divergences.html", "divergences", records=self._records())
-        yield self._page("benchmarks.html", "benchmarks", machines=list(self._machines()))
-        yield self._page("data.html", "data")
+        yield self._render_page("only-here.html", "only_here", kinds=kinds)
+        yield self._render_page("all-agree.html", "all_agree", agreed=matrix.agreed())
+        yield self._render_page("differences.html", "differences", history=history(self.results))
+        yield self._render_page("divergences.html", "divergences", records=self._records_by_id())
+        yield self._render_page(
+            "benchmarks.html", "benchmarks", machines=list(self._benchmark_sections())
+        )
+        yield self._render_page("data.html", "data")
 
-    def _count(self, before: Run, after: Run) -> int:
+    def _count_differences(self, before: Run, after: Run) -> int:
         return len(differences(self.matrix.clauses.values(), before, after))
 
-    def _records(self) -> dict[str, list[Divergence]]:
+    def _records_by_id(self) -> dict[str, list[Divergence]]:
         found: dict[str, list[Divergence]] = {name: [] for name in self.titles}
         for record in self.divergences:
             found.setdefault(record.id, []).append(record)
         return found
 
-    def _machines(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the title, ratios, times by size and peak memory of each report of benchmarks."""
+    def _benchmark_sections(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the values for the section of each benchmark report on the page of benchmarks."""
         for bench in self.results.benches:
             torch = str(bench.about["torch"]).partition("+")[0]
             yield {
@@ -99,7 +101,7 @@ class Site:
                 "peaks": speed.peaks(bench),
             }
 
-    def _data(self) -> Iterator[tuple[str, str]]:
+    def _data_files(self) -> Iterator[tuple[str, str]]:
         yield "data/matrix.csv", exports.matrix_csv(self.matrix)
         for run in self.results.runs:
             yield f"data/{run.name}.csv", exports.run_csv(run)
@@ -108,22 +110,22 @@ class Site:
         for bench in self.results.benches:
             yield f"data/{bench.name}.csv", exports.bench_csv(bench)
 
-    def _page(self, address: str, template: str, **values: Any) -> tuple[str, str]:
+    def _render_page(self, address: str, template: str, **values: Any) -> tuple[str, str]:
         values["root"] = "../" * address.count("/")
         values["address"] = address
-        return address, self._environment.get_template(f"{template}.html").render(values)
+        return address, self._template_environment.get_template(f"{template}.html").render(values)
 
     @cached_property
-    def _environment(self) -> Environment:
+    def _template_environment(self) -> Environment:
         loader = FileSystemLoader(HERE / "templates")
         environment = Environment(
             loader=loader,
-            autoescape=True,  # a failing call may contain any text
+            autoescape=True,  # the text of a failing call may contain HTML
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        keys = {run.name: _letters(place) for place, run in enumerate(self.matrix.columns)}
+        keys = {run.name: _column_letters(index) for index, run in enumerate(self.matrix.columns)}
         environment.globals.update(
             results=self.results,
             matrix=self.matrix,
@@ -136,7 +138,7 @@ class Site:
             keys=keys,
             slug=slug,
             difference_name=difference_name,
-            count_differences=self._count,
+            count_differences=self._count_differences,
         )
         return environment
 
@@ -149,10 +151,10 @@ def difference_name(before: Run, after: Run) -> str:
     return f"{before.name}..{after.name}"
 
 
-def _letters(place: int) -> str:
-    """Return the letters of a column: A for 0, Z for 25, AA for 26."""
-    quotient, last = divmod(place, 26)
-    return (_letters(quotient - 1) if quotient else "") + chr(ord("A") + last)
+def _column_letters(index: int) -> str:
+    """Return the letters that stand for a column: A for 0, Z for 25, AA for 26."""
+    quotient, last = divmod(index, 26)
+    return (_column_letters(quotient - 1) if quotient else "") + chr(ord("A") + last)
 
 
 def write(site: Site, folder: Path) -> int:
@@ -161,14 +163,15 @@ def write(site: Site, folder: Path) -> int:
     Raises:
         checked.RefusedError: The folder holds other files.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
         raise checked.RefusedError(
             f"{folder} contains other files than a site; name another folder"
         )
-    files = dict(site.files())  # rendered before the old site is removed
+    # Render all pages before the old site is removed: rendering may raise an error.
+    files = dict(site.files())
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / _MARK).touch()
+    (folder / _MARKER).touch()
     for address, text in files.items():
         path = folder / address
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
-#: The colour of the style sheet for each placeholder.
+#: For each placeholder colour: the CSS colour that replaces it.
 _IN_PAGE = {
     _INK: "currentColor",
     _GRID: "var(--grid)",
@@ -38,7 +38,8 @@ _IN_PAGE = {
     _OTHER: "var(--other)",
     **{colour: f"var(--{name})" for name, colour in _COLOURS.items()},
 }
-_SETTINGS: Any = {  # releases of matplotlib type its keys differently
+# Any: the type of the keys of rcParams differs between releases of matplotlib.
+_SETTINGS: Any = {
     "svg.hashsalt": "torch-parallel-spec",
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -59,21 +60,23 @@ _SETTINGS: Any = {  # releases of matplotlib type its keys differently
     "figure.facecolor": "none",
     "legend.frameon": False,
 }
-#: The ticks of the axis of ratios.
+#: The ticks that the axis of ratios may have.
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
+#: Characters that XML forbids.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
 
 
-def ratio_chart(rows: Sequence[Row], name: str) -> Markup:
-    """Draw each ratio with its quartiles and its floor, and a line at ratio 1.
+def ratio_chart(rows: Sequence[Row], id_prefix: str) -> Markup:
+    """Draw each ratio with its quartiles and its floor (the least allowed ratio).
 
     Args:
         rows: The ratios.
-        name: The name of the report, which makes the ids of the chart unique in a page.
+        id_prefix: The name of the report. The ids in the chart begin with it, because a page has
+            several charts.
     """
-    shown = [row for row in rows if _drawable(row.low, row.value, row.high)]
-    with _figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
+    shown = [row for row in rows if _is_drawable(row.low, row.value, row.high)]
+    with _new_figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
         for place, row in enumerate(reversed(shown)):
             axes.plot([row.low, row.high], [place, place], color=_COLOURS["impl"], linewidth=2)
             axes.plot([row.value], [place], "o", color=_COLOURS["impl"])
@@ -83,16 +86,16 @@ def ratio_chart(rows: Sequence[Row], name: str) -> Markup:
         axes.set_xscale("log")
         ends = [each for row in shown for each in (row.low, row.high, row.floor or 1)]
         low, high = min(ends, default=1), max(ends, default=1)
-        _plain_ticks(axes, [each for each in _TICKS if low <= each <= high])
-        axes.set_yticks(range(len(shown)), [_plain(row.group) for row in reversed(shown)])
+        _set_ticks(axes, [each for each in _TICKS if low <= each <= high])
+        axes.set_yticks(range(len(shown)), [_label_text(row.group) for row in reversed(shown)])
         axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
         axes.set_xlabel("torch.nn.parallel / impl")
-        return _svg(figure, f"{name}-ratios")
+        return _svg(figure, f"{id_prefix}-ratios")
 
 
-def curve_chart(curve: Curve, name: str) -> Markup:
-    """Draw time by size on logarithmic axes, a line for each library."""
-    with _figure(4.6, 3.2) as (figure, axes):
+def curve_chart(curve: Curve, id_prefix: str) -> Markup:
+    """Draw the time at each size on logarithmic axes, with a line for each library."""
+    with _new_figure(4.6, 3.2) as (figure, axes):
         for library, points in curve.points.items():
             sizes = [point.size for point in points]
             colour = _COLOURS.get(library, _OTHER)
@@ -109,69 +112,69 @@ def curve_chart(curve: Curve, name: str) -> Markup:
                 [point.value * 1000 for point in points],
                 marker=_MARKERS.get(library, "d"),
                 color=colour,
-                label=_name(library),
+                label=_library_label(library),
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _plain_ticks(axes, sorted({p.size for each in curve.points.values() for p in each}))
+        _set_ticks(axes, sorted({p.size for each in curve.points.values() for p in each}))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel(curve.unit)
         axes.set_ylabel("ms")
         axes.legend()
-        return _svg(figure, f"{name}-curve-{curve.name}-{curve.unit}")
+        return _svg(figure, f"{id_prefix}-curve-{curve.name}-{curve.unit}")
 
 
-def memory_chart(peak: Peak, name: str) -> Markup:
-    """Draw peak memory, a bar for each library."""
-    with _figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
+def memory_chart(peak: Peak, id_prefix: str) -> Markup:
+    """Draw peak memory with a bar for each library."""
+    with _new_figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
         libraries = list(reversed(list(peak.peaks)))
         for place, library in enumerate(libraries):
             size = peak.peaks[library] / 2**20
             axes.barh([place], [size], 0.6, color=_COLOURS.get(library, _OTHER))
-        axes.set_yticks(range(len(libraries)), list(map(_name, libraries)))
+        axes.set_yticks(range(len(libraries)), list(map(_library_label, libraries)))
         axes.set_xlabel("MiB")
-        return _svg(figure, f"{name}-memory-{peak.group}")
+        return _svg(figure, f"{id_prefix}-memory-{peak.group}")
 
 
-def _drawable(*values: float) -> bool:
+def _is_drawable(*values: float) -> bool:
     return all(math.isfinite(value) and value > 0 for value in values)
 
 
 @contextmanager
-def _figure(width: float, height: float) -> Iterator[_Figure]:
-    """Yield a figure of a size in inches, and its axes."""
+def _new_figure(width: float, height: float) -> Iterator[_Figure]:
+    """Yield a figure and its axes. ``width`` and ``height`` are in inches."""
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()
 
 
-def _plain_ticks(axes: Axes, values: Sequence[float]) -> None:
+def _set_ticks(axes: Axes, values: Sequence[float]) -> None:
     axes.minorticks_off()
     axes.set_xticks(values, [f"{value:g}" for value in values])
 
 
-def _name(library: str) -> str:
-    return _NAMES.get(library, _plain(library, 24))
+def _library_label(library: str) -> str:
+    return _NAMES.get(library, _label_text(library, 24))
 
 
-def _plain(text: str, most: int = 56) -> str:
-    """Return ``text`` without characters that XML forbids, cut to the length of a label."""
+def _label_text(text: str, max_length: int = 56) -> str:
+    """Return ``text`` without characters that XML forbids, cut to ``max_length`` characters."""
     text = _CONTROL.sub("\ufffd", text)
-    return text if len(text) <= most else f"{text[:most]} …"
+    return text if len(text) <= max_length else f"{text[:max_length]} …"
 
 
-def _svg(figure: Figure, name: str) -> Markup:
-    """Return the chart with unique ids and the colours of the page."""
+def _svg(figure: Figure, chart_id: str) -> Markup:
+    """Return a figure as SVG with the colours of the page. All ids begin with ``chart_id``."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    prefix = slug(name)
+    prefix = slug(chart_id)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
     for placeholder, colour in _IN_PAGE.items():
         text = text.replace(placeholder, colour)
-    # Screen readers get the numbers from the caption and the table.
+    # The chart is hidden from screen readers: caption and table have its numbers.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 

@@ -12,23 +12,23 @@ from jsonschema.exceptions import best_match
 __all__ = ["SCHEMAS", "RefusedError", "document", "verdicts"]
 
 SCHEMAS = Path(__file__).with_name("schemas")
-#: The greatest number of characters of a schema error in a message.
-_SHOWN = 200
+#: Length in characters to which the text of a schema error is cut.
+_MAX_LENGTH = 200
 
 Tests = list[dict[str, Any]]
 
 
 class RefusedError(ValueError):
-    """A file or folder is not valid. The text is one sentence."""
+    """The error of a file or folder that is not valid. The text is one sentence."""
 
 
 def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
-    """Return the header of a file of verdicts, empty for an old file, and its tests.
+    """Return the metadata and the tests in a file of verdicts. Old files have no metadata.
 
     Raises:
         RefusedError: The file cannot be read, violates the schema, or has no tests.
     """
-    lines = list(_lines(path))
+    lines = list(_read_lines(path))
     runs = [line["run"] for line in lines if "run" in line]
     tests = [line for line in lines if "run" not in line]
     if not tests:
@@ -38,10 +38,10 @@ def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
     return (runs[0] if runs else {}), tests
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for number, text in enumerate(_text(path).split("\n"), 1):
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for number, text in enumerate(_read_text(path).split("\n"), 1):
         if text.strip():
-            yield _validated(_parsed(text, f"{path}, line {number}"), "verdicts", path, number)
+            yield _validate(_parse_json(text, f"{path}, line {number}"), "verdicts", path, number)
 
 
 def document(path: Path, schema: str) -> dict[str, Any]:
@@ -54,24 +54,24 @@ def document(path: Path, schema: str) -> dict[str, Any]:
     Raises:
         RefusedError: The file cannot be read, or violates the schema.
     """
-    return _validated(_parsed(_text(path), str(path)), schema, path)
+    return _validate(_parse_json(_read_text(path), str(path)), schema, path)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RefusedError(f"{path} cannot be read: {error}") from None
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parse_json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{where} is not JSON: {error}") from None
+        raise RefusedError(f"{source} is not JSON: {error}") from None
 
 
-def _validated(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
+def _validate(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
     error = best_match(_validator(schema).iter_errors(value))
     if error is None:
         found: dict[str, Any] = value
@@ -79,7 +79,7 @@ def _validated(value: Any, schema: str, path: Path, line: int | None = None) -> 
     place = f"{path}, line {line}" if line is not None else f"{path}"
     inside = ".".join(map(str, error.absolute_path))
     message = " ".join(error.message.split())
-    short = message if len(message) <= _SHOWN else f"{message[:_SHOWN]} …"
+    short = message if len(message) <= _MAX_LENGTH else f"{message[:_MAX_LENGTH]} …"
     raise RefusedError(f"{place}: {inside + ': ' if inside else ''}{short}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.runs import Run
 
-__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "grouped"]
+__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "group_evidence"]
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ def evidence_of(run: Run, clause: str) -> Evidence | None:
     same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
     first = min(same, key=lambda test: "call" not in test)
     text, call = first.get("difference", first.get("reason", "")), first.get("call", "")
-    # The page shows the call once.
+    # The page shows the call above the difference, so the difference does not repeat it.
     difference = text.replace(call, "the call above") if call else text
     return Evidence(verdict, first["test"], difference, call, len(same) - 1)
 
 
-def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
-    """Return the evidence for a clause, worst verdict first, and the runs with equal evidence."""
+def group_evidence(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
+    """Return the evidence for a clause, worst verdict first. Runs with equal evidence share it."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
         evidence = evidence_of(run, clause)
@@ -63,10 +63,10 @@ def grouped(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
 
 def commands(runs: Sequence[Run], clause: str) -> list[str]:
     """Return the commands that repeat the tests of a clause on the targets of ``runs``."""
-    return list(dict.fromkeys(_command(run, clause) for run in runs))
+    return list(dict.fromkeys(_repeat_command(run, clause) for run in runs))
 
 
-def _command(run: Run, clause: str) -> str:
+def _repeat_command(run: Run, clause: str) -> str:
     about = run.about
     default = ["parallel-conformance", "run", str(about["target"])]
     accelerator = about.get("accelerator") or run.hardware.partition("-")[0]

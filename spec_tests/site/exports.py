@@ -12,12 +12,12 @@ from spec_tests.site.runs import BenchmarkReport, Run
 
 __all__ = ["badge", "bench_csv", "matrix_csv", "run_csv", "run_jsonl"]
 
-_TEST = ("clause", "test", "verdict", "reason", "difference", "call")
-#: The characters that begin a formula in a spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_TEST_COLUMNS = ("clause", "test", "verdict", "reason", "difference", "call")
+#: The characters with which a formula in a spreadsheet begins.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 #: The order of the verdicts in a badge.
 _BADGE_ORDER = ("pass", "fail", "not-offered", "known", "not-run")
-#: The colour of a badge by the worst verdict of the run.
+#: For the worst verdict of a run: the colour of its badge.
 _COLOUR = {
     "fail": "red",
     "not-offered": "orange",
@@ -28,9 +28,9 @@ _COLOUR = {
 
 
 def matrix_csv(matrix: Matrix) -> str:
-    """Return a row for each clause, with a column for each run."""
+    """Return CSV with a row for each clause and a column for each run."""
     head = ["clause", "says", "basis", "source", *(run.label for run in matrix.columns)]
-    return _csv(
+    return _format_csv(
         head,
         (
             [each.id, each.says, each.basis, each.source]
@@ -41,14 +41,16 @@ def matrix_csv(matrix: Matrix) -> str:
 
 
 def run_csv(run: Run) -> str:
-    """Return a row for each test."""
-    return _csv(_TEST, ([test.get(key, "") for key in _TEST] for test in run.tests))
+    """Return CSV with a row for each test."""
+    return _format_csv(
+        _TEST_COLUMNS, ([test.get(key, "") for key in _TEST_COLUMNS] for test in run.tests)
+    )
 
 
 def bench_csv(bench: BenchmarkReport) -> str:
-    """Return a row for each library of each group of each run, in seconds and bytes."""
+    """Return CSV with a row for each benchmark of each run, in seconds and bytes."""
     head = ["run", "group", "library", "q1", "median", "q3", "peak_bytes"]
-    return _csv(
+    return _format_csv(
         head,
         (
             [place, each["group"], each["extra_info"]["library"]]
@@ -61,7 +63,7 @@ def bench_csv(bench: BenchmarkReport) -> str:
 
 
 def run_jsonl(run: Run) -> str:
-    """Return the run as a file of verdicts with a header."""
+    """Return the run as the text of a file of verdicts, with metadata in the first line."""
     about = {"format": 1, "accelerator": run.hardware.partition("-")[0], **run.about}
     lines = [{"run": about}, *map(dict, run.tests)]
     return "".join(json.dumps(line) + "\n" for line in lines)
@@ -82,14 +84,14 @@ def badge(run: Run) -> str:
     )
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def _format_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file)
-    writer.writerow(map(_plain, head))
-    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    writer.writerow(map(_escape_formula, head))
+    writer.writerows([_escape_formula(cell) for cell in row] for row in rows)
     return file.getvalue()
 
 
-def _plain(cell: object) -> object:
-    """Return a cell that no spreadsheet evaluates as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+def _escape_formula(cell: object) -> object:
+    """Put a quote before a text that a spreadsheet would evaluate as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell

@@ -10,7 +10,7 @@ from spec_tests.site.build import Site, write
 
 __all__ = ["FOLDER", "make", "site_of"]
 
-#: The folder of a checkout that holds the published results and the site.
+#: The folder with the published results and the site, in the root of a checkout.
 FOLDER = "reports"
 _REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 
@@ -42,11 +42,11 @@ def site_of(reports: Path | None, files: Sequence[Path] = ()) -> Site:
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
     results = runs.load(reports, files)
-    return Site(results, clauses.load(), records, titles, _floors(reports))
+    return Site(results, clauses.load(), records, titles, _load_floors(reports))
 
 
-def _floors(reports: Path | None) -> Mapping[str, float]:
-    """Return the floors of the checkout that contains the reports; empty outside a checkout."""
+def _load_floors(reports: Path | None) -> Mapping[str, float]:
+    """Return the least allowed ratio of each group of benchmarks; empty outside a checkout."""
     path = reports.parent / "bench" / "floors.toml" if reports else None
     if path is None or not path.exists():
         return {}

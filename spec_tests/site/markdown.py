@@ -24,27 +24,31 @@ Cells = Sequence[object]
 
 
 def page(matrix: Matrix) -> str:
-    """Return a row for each run, then every clause that at least one run does not pass."""
-    lines = [_HEAD, *_table(_HEADER, [_summary(matrix, run) for run in matrix.columns]), ""]
-    lines += _older(matrix.older)
+    """Return the page: a table of runs, one of chapters, and one of clauses that are not met."""
+    lines = [
+        _HEAD,
+        *_table_lines(_HEADER, [_summary_row(matrix, run) for run in matrix.columns]),
+        "",
+    ]
+    lines += _older_runs(matrix.older)
     lines += ["## By chapter", "", "Clauses that pass / clauses that were run.", ""]
     head = ("chapter", *range(1, len(matrix.columns) + 1))
-    lines += _table(head, [_chapter(matrix, each) for each in matrix.chapters])
+    lines += _table_lines(head, [_chapter_row(matrix, each) for each in matrix.chapters])
     lines += ["", "## Clauses that at least one run does not pass", ""]
-    rows = list(_rows_not_met(matrix))
+    rows = list(_not_met_rows(matrix))
     lines += (
-        _table(("clause", *head[1:]), rows)
+        _table_lines(("clause", *head[1:]), rows)
         if rows
         else ["None: every run passes every clause that it ran."]
     )
     return "\n".join(lines) + "\n"
 
 
-def _summary(matrix: Matrix, run: Run) -> Cells:
+def _summary_row(matrix: Matrix, run: Run) -> Cells:
     place = list(matrix.columns).index(run) + 1
     counts = matrix.counts(run)
     return (
-        _link(place, run),
+        _summary_link(place, run),
         run.target,
         run.release,
         run.hardware,
@@ -53,41 +57,41 @@ def _summary(matrix: Matrix, run: Run) -> Cells:
     )
 
 
-def _link(text: object, run: Run) -> str:
+def _summary_link(text: object, run: Run) -> str:
     return f"[{text}]({run.folder}/summary.md)"
 
 
-def _older(runs: Sequence[Run]) -> list[str]:
-    links = (f"{_plain(_link(run.label, run))} ({run.suite})" for run in runs)
+def _older_runs(runs: Sequence[Run]) -> list[str]:
+    links = (f"{_escape(_summary_link(run.label, run))} ({run.suite})" for run in runs)
     return [f"Runs of other versions of the suite: {', '.join(links)}.", ""] if runs else []
 
 
-def _chapter(matrix: Matrix, chapter: str) -> Cells:
+def _chapter_row(matrix: Matrix, chapter: str) -> Cells:
     counts = [matrix.counts(run, chapter) for run in matrix.columns]
-    return (chapter, *(_share(each) for each in counts))
+    return (chapter, *(_pass_ratio(each) for each in counts))
 
 
-def _share(counts: Counter[str]) -> str:
+def _pass_ratio(counts: Counter[str]) -> str:
     judged = sum(counts.values()) - counts["not-run"]
     return f"{counts['pass']} / {judged}" if judged else "-"
 
 
-def _rows_not_met(matrix: Matrix) -> Iterator[Cells]:
+def _not_met_rows(matrix: Matrix) -> Iterator[Cells]:
     for clause in matrix.clauses.values():
         verdicts = [run.verdicts.get(clause.id, "") for run in matrix.columns]
         if set(verdicts) & set(NOT_MET):
             yield (f"`{clause.id}`", *("" if each == "pass" else each or "-" for each in verdicts))
 
 
-def _table(head: Cells, rows: Sequence[Cells]) -> list[str]:
-    return [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+def _table_lines(head: Cells, rows: Sequence[Cells]) -> list[str]:
+    return [_table_line(head), _table_line(["---"] * len(head)), *map(_table_line, rows)]
 
 
-def _line(cells: Cells) -> str:
-    return "| " + " | ".join(_plain(str(cell)) for cell in cells) + " |"
+def _table_line(cells: Cells) -> str:
+    return "| " + " | ".join(_escape(str(cell)) for cell in cells) + " |"
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return ``text`` with the special characters of Markdown and HTML escaped."""
     text = " ".join(text.split())
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;")):

@@ -11,15 +11,15 @@ from spec_tests.site.runs import Results, Run
 
 __all__ = ["NOT_MET", "Change", "Matrix", "differences", "history"]
 
-#: The verdicts of a target that does not satisfy a clause.
+#: The verdicts of targets that do not satisfy a clause.
 NOT_MET = ("fail", "not-offered", "known")
-#: The verdicts of a target that offers the names of a clause and violates it.
+#: The verdicts of targets that have the names that a clause needs, but violate the clause.
 VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A clause with different verdicts in two runs. A missing verdict is an empty text."""
+    """A clause with different verdicts in two runs. An empty text is a missing verdict."""
 
     clause: Clause
     before: str
@@ -41,18 +41,18 @@ class Matrix:
     older: Sequence[Run] = ()
 
     @classmethod
-    def of(cls, results: Results, known: Mapping[str, Clause]) -> "Matrix":
-        """Return the matrix of the newest run of each kind.
+    def of(cls, results: Results, known_clauses: Mapping[str, Clause]) -> "Matrix":
+        """Return the matrix of the newest run of each kind (`Run.kind`).
 
         The columns are runs of the current suite if there are any, else of the suite of the newest
         run.
         """
         judged = dict.fromkeys(name for run in results.runs for name in run.verdicts)
-        removed = sorted(set(judged) - set(known))
-        clauses = {**known, **{name: _removed(name) for name in removed}}
+        removed = sorted(set(judged) - set(known_clauses))
+        clauses = {**known_clauses, **{name: _removed_clause(name) for name in removed}}
         newest = results.newest
         suites = {run.suite for run in newest}
-        suite = suite_version(known)
+        suite = suite_version(known_clauses)
         if suites and suite not in suites:
             suite = max(newest, key=lambda run: run.date).suite
         columns = [run for run in newest if run.suite == suite]
@@ -71,14 +71,20 @@ class Matrix:
         inside = self.clauses if chapter is None else {each.id for each in self.chapters[chapter]}
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
-    def only_here(self, kind: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """Return for each kind the clauses that only its runs violate, while another run passes.
+    def only_here(self, name_of: Callable[[Run], str]) -> dict[str, list[Clause]]:
+        """Return the clauses that only one implementation violates while another passes.
 
         A run that lacks the names of a clause does not count if another run violates the clause.
+
+        Args:
+            name_of: Returns the name of the implementation (or column) of a run.
+
+        Returns:
+            For each name: the clauses that only runs of this name violate.
         """
-        found: dict[str, list[Clause]] = {kind(run): [] for run in self.columns}
+        found: dict[str, list[Clause]] = {name_of(run): [] for run in self.columns}
         for clause in self.clauses.values():
-            verdicts = [(kind(run), run.verdicts.get(clause.id)) for run in self.columns]
+            verdicts = [(name_of(run), run.verdicts.get(clause.id)) for run in self.columns]
             not_met = {name for name, verdict in verdicts if verdict in NOT_MET}
             violated = {name for name, verdict in verdicts if verdict in VIOLATED}
             not_met = violated or not_met
@@ -88,7 +94,7 @@ class Matrix:
         return found
 
     def agreed(self) -> dict[str, list[Clause]]:
-        """Return by verdict the clauses with equal verdicts in two or more runs.
+        """Return the clauses with equal verdicts in two or more runs, grouped by verdict.
 
         Runs that lack the names of a clause, or have no verdict for it, do not count.
         """
@@ -111,12 +117,12 @@ def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Chan
 
 
 def history(results: Results) -> list[tuple[Run, Run]]:
-    """Return each run with the previous run of its kind."""
+    """Return pairs of successive runs of the same kind (`Run.kind`)."""
     kinds: dict[tuple[str, str, str, bool], list[Run]] = {}
     for run in results.runs:
         kinds.setdefault(run.kind, []).append(run)
     return [pair for members in kinds.values() for pair in pairwise(members)]
 
 
-def _removed(name: str) -> Clause:
-    return Clause(name, "removed from the specification", "observed")
+def _removed_clause(clause_id: str) -> Clause:
+    return Clause(clause_id, "removed from the specification", "observed")

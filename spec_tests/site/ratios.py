@@ -1,4 +1,4 @@
-"""Ratios of the time of the reference to the time of impl, by group of benchmarks."""
+"""Computes the ratio of reference to impl (time and memory) for each group of benchmarks."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["LEGEND", "Ratio", "ratios"]
 
-#: The library whose time is subtracted from both sides.
+#: The library name of the plain module. Its time is subtracted from those of reference and impl.
 MODULE = "module"
 LEGEND = (
     "A ratio is the median time of the reference divided by the median time of impl in one run; "
@@ -19,14 +19,15 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of one group.
+    """The ratio of reference to impl in one group of benchmarks.
 
     Args:
         group: The name of the group of benchmarks.
-        value: Reference over impl, less the time of the plain module if the group has it.
-        low: The ratio of the quartiles that favour the reference.
-        high: The ratio of the quartiles that favour impl.
-        floor: The least value that passes; None without a floor.
+        value: Reference divided by impl. The time of the plain module, if timed, is subtracted
+            from both.
+        low: Lower quartile of the reference divided by upper quartile of impl.
+        high: Upper quartile of the reference divided by lower quartile of impl.
+        floor: The least allowed ratio; None without one.
     """
 
     group: str
@@ -37,7 +38,7 @@ class Ratio:
 
     @property
     def passes(self) -> bool:
-        """Whether the quartiles that favour impl reach the floor; True without a floor."""
+        """Whether ``high`` reaches the floor; True without a floor."""
         return self.floor is None or self.high >= self.floor
 
 
@@ -46,35 +47,39 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
 
     Args:
         run: The data that pytest-benchmark saved.
-        floors: The least ratio by group.
+        floors: For each group: the least allowed ratio.
     """
     groups: dict[str, dict[str, dict[str, Any]]] = {}
     for each in run["benchmarks"]:
         groups.setdefault(each["group"], {})[each["extra_info"]["library"]] = each
     for group, members in groups.items():
         if {"reference", "impl"} <= members.keys():
-            yield _of_times(group, members, floors.get(group))
-            yield from _of_memory(group, members, floors)
+            yield _time_ratio(group, members, floors.get(group))
+            yield from _memory_ratio(group, members, floors)
 
 
-def _of_times(group: str, members: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
-    stats = {name: member["stats"] for name, member in members.items()}
+def _time_ratio(group: str, by_library: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
+    stats = {name: benchmark["stats"] for name, benchmark in by_library.items()}
     base = stats[MODULE]["median"] if MODULE in stats else 0.0
 
-    def ratio(reference: str, impl: str) -> float:
-        overhead = stats["impl"][impl] - base
-        # Without overhead of impl, the ratio is infinite.
+    def ratio(reference_key: str, impl_key: str) -> float:
+        overhead = stats["impl"][impl_key] - base
+        # If impl takes no longer than the plain module, the ratio is infinite.
         return (
-            float((stats["reference"][reference] - base) / overhead) if overhead > 0 else math.inf
+            float((stats["reference"][reference_key] - base) / overhead)
+            if overhead > 0
+            else math.inf
         )
 
     return Ratio(group, ratio("median", "median"), ratio("q1", "q3"), ratio("q3", "q1"), floor)
 
 
-def _of_memory(
-    group: str, members: dict[str, dict[str, Any]], floors: Mapping[str, float]
+def _memory_ratio(
+    group: str, by_library: dict[str, dict[str, Any]], floors: Mapping[str, float]
 ) -> Iterator[Ratio]:
-    peaks = {name: member["extra_info"].get("peak_bytes") for name, member in members.items()}
+    peaks = {
+        name: benchmark["extra_info"].get("peak_bytes") for name, benchmark in by_library.items()
+    }
     if peaks["reference"] and peaks["impl"]:
         value = peaks["reference"] / peaks["impl"]
         name = f"{group} (bytes)"

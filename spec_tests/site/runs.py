@@ -13,11 +13,12 @@ from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
 
-#: The published reports below the folder of reports.
+#: Pattern of the published reports, relative to the folder of reports.
 RESULTS = "results/*/*/environment.json"
-#: The folder of unpublished runs of this machine, below the folder of reports.
+#: The subfolder of the folder of reports with unpublished runs of this machine.
 LOCAL = "local"
-_FIRST = ("torch.nn.parallel", "impl")
+#: The targets whose columns come first.
+_FIRST_TARGETS = ("torch.nn.parallel", "impl")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Run:
     """One run of the suite.
 
     Args:
-        name: The name in addresses, derived from the folder or file.
+        name: The name in addresses of pages, made from the name of the folder or file.
         about: The metadata, at least ``target``, ``torch``, ``hardware`` and ``date``.
         tests: The tests as in the file of verdicts.
         folder: The report's path below the folder of reports; empty for an unpublished run.
@@ -43,7 +44,7 @@ class Run:
 
     @property
     def suite(self) -> str:
-        """The version of the suite; for an old file without it, the version of the clauses."""
+        """The version of the suite; for an old file without it, computed from the clauses."""
         return str(self.about.get("suite") or suite_version(self.verdicts))
 
     @cached_property
@@ -95,9 +96,10 @@ class Run:
 
     @property
     def kind(self) -> tuple[str, str, str, bool]:
-        """The key of runs; only the newest run of a kind has a column.
+        """Implementation, release of PyTorch, machine, and whether the run is published.
 
-        An unpublished run does not replace a published one, because it may have few clauses.
+        Only the newest run of a kind has a column. An unpublished run does not replace a published
+        one, because it may have few clauses.
         """
         return self.target, self.release, self.hardware, self.published
 
@@ -120,24 +122,24 @@ class Results:
 
     @property
     def published(self) -> "Results":
-        """The runs that have a report."""
+        """The published runs, and all benchmarks."""
         return Results([run for run in self.runs if run.published], self.benches)
 
     @property
     def newest(self) -> list[Run]:
         """The newest run of each kind: implementation, release of PyTorch, machine."""
         newest = {run.kind: run for run in self.runs}
-        return sorted(newest.values(), key=_place)
+        return sorted(newest.values(), key=_sort_key)
 
 
-def _place(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
-    """Return the sort key: the reference, impl, the others by name; older releases first."""
+def _sort_key(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
+    """Return the sort key of a column: reference, impl, other targets; older releases first."""
     name = str(run.about["target"])
-    first = _FIRST.index(name) if name in _FIRST else len(_FIRST)
-    return first, run.target, _numbers(run.release), run.hardware, not run.published
+    first = _FIRST_TARGETS.index(name) if name in _FIRST_TARGETS else len(_FIRST_TARGETS)
+    return first, run.target, _release_key(run.release), run.hardware, not run.published
 
 
-def _numbers(release: str) -> list[tuple[int, str]]:
+def _release_key(release: str) -> list[tuple[int, str]]:
     """Return the sort key of a release: 2.9 comes before 2.13."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in release.split(".")]
 
@@ -150,29 +152,31 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
     """
     reports = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
     local = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
-    runs = [_published(report) for report in reports if (report / "verdicts.jsonl").exists()]
+    runs = [_load_published(report) for report in reports if (report / "verdicts.jsonl").exists()]
     for path in dict.fromkeys(path.resolve() for path in [*local, *files]):
-        runs.append(_unpublished(path, {run.name for run in runs}))
-    benches = [_bench(report) for report in reports if (report / "benchmark.json").exists()]
+        runs.append(_load_unpublished(path, {run.name for run in runs}))
+    benches = [
+        _load_benchmarks(report) for report in reports if (report / "benchmark.json").exists()
+    ]
     return Results(
         sorted(runs, key=lambda run: (run.date, run.name)),
         sorted(benches, key=lambda bench: (str(bench.about["date"]), bench.name)),
     )
 
 
-def _published(report: Path) -> Run:
+def _load_published(report: Path) -> Run:
     about = checked.document(report / "environment.json", "environment")
     header, tests = checked.verdicts(report / "verdicts.jsonl")
     folder = "/".join(report.parts[-3:])
-    return Run(_name(report), {**header, **about}, tests, folder)
+    return Run(_report_name(report), {**header, **about}, tests, folder)
 
 
-def _name(report: Path) -> str:
+def _report_name(report: Path) -> str:
     """Return the name of a report in addresses: ``impl.torch-2.13.0_sim``."""
     return slug(".".join(report.parts[-2:]))
 
 
-def _unpublished(path: Path, taken: set[str]) -> Run:
+def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
     header, tests = checked.verdicts(path)
     if not header:
         raise checked.RefusedError(
@@ -181,13 +185,13 @@ def _unpublished(path: Path, taken: set[str]) -> Run:
         )
     name = stem = slug(path.stem)
     count = 1
-    while name in taken:
+    while name in taken_names:
         count += 1
         name = f"{stem}-{count}"
     return Run(name, {"hardware": header["accelerator"], **header}, tests)
 
 
-def _bench(report: Path) -> BenchmarkReport:
+def _load_benchmarks(report: Path) -> BenchmarkReport:
     about = checked.document(report / "environment.json", "environment")
     data = checked.document(report / "benchmark.json", "benchmark")
-    return BenchmarkReport(_name(report), about, data)
+    return BenchmarkReport(_report_name(report), about, data)

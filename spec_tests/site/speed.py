@@ -11,8 +11,9 @@ from spec_tests.site.runs import BenchmarkReport
 
 __all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
 
-#: The size in the name of a group: ``blocks=100``.
+#: Matches the size in the name of a group of benchmarks: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
+#: For each kind of size: its unit on the axis of a chart.
 _UNIT = {
     "modules": "modules",
     "blocks": "blocks of four modules",
@@ -24,16 +25,16 @@ _UNIT = {
 
 @dataclass(frozen=True)
 class Row:
-    """One group of benchmarks over all runs of a report.
+    """The results of one group of benchmarks in all runs of a report.
 
     Args:
         group: The name of the group.
         value: The median of the ratios of all runs.
-        low: The least lower quartile.
-        high: The greatest upper quartile.
-        floor: The least ratio that passes; None without a floor.
+        low: The least lower quartile of all runs.
+        high: The greatest upper quartile of all runs.
+        floor: The least allowed ratio; None without one.
         each: The ratio of each run.
-        times: Seconds by library, the median of the runs' medians; empty for memory.
+        times: For each library: the median of the runs' medians in seconds. Empty for memory.
     """
 
     group: str
@@ -47,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """Seconds at one size, with quartiles."""
+    """The median time at one size, with quartiles, in seconds."""
 
     size: int
     low: float
@@ -57,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Time by size for each library with two or more sizes."""
+    """For each library that was timed at two or more sizes: the time at each size."""
 
     name: str
     unit: str
@@ -66,7 +67,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Peak:
-    """Peak memory of one group in bytes by library."""
+    """Peak memory in bytes of each library in one group of benchmarks."""
 
     group: str
     peaks: Mapping[str, float]
@@ -78,70 +79,74 @@ def rows(bench: BenchmarkReport, floors: Mapping[str, float]) -> list[Row]:
     for run in bench.data["runs"]:
         for ratio in ratios(run, floors):
             found.setdefault(ratio.group, []).append(ratio)
-    times = _times(bench)
-    return [_row(each, times.get(group, {})) for group, each in found.items()]
+    times = _times_by_group(bench)
+    return [_make_row(each, times.get(group, {})) for group, each in found.items()]
 
 
-def _row(found: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
+def _make_row(ratios_of_group: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
     return Row(
-        found[0].group,
-        median(each.value for each in found),
-        min(each.low for each in found),
-        max(each.high for each in found),
-        found[0].floor,
-        tuple(each.value for each in found),
+        ratios_of_group[0].group,
+        median(each.value for each in ratios_of_group),
+        min(each.low for each in ratios_of_group),
+        max(each.high for each in ratios_of_group),
+        ratios_of_group[0].floor,
+        tuple(each.value for each in ratios_of_group),
         {library: point.value for library, point in times.items()},
     )
 
 
-def _times(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
-    """Return seconds by group and library."""
+def _times_by_group(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
+    """Return the times of each group and library in seconds."""
     found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
-    for each in _benchmarks(bench):
+    for each in _all_benchmarks(bench):
         libraries = found.setdefault(each["group"], {})
         libraries.setdefault(each["extra_info"]["library"], []).append(each["stats"])
     return {
-        group: {library: _point(stats) for library, stats in libraries.items()}
+        group: {library: _make_point(stats) for library, stats in libraries.items()}
         for group, libraries in found.items()
     }
 
 
-def _benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
+def _all_benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
     for run in bench.data["runs"]:
         yield from run["benchmarks"]
 
 
-def _point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
+def _make_point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
     low, high = min(each["q1"] for each in stats), max(each["q3"] for each in stats)
     return Point(size, low, median(each["median"] for each in stats), high)
 
 
 def curves(bench: BenchmarkReport) -> list[Curve]:
-    """Return time by size for groups whose names differ only in one size."""
+    """Return the times by size: one curve for groups whose names differ only in the size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
-    for group, libraries in _times(bench).items():
+    for group, libraries in _times_by_group(bench).items():
         for match in _SIZE.finditer(group):
             name = " ".join((group[: match.start()] + group[match.end() :]).split())
             points = found.setdefault((name, match[1]), {})
             for library, point in libraries.items():
                 sized = Point(int(match[2]), point.low, point.value, point.high)
                 points.setdefault(library, []).append(sized)
-    return [_curve(name, unit, points) for (name, unit), points in found.items() if _long(points)]
+    return [
+        _make_curve(name, unit, points)
+        for (name, unit), points in found.items()
+        if _has_two_sizes(points)
+    ]
 
 
-def _long(points: Mapping[str, Sequence[Point]]) -> bool:
+def _has_two_sizes(points: Mapping[str, Sequence[Point]]) -> bool:
     return any(len({point.size for point in each}) > 1 for each in points.values())
 
 
-def _curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve:
+def _make_curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve:
     ordered = {key: sorted(each, key=lambda point: point.size) for key, each in points.items()}
     return Curve(name, _UNIT[unit], {key: each for key, each in ordered.items() if len(each) > 1})
 
 
 def peaks(bench: BenchmarkReport) -> list[Peak]:
-    """Return the median of the runs' peak memory, by group and library."""
+    """Return, for each group and library, the median of the runs' peak memory."""
     found: dict[str, dict[str, list[float]]] = {}
-    for each in _benchmarks(bench):
+    for each in _all_benchmarks(bench):
         if "peak_bytes" in each["extra_info"]:
             libraries = found.setdefault(each["group"], {})
             peak = each["extra_info"]["peak_bytes"]

@@ -1,5 +1,5 @@
-"""Small training programs, one for each package, written as the package's users would.
+"""Small training programs, one for each package, which use the package as its users do.
 
-Each has a function ``train``, which uses fixed seeds and returns the losses of its steps and the
-final weights.
+Each program has a function ``train``. It uses fixed seeds, and returns the losses of all steps and
+the final weights.
 """

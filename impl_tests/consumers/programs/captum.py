@@ -4,7 +4,7 @@ import torch
 from captum import attr
 from torch import Tensor, nn
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 class Net(nn.Module):
@@ -37,13 +37,13 @@ def train() -> Record:
         losses.append(loss.item())
     for attribution in _compute_attributions(net, net.module.conv, x, truth):
         losses += attribution.detach().flatten(1).norm(dim=1).tolist()
-    return record(losses, net.module, type(net))
+    return make_record(losses, net.module, type(net))
 
 
 def _compute_attributions(
     net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor
 ) -> list[Tensor]:
-    """Return attributions by methods that hook modules, compute gradients or split inputs."""
+    """Return attributions. The methods use module hooks, gradients or changed inputs."""
     baseline = torch.zeros_like(x)
     return [
         attr.Saliency(net).attribute(x, target=truth),

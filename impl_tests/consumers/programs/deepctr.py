@@ -5,11 +5,11 @@ import torch
 from deepctr_torch.inputs import DenseFeat, SparseFeat, get_feature_names
 from deepctr_torch.models import DeepFM
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 def train() -> Record:
-    """Train three epochs of four batches, each with four rows per device."""
+    """Train for three epochs; the batch size is four rows per device."""
     columns = [SparseFeat("user", 10, 4), SparseFeat("item", 10, 4), DenseFeat("price", 1)]
     draw = np.random.default_rng(0)
     values = {"user": draw.integers(0, 10, 32), "item": draw.integers(0, 10, 32)}
@@ -28,4 +28,4 @@ def train() -> Record:
             shuffle=False,
         )
         losses += history.history["loss"]
-    return record(losses, model, torch.nn.DataParallel)
+    return make_record(losses, model, torch.nn.DataParallel)

@@ -6,7 +6,7 @@ from lightning_fabric.accelerators import Accelerator
 from lightning_fabric.strategies import DataParallelStrategy
 from torch import nn
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 class SimAccelerator(Accelerator):  # type: ignore[misc] # the package is not installed for mypy
@@ -21,12 +21,12 @@ class SimAccelerator(Accelerator):  # type: ignore[misc] # the package is not in
 
     @staticmethod
     def parse_devices(devices: int) -> int:
-        """Return ``devices``, a number, unchanged."""
+        """Return the number of devices unchanged."""
         return devices
 
     @staticmethod
     def get_parallel_devices(devices: int) -> list[torch.device]:
-        """Return the first devices."""
+        """Return the first ``devices`` devices."""
         return [torch.device("sim", ordinal) for ordinal in range(devices)]
 
     @staticmethod
@@ -54,10 +54,10 @@ def train() -> Record:
     losses = []
     for rows in (6, 5, 1, 4, 7):
         x = torch.randn(rows, 4).to(fabric.device)
-        loss = (model(x) - x[:, :2]).square().mean()  # depends on the order of rows
+        loss = (model(x) - x[:, :2]).square().mean()  # The loss depends on the order of rows.
         optimizer.zero_grad()
         fabric.backward(loss)
         optimizer.step()
         losses.append(loss.item())
     assert isinstance(fabric.strategy, DataParallelStrategy)
-    return record(losses, model.module, torch.nn.DataParallel)
+    return make_record(losses, model.module, torch.nn.DataParallel)

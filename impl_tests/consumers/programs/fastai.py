@@ -6,11 +6,11 @@ from fastai.distributed import ParallelTrainer
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 def train() -> Record:
-    """Train two epochs of four batches, the last of them shorter."""
+    """Train for two epochs of four batches; the last batch of an epoch has fewer rows."""
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(22, 4), torch.arange(22) % 2)
     loaders = DataLoaders(
@@ -23,4 +23,4 @@ def train() -> Record:
         learner.fit(2)
     losses = [loss.item() for loss in learner.recorder.losses]
     losses += [value for epoch in learner.recorder.values for value in epoch]
-    return record(losses, learner.model, torch.nn.DataParallel)
+    return make_record(losses, learner.model, torch.nn.DataParallel)

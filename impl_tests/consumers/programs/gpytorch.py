@@ -5,7 +5,7 @@ import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import MultiDeviceKernel, RBFKernel, ScaleKernel
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 class Model(gpytorch.models.ExactGP):  # type: ignore[misc] # the package has no types
@@ -20,7 +20,7 @@ class Model(gpytorch.models.ExactGP):  # type: ignore[misc] # the package has no
         )
 
     def forward(self, x: torch.Tensor) -> MultivariateNormal:
-        """Return the prior at ``x``."""
+        """Return the prior distribution at ``x``."""
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
@@ -34,7 +34,7 @@ def train() -> Record:
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     losses = []
-    # Solve by conjugate gradients, as for large matrices; the matrix is never on one device.
+    # GPyTorch solves large matrices by conjugate gradients, without the whole matrix on a device.
     with gpytorch.settings.max_cholesky_size(0), gpytorch.settings.cg_tolerance(1e-3):
         for _ in range(5):
             optimizer.zero_grad()
@@ -49,4 +49,4 @@ def train() -> Record:
             gpytorch.settings.skip_posterior_variances(),
         ):
             losses += model(x[:5] + 0.01).mean.tolist()
-    return record(losses, model, MultiDeviceKernel)
+    return make_record(losses, model, MultiDeviceKernel)

@@ -11,11 +11,11 @@ from ignite.handlers import Checkpoint, EMAHandler
 from ignite.metrics import Accuracy, Loss
 from torch import nn
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
-class _Device:
-    """The first simulated device, with the type cuda: ``auto_model`` wraps for no other type."""
+class _CudaTypedDevice:
+    """The first simulated device. Its type is cuda, because ``auto_model`` wraps only then."""
 
     type = "cuda"
 
@@ -23,36 +23,36 @@ class _Device:
         return other == torch.device("sim:0")
 
 
-class _Overrides:
+class _PatchedModule:
     """A Python module with some attributes replaced."""
 
-    def __init__(self, module: Any, **others: Any) -> None:
+    def __init__(self, module: Any, **replacements: Any) -> None:
         self._module = module
-        vars(self).update(others)
+        vars(self).update(replacements)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
 
-def _network() -> nn.Module:
+def _build_network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
 
 
 def _wrap(net: nn.Module) -> nn.Module:
-    """Wrap ``net`` as ``auto_model`` does if it counts several CUDA devices."""
+    """Wrap ``net`` with ``auto_model``, patched to find several CUDA devices."""
     auto = ignite.distributed.auto
-    auto.torch = _Overrides(torch, cuda=torch.accelerator)
-    auto.idist = _Overrides(ignite.distributed, device=_Device)
+    auto.torch = _PatchedModule(torch, cuda=torch.accelerator)
+    auto.idist = _PatchedModule(ignite.distributed, device=_CudaTypedDevice)
     wrapped: nn.Module = auto.auto_model(net)
     return wrapped
 
 
 def train() -> Record:
-    """Train two epochs of four batches, the last of them shorter; record the saved models."""
+    """Train for two epochs of four batches; return the weights of the loaded checkpoint."""
     torch.manual_seed(0)
     x, y = torch.randn(22, 4), torch.arange(22) % 2
     batches = list(zip(torch.split(x, 6), torch.split(y, 6), strict=True))
-    net, criterion = _wrap(_network().to("sim:0")), nn.CrossEntropyLoss()
+    net, criterion = _wrap(_build_network().to("sim:0")), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     trainer = create_supervised_trainer(net, optimizer, criterion, device="sim:0")
     average = EMAHandler(net, momentum=0.1)
@@ -75,6 +75,6 @@ def train() -> Record:
         trainer.add_event_handler(Events.COMPLETED, Checkpoint(saved, folder))
         trainer.run(batches, max_epochs=2)
         (path,) = Path(folder).iterdir()
-        loaded = nn.ModuleDict({name: _network() for name in saved})
+        loaded = nn.ModuleDict({name: _build_network() for name in saved})
         Checkpoint.load_objects(dict(loaded), torch.load(path))
-    return record(losses, loaded, type(net))
+    return make_record(losses, loaded, type(net))

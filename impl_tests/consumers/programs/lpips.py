@@ -3,11 +3,11 @@
 import lpips
 import torch
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 def train() -> Record:
-    """Train three steps, the last with a shorter batch."""
+    """Train for three steps; the last batch has fewer rows."""
     torch.manual_seed(0)
     trainer = lpips.Trainer()
     trainer.initialize(
@@ -19,4 +19,4 @@ def train() -> Record:
         trainer.set_input({**images, "judge": torch.rand(rows, 1, 1, 1)})
         trainer.optimize_parameters()
         losses.append(trainer.get_current_errors()["loss_total"])
-    return record(losses, trainer.net.module, type(trainer.net))
+    return make_record(losses, trainer.net.module, type(trainer.net))

@@ -4,11 +4,11 @@ import torch
 from poutyne import Model
 from torch import nn
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 def train() -> Record:
-    """Train two epochs of four batches, the last of them shorter; then evaluate and predict."""
+    """Train for two epochs, evaluate and predict; the last batch of an epoch has fewer rows."""
     torch.manual_seed(0)
     x, y = torch.randn(22, 4), torch.arange(22) % 2
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
@@ -18,4 +18,4 @@ def train() -> Record:
     losses = [epoch[key] for epoch in history for key in ("loss", "acc", "val_loss", "val_acc")]
     losses += model.evaluate(x, y, batch_size=6, verbose=False)
     losses += model.predict(x, batch_size=6, verbose=False).flatten().tolist()
-    return record(losses, net, torch.nn.parallel.data_parallel)
+    return make_record(losses, net, torch.nn.parallel.data_parallel)

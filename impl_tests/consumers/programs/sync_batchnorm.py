@@ -4,11 +4,11 @@ import torch
 from sync_batchnorm import DataParallelWithCallback, convert_model
 from torch import nn
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 def train() -> Record:
-    """Train five steps; the record includes the running statistics."""
+    """Train for five steps; the returned weights include the running statistics."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)
@@ -23,4 +23,4 @@ def train() -> Record:
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
-    return record(losses, wrapped.module, type(wrapped))
+    return make_record(losses, wrapped.module, type(wrapped))

@@ -9,7 +9,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataListLoader
 from torch_geometric.nn import DataParallel, GCNConv, global_mean_pool
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 class Net(nn.Module):
@@ -27,8 +27,11 @@ class Net(nn.Module):
         return pooled
 
 
-class _Torch:
-    """A replacement of ``torch`` in torch_geometric's DataParallel, which only knows CUDA."""
+class _TorchWithSimDevices:
+    """The module ``torch``, except that CUDA devices are replaced by simulated devices.
+
+    torch_geometric's DataParallel supports only CUDA devices.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
@@ -38,16 +41,16 @@ class _Torch:
         return torch.device(name.replace("cuda", "sim"))
 
 
-def _graph(nodes: int) -> Data:
+def _draw_graph(nodes: int) -> Data:
     edges = torch.randint(0, nodes, (2, 2 * nodes))
     return Data(x=torch.randn(nodes, 4), edge_index=edges, y=torch.tensor([nodes % 2]))
 
 
 def train() -> Record:
-    """Train on batches of five graphs; the last batch has one."""
-    vars(sys.modules[DataParallel.__module__])["torch"] = _Torch()
+    """Train on batches of five graphs; the last batch has one graph."""
+    vars(sys.modules[DataParallel.__module__])["torch"] = _TorchWithSimDevices()
     torch.manual_seed(0)
-    graphs = [_graph(nodes) for nodes in range(3, 19)]
+    graphs = [_draw_graph(nodes) for nodes in range(3, 19)]
     net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
@@ -58,4 +61,4 @@ def train() -> Record:
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
-    return record(losses, net.module, type(net))
+    return make_record(losses, net.module, type(net))

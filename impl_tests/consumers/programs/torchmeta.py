@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torchvision.datasets import utils
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
-# torchmeta imports two functions that torchvision has removed; only its downloads call them.
+# torchmeta imports two functions that torchvision has removed. Only downloads call them.
 vars(utils).update(_get_confirm_token=None, _save_response_content=None)
 
 from torchmeta.modules import (  # noqa: E402 # needs the names above
@@ -34,7 +34,7 @@ class Net(MetaModule):  # type: ignore[misc] # the package is not installed for 
 
 
 def train() -> Record:
-    """Learn five sinusoids, each with one inner step and gradients through this step."""
+    """Learn five sinusoids. The gradients go through one inner training step on each."""
     torch.manual_seed(0)
     net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -49,4 +49,4 @@ def train() -> Record:
         torch.autograd.backward(loss)
         optimizer.step()
         losses += [inner.item(), loss.item()]
-    return record(losses, net.module, type(net))
+    return make_record(losses, net.module, type(net))

@@ -6,11 +6,11 @@ import torch
 import transformers
 from torch.utils.data import Dataset
 
-from impl_tests.consumers.record import Record, record
+from impl_tests.consumers.record import Record, make_record
 
 
 class Sentences(Dataset[dict[str, torch.Tensor]]):
-    """Random tokens; the labels are the same tokens."""
+    """A data set of random tokens, which are also the labels."""
 
     def __init__(self) -> None:
         self.tokens = torch.randint(0, 50, (24, 6))
@@ -23,7 +23,7 @@ class Sentences(Dataset[dict[str, torch.Tensor]]):
 
 
 def train() -> Record:
-    """Train six steps with clipped gradients, then evaluate."""
+    """Train for six steps with clipped gradients, then evaluate."""
     transformers.set_seed(0)
     config = transformers.GPT2Config(
         vocab_size=50,
@@ -47,7 +47,7 @@ def train() -> Record:
             disable_tqdm=True,
         )
         assert args.device == torch.device("sim:0")
-        args._n_gpu = 2  # Trainer counts devices on CUDA only
+        args._n_gpu = 2  # By itself, Trainer counts only CUDA devices.
         data = Sentences()
         model = transformers.GPT2LMHeadModel(config)
         trainer = transformers.Trainer(model, args, train_dataset=data, eval_dataset=data)
@@ -55,4 +55,4 @@ def train() -> Record:
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
         norms = [entry["grad_norm"] for entry in trainer.state.log_history if "loss" in entry]
         losses += [*norms, trainer.evaluate()["eval_loss"]]
-    return record(losses, model, type(trainer.model_wrapped))
+    return make_record(losses, model, type(trainer.model_wrapped))

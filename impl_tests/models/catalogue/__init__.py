@@ -1,4 +1,4 @@
-"""All models, by name."""
+"""The models to train, grouped by kind and package."""
 
 from collections.abc import Mapping
 
@@ -33,5 +33,5 @@ _MODULES = (
     diffusers_models,
     torch_modules,
 )
-#: The models in the order of the published table.
+#: Name -> model, in the order of the published table.
 MODELS: Mapping[str, Model] = {model.name: model for module in _MODULES for model in module.MODELS}

@@ -1,4 +1,4 @@
-"""Audio models of transformers."""
+"""Audio models from the package transformers."""
 
 from typing import Any
 
@@ -118,6 +118,6 @@ MODELS = [
         ),
         lambda rows: {"input_values": torch.randn(rows, 1, 64)},
         loss=lambda output: output["audio_values"].square().mean(),
-        not_compared=(".audio_codes",),  # gather concatenates along the first dimension
+        not_compared=(".audio_codes",),  # Its batch dimension is 1, but gather joins dimension 0.
     ),
 ]

@@ -1,4 +1,4 @@
-"""Parts of the image generators of diffusers."""
+"""Networks of image generators from the package diffusers."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from impl_tests.models.model import Model
 
 __all__ = ["MODELS"]
 
-#: The reference's error on outputs of diffusers.
+#: Why torch.nn.parallel fails on the output classes of diffusers.
 _OUTPUTS = (
     "passes pairs of names and values to the outputs' class, which takes the iterator for the"
     " value of its first field"
 )
 
 
-def _unet() -> nn.Module:
+def _build_unet() -> nn.Module:
     import diffusers
 
     module: nn.Module = diffusers.UNet2DConditionModel(
@@ -42,7 +42,7 @@ def _draw_noisy_images(rows: int) -> dict[str, Any]:
     }
 
 
-def _autoencoder() -> nn.Module:
+def _build_autoencoder() -> nn.Module:
     import diffusers
 
     module: nn.Module = diffusers.AutoencoderKL(
@@ -65,7 +65,7 @@ MODELS = [
         "UNet",
         "diffusers",
         "denoising, given a time step and text; a dict that is a dataclass",
-        _unet,
+        _build_unet,
         _draw_noisy_images,
         _squared_error,
         reference=_OUTPUTS,
@@ -74,7 +74,7 @@ MODELS = [
         "AutoencoderKL",
         "diffusers",
         "images encoded and decoded; a dict that is a dataclass",
-        _autoencoder,
+        _build_autoencoder,
         lambda rows: (torch.randn(rows, 3, 16, 16),),
         _squared_error,
         reference=_OUTPUTS,

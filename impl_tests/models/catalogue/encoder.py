@@ -1,4 +1,4 @@
-"""Encoders of transformers: text, pages and time series."""
+"""Encoders from the package transformers for text, scanned pages and time series."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def _draw_tokens(rows: int) -> torch.Tensor:
     return torch.randint(3, VOCABULARY_SIZE, (rows, 8))
 
 
-def _big_bird() -> nn.Module:
+def _build_big_bird() -> nn.Module:
     net = build_model(
         "BigBirdForMaskedLM",
         "BigBirdConfig",
@@ -35,10 +35,10 @@ def _big_bird() -> nn.Module:
 
 
 def _keep_in_evaluation(module: nn.Module) -> None:
-    """Keep a BigBird attention in evaluation mode, where it attends to fixed blocks.
+    """Keep a BigBird attention in evaluation mode, where its blocks are fixed.
 
-    In training mode it draws blocks from numpy's global generator, which all replicas seed at the
-    same time.
+    In training mode it draws random blocks with numpy's global generator. All replicas seed this
+    generator at the same time, so the blocks would differ from run to run.
     """
     module.eval()
     module.train = lambda mode=True: module  # type: ignore[method-assign]
@@ -48,7 +48,7 @@ def _draw_masked(rows: int) -> dict[str, Any]:
     return {"input_ids": _draw_tokens(rows), "labels": _draw_tokens(rows)}
 
 
-def _draw_masked_for_hidden_states(rows: int) -> dict[str, Any]:
+def _draw_masked_with_all_outputs(rows: int) -> dict[str, Any]:
     return {**_draw_masked(rows), "output_hidden_states": True, "output_attentions": True}
 
 
@@ -85,7 +85,7 @@ MODELS = [
         "transformers",
         "returns hidden states and attentions",
         lambda: build_model("BertForMaskedLM", "BertConfig", **_TEXT, attn_implementation="eager"),
-        _draw_masked_for_hidden_states,
+        _draw_masked_with_all_outputs,
         reference=HOOKS,
     ),
     Model(
@@ -118,7 +118,7 @@ MODELS = [
         "BigBird",
         "transformers",
         "block-sparse attention",
-        _big_bird,
+        _build_big_bird,
         _draw_masked,
     ),
     Model(

@@ -1,4 +1,4 @@
-"""Language models of transformers with an encoder and a decoder."""
+"""Language models with an encoder and a decoder from the package transformers."""
 
 from impl_tests.models.configurations import LANGUAGE, build_model, draw_tokens
 from impl_tests.models.model import Model

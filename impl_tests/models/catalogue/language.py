@@ -1,4 +1,4 @@
-"""Language models of transformers with attention."""
+"""Language models with attention from the package transformers."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from impl_tests.models.model import HOOKS, Model
 
 __all__ = ["MODELS"]
 
-#: The reference's error on the iterable cache of sliding-window layers.
+#: Why torch.nn.parallel fails on the cache of sliding-window layers, which is iterable.
 _ITERABLE_CACHE = "the model's cache cannot be rebuilt from gathered members"
 _LLAMA = {**LANGUAGE, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
 
 
 class CacheInput(nn.Module):
-    """A model whose cache is passed as tensors; DataParallel would copy a whole Cache."""
+    """A model whose cache is passed as tensors. DataParallel would not split a Cache object."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ def _draw_tokens_and_cache(rows: int) -> dict[str, Any]:
     return {**draw_tokens(rows), "memory": layers}
 
 
-def _draw_tokens_for_hidden_states(rows: int) -> dict[str, Any]:
+def _draw_tokens_with_hidden_states_output(rows: int) -> dict[str, Any]:
     return {**draw_tokens(rows), "output_hidden_states": True}
 
 
@@ -59,7 +59,7 @@ MODELS = [
         "transformers",
         "rotary positions, shared keys; returns hidden states",
         lambda: build_model("LlamaForCausalLM", "LlamaConfig", **_LLAMA),
-        _draw_tokens_for_hidden_states,
+        _draw_tokens_with_hidden_states_output,
         reference=HOOKS,
     ),
     Model(
@@ -76,7 +76,7 @@ MODELS = [
         lambda: build_model("Gemma2ForCausalLM", "Gemma2Config", **_LLAMA),
         draw_tokens,
         reference=_ITERABLE_CACHE,
-        not_compared=(".past_key_values",),  # impl lists one cache per replica
+        not_compared=(".past_key_values",),  # impl returns a list with one cache per replica
     ),
     Model(
         "BLOOM",
@@ -102,7 +102,7 @@ MODELS = [
             word_embed_proj_dim=16,
             max_position_embeddings=8,
         ),
-        _draw_tokens_for_hidden_states,
+        _draw_tokens_with_hidden_states_output,
         reference=HOOKS,
     ),
     Model(

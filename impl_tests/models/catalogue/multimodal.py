@@ -1,4 +1,4 @@
-"""Models of transformers with images and a second input."""
+"""Models from the package transformers that take images and another input (text or points)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from impl_tests.models.model import HOOKS, Model, draw_images
 __all__ = ["MODELS"]
 
 
-def _clip() -> nn.Module:
+def _build_clip() -> nn.Module:
     text = {
         **SMALL,
         "vocab_size": VOCABULARY_SIZE,
@@ -24,7 +24,7 @@ def _clip() -> nn.Module:
     )
 
 
-def _llava() -> nn.Module:
+def _build_llava() -> nn.Module:
     import transformers
 
     return build_model(
@@ -41,18 +41,20 @@ def _llava() -> nn.Module:
 
 def _draw_captioned_images(rows: int) -> dict[str, Any]:
     words = torch.randint(3, VOCABULARY_SIZE, (rows, 6))
-    tokens = torch.cat([torch.ones(rows, 4, dtype=torch.long), words], 1)  # four tokens per image
+    tokens = torch.cat(
+        [torch.ones(rows, 4, dtype=torch.long), words], 1
+    )  # Four tokens for an image.
     return {"input_ids": tokens, "pixel_values": draw_images(rows), "labels": tokens.clone()}
 
 
-def _draw_pairs(rows: int) -> dict[str, Any]:
+def _draw_texts_and_images(rows: int) -> dict[str, Any]:
     return {
         "input_ids": torch.randint(3, VOCABULARY_SIZE, (rows, 8)),
         "pixel_values": draw_images(rows),
     }
 
 
-def _sam() -> nn.Module:
+def _build_sam() -> nn.Module:
     return build_model(
         "SamModel",
         "SamConfig",
@@ -90,17 +92,17 @@ MODELS = [
         "CLIP",
         "transformers",
         "two inputs, two towers; nested outputs",
-        _clip,
-        _draw_pairs,
+        _build_clip,
+        _draw_texts_and_images,
         loss=lambda output: (output["text_embeds"] - output["image_embeds"]).square().mean(),
-        # These compare each row with all rows of the batch.
+        # The elements of these outputs compare each row with all rows of the batch.
         not_compared=(".logits_per_image", ".logits_per_text"),
     ),
     Model(
         "LLaVA",
         "transformers",
         "image features in place of tokens",
-        _llava,
+        _build_llava,
         _draw_captioned_images,
         reference=HOOKS,
     ),
@@ -108,7 +110,7 @@ MODELS = [
         "SAM",
         "transformers",
         "masks from prompt points",
-        _sam,
+        _build_sam,
         lambda rows: {
             "pixel_values": draw_images(rows, 32),
             "input_points": torch.rand(rows, 1, 2, 2) * 16,

@@ -1,11 +1,11 @@
-"""Language models of transformers with a recurrent state or a memory."""
+"""Language models with a recurrent state or a memory from the package transformers."""
 
 from impl_tests.models.configurations import LANGUAGE, SMALL, build_model, draw_tokens
 from impl_tests.models.model import NO_PARAMETERS, Model
 
 __all__ = ["MODELS"]
 
-#: The reference's error on iterable caches.
+#: Why torch.nn.parallel fails on caches that have ``__iter__``.
 _ITERABLE_CACHE = "the model's cache raises an error when iterated"
 _LLAMA = {**LANGUAGE, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
 
@@ -30,7 +30,7 @@ MODELS = [
         ),
         draw_tokens,
         reference=_ITERABLE_CACHE,
-        not_compared=(".past_key_values",),  # impl lists one cache per replica
+        not_compared=(".past_key_values",),  # impl returns a list with one cache per replica
     ),
     Model(
         "Mamba",
@@ -83,7 +83,7 @@ MODELS = [
         ),
         draw_tokens,
         reference=_ITERABLE_CACHE,
-        not_compared=(".past_key_values",),  # impl lists one cache per replica
+        not_compared=(".past_key_values",),  # impl returns a list with one cache per replica
     ),
     Model(
         "RecurrentGemma",

@@ -1,4 +1,4 @@
-"""Models of timm."""
+"""Image models from the package timm."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def _build(name: str, **settings: Any) -> nn.Module:
     return module
 
 
-def _mixer() -> nn.Module:
+def _build_mixer() -> nn.Module:
     from timm.models.mlp_mixer import MlpMixer
 
     module: nn.Module = MlpMixer(
@@ -26,7 +26,7 @@ def _mixer() -> nn.Module:
     return module
 
 
-def _levit() -> nn.Module:
+def _build_levit() -> nn.Module:
     from timm.models.levit import Levit
 
     module: nn.Module = Levit(
@@ -45,7 +45,7 @@ def _draw_images(rows: int) -> tuple[Tensor, ...]:
 
 
 def _sum_of_squared_errors(output: list[Tensor]) -> Tensor:
-    return torch.stack([squared_error(each) for each in output]).sum()
+    return torch.stack([squared_error(features) for features in output]).sum()
 
 
 _PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_classes": 3}
@@ -71,7 +71,7 @@ MODELS = [
         "MLP-Mixer",
         "timm",
         "neither convolution nor attention",
-        _mixer,
+        _build_mixer,
         _draw_images,
         squared_error,
     ),
@@ -95,7 +95,7 @@ MODELS = [
         "LeViT",
         "timm",
         "batch norm in attention; attention biases by offset",
-        _levit,
+        _build_levit,
         _draw_images,
         squared_error,
     ),

@@ -27,7 +27,7 @@ class Tagger(nn.Module):
         return self.out(hidden), (state.transpose(0, 1), cell.transpose(0, 1))
 
 
-class Bag(nn.Module):
+class BagOfWords(nn.Module):
     """Means of embeddings with sparse gradients."""
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class Bag(nn.Module):
 
 
 @dataclass(frozen=True)
-class Scores:
+class AutoencoderOutput:
     """The autoencoder's output: a frozen dataclass that contains another one."""
 
     mean: Tensor
-    code: "Code"
+    code: "Encoding"
 
 
 @dataclass(frozen=True)
-class Code:
+class Encoding:
     """The hidden representation."""
 
     value: Tensor
@@ -65,10 +65,10 @@ class Autoencoder(nn.Module):
         self.down = nn.utils.parametrizations.weight_norm(nn.Linear(12, 4))
         self.up = nn.utils.parametrizations.orthogonal(nn.Linear(4, 12))
 
-    def forward(self, x: Tensor) -> Scores:
+    def forward(self, x: Tensor) -> AutoencoderOutput:
         """Encode and decode ``x``."""
         code = self.down(x).tanh()
-        return Scores(self.up(code), Code(code, "code"))
+        return AutoencoderOutput(self.up(code), Encoding(code, "code"))
 
 
 def _draw_tokens(rows: int) -> tuple[Tensor, ...]:
@@ -79,11 +79,11 @@ def _mean_square(output: Tensor) -> Tensor:
     return output.square().mean()
 
 
-def _transformer() -> nn.Module:
+def _build_transformer() -> nn.Module:
     return nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True)
 
 
-def _scores_loss(output: Any) -> Tensor:
+def _autoencoder_loss(output: Any) -> Tensor:
     return _mean_square(output.mean) + _mean_square(output.code.value)
 
 
@@ -96,21 +96,21 @@ MODELS = [
         _draw_tokens,
         lambda output: _mean_square(output[0]),
     ),
-    Model("Embedding bag", "torch", "sparse gradients", Bag, _draw_tokens, _mean_square),
+    Model("Embedding bag", "torch", "sparse gradients", BagOfWords, _draw_tokens, _mean_square),
     Model(
         "Autoencoder",
         "torch",
         "frozen dataclasses as outputs; parametrized weights",
         Autoencoder,
         lambda rows: (torch.randn(rows, 12),),
-        _scores_loss,
+        _autoencoder_loss,
         reference="refuses a dataclass, which is not iterable",
     ),
     Model(
         "nn.Transformer",
         "torch",
         "two inputs",
-        _transformer,
+        _build_transformer,
         lambda rows: (torch.randn(rows, 5, 16), torch.randn(rows, 4, 16)),
         _mean_square,
     ),

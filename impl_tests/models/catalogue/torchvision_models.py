@@ -1,4 +1,4 @@
-"""Models of torchvision."""
+"""Image and video models from the package torchvision."""
 
 from typing import Any
 
@@ -18,21 +18,21 @@ def _build(name: str, **settings: Any) -> nn.Module:
 
 
 class Detector(nn.Module):
-    """A detector with tensors as inputs; DataParallel would copy whole lists to each replica."""
+    """A detector that takes tensors. DataParallel would not split lists of single images."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, images: Tensor, boxes: Tensor, labels: Tensor) -> Any:
-        """Return the losses."""
+        """Return the detector's losses by name."""
         truths = [
             {"boxes": box, "labels": label} for box, label in zip(boxes, labels, strict=True)
         ]
         return self.net(list(images), truths)
 
 
-def _resnet() -> nn.Module:
+def _build_resnet() -> nn.Module:
     import torchvision
     from torchvision.models.resnet import BasicBlock
 
@@ -40,14 +40,14 @@ def _resnet() -> nn.Module:
     return module
 
 
-def _densenet() -> nn.Module:
+def _build_densenet() -> nn.Module:
     import torchvision
 
     module: nn.Module = torchvision.models.DenseNet(4, (2, 2), 8, num_classes=3)
     return module
 
 
-def _r3d() -> nn.Module:
+def _build_r3d() -> nn.Module:
     from torchvision.models.video import resnet
 
     module: nn.Module = resnet.VideoResNet(
@@ -56,14 +56,14 @@ def _r3d() -> nn.Module:
     return module
 
 
-def _maxvit(**settings: Any) -> nn.Module:
+def _build_maxvit(**settings: Any) -> nn.Module:
     import torchvision
 
     module: nn.Module = torchvision.models.MaxVit(stochastic_depth_prob=0.0, **settings)
     return module
 
 
-def _raft() -> nn.Module:
+def _build_raft() -> nn.Module:
     from torchvision.models.optical_flow import raft
 
     module: nn.Module = raft._raft(
@@ -87,7 +87,7 @@ def _raft() -> nn.Module:
     return module
 
 
-def _retinanet() -> nn.Module:
+def _build_retinanet() -> nn.Module:
     import torchvision
     from torchvision.models.detection.anchor_utils import AnchorGenerator
 
@@ -101,7 +101,7 @@ def _retinanet() -> nn.Module:
     )
 
 
-def _faster_rcnn() -> nn.Module:
+def _build_faster_rcnn() -> nn.Module:
     import torchvision
     from torchvision.models.detection.anchor_utils import AnchorGenerator
 
@@ -117,7 +117,7 @@ def _faster_rcnn() -> nn.Module:
             box_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 3, 2),
             rpn_pre_nms_top_n_train=8,
             rpn_post_nms_top_n_train=4,
-            # Use all boxes; a smaller number would be sampled at random.
+            # These limits keep all boxes. Below a lower limit, boxes would be drawn at random.
             rpn_batch_size_per_image=1000,
             box_batch_size_per_image=1000,
         )
@@ -125,7 +125,7 @@ def _faster_rcnn() -> nn.Module:
 
 
 def _sum_losses(output: Any) -> Tensor:
-    """Return the sum of the losses, each averaged over the replicas."""
+    """Average each loss over the replicas; return the sum of the averages."""
     return torch.stack([loss.mean() for loss in output.values()]).sum()
 
 
@@ -140,7 +140,7 @@ MODELS = [
         "ResNet",
         "torchvision",
         "batch norm",
-        _resnet,
+        _build_resnet,
         lambda rows: (draw_images(rows, 32),),
         squared_error,
     ),
@@ -148,7 +148,7 @@ MODELS = [
         "DenseNet",
         "torchvision",
         "concatenated layers",
-        _densenet,
+        _build_densenet,
         lambda rows: (draw_images(rows, 32),),
         squared_error,
     ),
@@ -166,7 +166,7 @@ MODELS = [
         "MaxViT",
         "torchvision",
         "attention in windows and in grids",
-        lambda: _maxvit(
+        lambda: _build_maxvit(
             input_size=(32, 32),
             stem_channels=8,
             partition_size=2,
@@ -182,7 +182,7 @@ MODELS = [
         "MaxViT, one pixel",
         "torchvision",
         "windows of one pixel; odd numbers of elements",
-        lambda: _maxvit(
+        lambda: _build_maxvit(
             input_size=(8, 8),
             stem_channels=4,
             partition_size=1,
@@ -198,7 +198,7 @@ MODELS = [
         "R3D",
         "torchvision",
         "video; convolutions in 3-D",
-        _r3d,
+        _build_r3d,
         lambda rows: (torch.randn(rows, 3, 4, 16, 16),),
         squared_error,
     ),
@@ -206,9 +206,9 @@ MODELS = [
         "RAFT",
         "torchvision",
         "optical flow; a list of outputs; state that a module keeps between two calls",
-        _raft,
+        _build_raft,
         lambda rows: (draw_images(rows, 32), draw_images(rows, 32), 2),
-        lambda output: torch.stack([each.abs().mean() for each in output]).mean(),
+        lambda output: torch.stack([flow.abs().mean() for flow in output]).mean(),
     ),
     Model(
         "LR-ASPP",
@@ -222,7 +222,7 @@ MODELS = [
         "Faster R-CNN",
         "torchvision",
         "detection in two stages; a dictionary of losses",
-        _faster_rcnn,
+        _build_faster_rcnn,
         _draw_detection_batch,
         _sum_losses,
     ),
@@ -230,7 +230,7 @@ MODELS = [
         "RetinaNet",
         "torchvision",
         "detection in one stage",
-        _retinanet,
+        _build_retinanet,
         _draw_detection_batch,
         _sum_losses,
     ),

@@ -1,4 +1,4 @@
-"""Vision models of transformers."""
+"""Vision models from the package transformers."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _detection_loss(output: Any) -> Tensor:
     return loss
 
 
-def _yolos() -> nn.Module:
+def _build_yolos() -> nn.Module:
     return build_model(
         "YolosForObjectDetection",
         "YolosConfig",
@@ -33,7 +33,7 @@ def _yolos() -> nn.Module:
     )
 
 
-def _detr() -> nn.Module:
+def _build_detr() -> nn.Module:
     import transformers
 
     backbone = transformers.ResNetConfig(
@@ -138,7 +138,7 @@ MODELS = [
         "DETR",
         "transformers",
         "detection: a convolutional backbone, then queries",
-        _detr,
+        _build_detr,
         lambda rows: {"pixel_values": draw_images(rows, 32)},
         loss=_detection_loss,
     ),
@@ -146,7 +146,7 @@ MODELS = [
         "YOLOS",
         "transformers",
         "detection by extra tokens",
-        _yolos,
+        _build_yolos,
         lambda rows: {"pixel_values": draw_images(rows)},
         loss=_detection_loss,
     ),

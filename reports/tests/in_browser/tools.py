@@ -1,4 +1,4 @@
-"""Find the browser and axe-core; end the run with a message if one is missing."""
+"""Find Chromium and axe-core; end the test run with a message if one is missing."""
 
 import os
 import shutil
@@ -7,33 +7,37 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["axe", "chromium"]
+__all__ = ["find_chromium", "install_axe"]
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: Names of Chromium's program.
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+#: Name and version of the npm package axe-core.
 _AXE = "axe-core@4"
 
 
-def chromium() -> str:
-    """Return the path of the system's Chromium, or the value of ``CHROMIUM``."""
-    named = os.environ.get("CHROMIUM")
-    found = next(filter(None, map(shutil.which, [named] if named else _NAMES)), None)
-    if found is None:
-        _exit("Chromium is missing: apt-get install chromium, or name one in CHROMIUM")
-    return str(found)
+def find_chromium() -> str:
+    """Return the path of the program in ``CHROMIUM``, or else of the system's Chromium."""
+    program = os.environ.get("CHROMIUM")
+    path = next(filter(None, map(shutil.which, [program] if program else _PROGRAMS)), None)
+    if path is None:
+        _exit_with_message(
+            "Chromium is missing: apt-get install chromium, or name one in CHROMIUM"
+        )
+    return str(path)
 
 
-def axe(folder: Path) -> str:
-    """Return the source of axe-core, from npm."""
+def install_axe(folder: Path) -> str:
+    """Install axe-core in ``folder`` with npm; return its JavaScript source."""
     npm = shutil.which("npm")
     if npm is None:
-        _exit("npm is missing (it installs axe-core): apt-get install npm")
+        _exit_with_message("npm is missing (it installs axe-core): apt-get install npm")
     command = [str(npm), "install", "--no-save", "--silent", "--prefix", str(folder), _AXE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     if not script.exists():
-        _exit(f"npm did not install axe-core: {done.stderr.strip()[-500:]}")
+        _exit_with_message(f"npm did not install axe-core: {done.stderr.strip()[-500:]}")
     return script.read_text(encoding="utf-8")
 
 
-def _exit(text: str) -> None:
+def _exit_with_message(text: str) -> None:
     pytest.exit(f"the site cannot be tested: {text}", returncode=1)

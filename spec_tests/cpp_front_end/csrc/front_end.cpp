@@ -1,4 +1,4 @@
-// Python bindings of torch::nn::parallel for the modules that modules.py has in Python, too.
+// Python bindings of torch::nn::parallel, and the C++ counterparts of the modules in modules.py.
 //
 // A build of PyTorch without CUDA declares the autograd nodes Scatter and Gather but does not define
 // them. With DEFINE_SCATTER_AND_GATHER this file defines them with the primitives of torch._C. A build
@@ -22,7 +22,7 @@ using at::Tensor;
 #ifdef DEFINE_SCATTER_AND_GATHER
 namespace torch::autograd {
 
-// The smart pointer that holds a node differs between releases.
+// The class of the smart pointer to a node differs between releases of PyTorch.
 using NodePtr = decltype(Edge::function);
 
 template <typename NodeType, typename... Args>
@@ -33,7 +33,7 @@ static NodePtr make_node(Args&&... args) {
     return c10::make_intrusive<NodeType>(std::forward<Args>(args)...);
 }
 
-// The device type in messages, such as SIM; PyTorch's own node has the constant CUDA.
+// Returns the device type for error messages, such as SIM. A build with CUDA always prints CUDA.
 static std::string accelerator_name() {
   return c10::DeviceTypeName(at::getAccelerator(/*checked=*/true).value());
 }
@@ -103,7 +103,7 @@ variable_list Gather::apply(variable_list&& inputs) {
     std::vector<int64_t> sizes;
     for (const auto& input : inputs) {
       sources.push_back(input.device());
-      // Fails for scalars, like PyTorch's own node, which views them as vectors only later.
+      // Raises an IndexError for scalars, like PyTorch's own node: scalars become vectors below.
       sizes.push_back(input.size(dim_));
     }
     grad_fn = make_node<Scatter>(sources, sizes, dim_, std::nullopt, scalars);
@@ -135,9 +135,9 @@ namespace {
 
 using namespace torch::nn;
 
-std::atomic<int> ended_count{0}; // Calls of sleep_and_raise that have ended, with or without an error.
+std::atomic<int> ended_count{0}; // Number of calls of sleep_and_raise that have ended, with or without an error.
 
-// The argument is a row (ms, code): sleeps for ms milliseconds and throws if the code is negative.
+// x is a row (ms, code). Sleeps for ms milliseconds, then throws an error if the code is negative.
 Tensor sleep_and_raise(const Tensor& x) {
   const auto row = x.cpu().flatten();
   const auto code = row[1].item<int64_t>();
@@ -147,7 +147,7 @@ Tensor sleep_and_raise(const Tensor& x) {
   return x;
 }
 
-// One class for all modules: `kind` selects the children and the forward.
+// A module. Its `kind` selects the children and the forward.
 struct Model : Cloneable<Model> {
   explicit Model(std::string kind_) : kind(std::move(kind_)) {
     reset();
@@ -166,7 +166,7 @@ struct Model : Cloneable<Model> {
   std::string kind;
   Sequential body = nullptr;
   Linear first = nullptr;
-  Tensor tensor; // The parameter or buffer of the module itself.
+  Tensor tensor; // The parameter or buffer that is registered in this module, if any.
   std::function<Tensor(Model&, Tensor)> run;
 };
 
@@ -187,7 +187,7 @@ void scaled(Model& self) {
   self.first = self.register_module("first", Linear(6, 4));
   self.tensor = self.register_buffer("scale", torch::ones({4}).requires_grad_());
   self.run = [](Model& me, Tensor x) {
-    // Look the buffer up: a clone replaces the registered tensor, but not the member `tensor`.
+    // Look the buffer up: clone() replaces the registered buffer, but not the member `tensor`.
     return me.first->forward(x) * me.named_buffers()["scale"];
   };
 }

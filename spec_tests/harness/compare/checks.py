@@ -12,10 +12,11 @@ from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: The tolerance of data movement and of sums of small whole numbers, which are exact.
+#: The tolerance for copies and for sums of small whole numbers: both are exact.
 EXACT = 0.0
-#: The tolerance of one float32 layer on equal inputs in chunks of other sizes: a matrix product
-#: may sum a few dozen terms in another order, and each rounding is at most 2**-24 of the sum.
+#: The tolerance for one float32 layer whose input is split into chunks of different sizes. The
+#: chunk size changes the order in which a matrix product sums its terms (a few dozen). Each
+#: rounding changes the sum by at most 2**-24 of its value.
 LAYER = 1e-4
 
 
@@ -38,47 +39,57 @@ def agree(
         topology: The devices.
         tolerance: The largest difference of values, relative and absolute.
         gradients: Whether to differentiate the result.
-        strides: Whether the results' strides must agree.
+        strides: Whether the strides of the results must be equal.
     """
     __tracebackhide__ = True
     actual = observe(call, target, topology, gradients=gradients, strides=strides)
     for answer in [answers] if isinstance(answers, Target) else answers:
         expected = observe(call, answer, topology, gradients=gradients, strides=strides)
-        found = _find_difference(actual, expected, tolerance)
-        if found is not None:
-            raise AssertionError(_message(call, topology, answer, found))
+        difference_text = _outcome_difference(actual, expected, tolerance)
+        if difference_text is not None:
+            raise AssertionError(_disagreement_text(call, topology, answer, difference_text))
 
 
 def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
-    """Fail unless two snapshots, outcomes or tensors are equal."""
+    """Fail unless two snapshots, outcomes or tensors are equal; the message shows ``call``."""
     __tracebackhide__ = True
-    found = difference(_plain(actual), _plain(expected), "result", tolerance)
-    if found is not None:
-        raise AssertionError(f"{found}\nof the call\n  {call!r}")
+    text = difference(_to_snapshot(actual), _to_snapshot(expected), "result", tolerance)
+    if text is not None:
+        raise AssertionError(f"{text}\nof the call\n  {call!r}")
 
 
-def _plain(value: Any) -> Any:
+def _to_snapshot(value: Any) -> Any:
     return TensorSnapshot(value.detach().cpu(), {}) if isinstance(value, Tensor) else value
 
 
-def _message(call: Call, topology: Topology, answer: Target, found: str) -> str:
+def _disagreement_text(
+    call: Call, topology: Topology, answer: Target, difference_text: str
+) -> str:
     devices = ", ".join(f"{device}" for device in topology.devices)
     return (
-        f"target and {answer.name} disagree on\n  {call!r}\nwith devices = [{devices}]:\n  {found}"
+        f"target and {answer.name} disagree on\n  {call!r}\n"
+        f"with devices = [{devices}]:\n  {difference_text}"
     )
 
 
-def _find_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
+def _outcome_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
     for field in fields(Outcome):
         pair = getattr(actual, field.name), getattr(expected, field.name)
-        found = difference(*pair, path=field.name, tolerance=tolerance)
-        if found is not None:
-            return found
+        text = difference(*pair, path=field.name, tolerance=tolerance)
+        if text is not None:
+            return text
     return None
 
 
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
-    """Describe the first difference of two snapshots; return None if they are equal."""
+    """Describe the first difference between two snapshots. Return None if the snapshots are equal.
+
+    Args:
+        actual: The snapshot of the target's value.
+        expected: The snapshot to compare with.
+        path: The path of both values, with which the text begins.
+        tolerance: The largest difference of numbers, relative and absolute.
+    """
     if type(actual) is not type(expected):
         return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
     if isinstance(expected, TensorSnapshot):
@@ -96,12 +107,12 @@ def _tensor_difference(
     for name, fact in expected.facts.items():
         if actual.facts.get(name) != fact:
             return f"{path} has {name} {actual.facts.get(name)}, expected {fact}"
-    if not _close(actual.values, expected.values, tolerance):
+    if not _is_close(actual.values, expected.values, tolerance):
         return f"{path} has values {actual.values.tolist()}, expected {expected.values.tolist()}"
     return None
 
 
-def _close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
+def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
     if not (expected.is_floating_point() or expected.is_complex()):
@@ -117,9 +128,9 @@ def _structure_difference(
     if list(actual.members) != list(expected.members):
         return f"{path} has members {list(actual.members)}, expected {list(expected.members)}"
     for key, member in expected.members.items():
-        found = difference(actual.members[key], member, f"{path}[{key!r}]", tolerance)
-        if found is not None:
-            return found
+        text = difference(actual.members[key], member, f"{path}[{key!r}]", tolerance)
+        if text is not None:
+            return text
     return None
 
 

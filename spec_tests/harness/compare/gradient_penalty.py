@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.target import Target
 
+#: A module, or a function that calls it on several devices.
 Model = Callable[[Tensor], Tensor]
 
 
@@ -19,23 +20,28 @@ def network(dtype: torch.dtype) -> nn.Sequential:
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
 
 
-def wrap(target: Target, module: nn.Module, devices: Sequence[torch.device], api: str) -> Model:
-    """Return ``module`` on several devices: DataParallel for "class", else data_parallel."""
-    if api == "class":
+def wrap(
+    target: Target, module: nn.Module, devices: Sequence[torch.device], entry_point: str
+) -> Model:
+    """Return a callable that runs ``module`` on ``devices``.
+
+    The ``entry_point`` "class" means DataParallel; any other means the function data_parallel.
+    """
+    if entry_point == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
         return wrapped
     return lambda x: target.data_parallel.data_parallel(module, x, devices)
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The output of the model is alive during the second differentiation."""
+    """Return the penalty. The model's output is alive while its gradient is differentiated."""
     output = model(x)
     (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return gradient.square().sum() + 0 * output.sum()
 
 
 def helper_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The output of the model is freed before the second differentiation."""
+    """Return the penalty. The model's output is freed before its gradient is differentiated."""
     return _input_gradient(model, x).square().sum()
 
 
@@ -45,7 +51,7 @@ def _input_gradient(model: Model, x: Tensor) -> Tensor:
 
 
 def penalty_and_loss(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty plus the loss of another call, as in adversarial training."""
+    """Return the sum of a penalty and a loss of separate calls, as in adversarial training."""
     return model(x).sum() + helper_penalty(model, x)
 
 
@@ -53,14 +59,20 @@ PENALTIES = (inline_penalty, helper_penalty, penalty_and_loss)
 
 
 def gradients(
-    penalty: Callable[[Model, Tensor], Tensor], model: Model, module: nn.Module, x: Tensor
+    penalty: Callable[[Model, Tensor], Tensor], wrapped: Model, module: nn.Module, x: Tensor
 ) -> Any:
-    """Return the penalty and its gradients for the input and the parameters of the module.
+    """Return a snapshot of the penalty and its gradients for ``x`` and the parameters.
 
-    A parameter that the penalty does not depend on has a zero gradient here, because zero and no
-    gradient are the subject of divergence FN-1.
+    If the penalty does not depend on a parameter, the gradient is zero here, not None. Divergence
+    FN-1 tests the difference between zero and None.
+
+    Args:
+        penalty: One of `PENALTIES`.
+        wrapped: The model to call: ``module`` itself, or the result of `wrap`.
+        module: The module with the parameters.
+        x: The input.
     """
-    loss = penalty(model, x)
+    loss = penalty(wrapped, x)
     leaves = (x, *module.parameters())
     found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     return snapshot([loss, *found], {}, strides=False)

@@ -1,4 +1,7 @@
-"""Objects that a call keeps alive. The garbage collector is off, so that cycles are detected."""
+"""Find objects that stay alive after a call.
+
+The garbage collector is off, so that objects in reference cycles are found, too.
+"""
 
 import weakref
 from typing import Any
@@ -10,7 +13,7 @@ from spec_tests.harness.compare.outcome import Call
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import leaves, tensors
+from spec_tests.harness.traverse import tensors, walk
 
 _References = dict[str, weakref.ref[Any]]
 
@@ -19,16 +22,16 @@ def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments and results that are alive after the call.
 
     Raises:
-        Exception: the call raised it.
+        Exception: the error of the call.
     """
     with disable_gc():
-        return _alive(_references_of_call(call, target, topology))
+        return _paths_alive(_references_of_call(call, target, topology))
 
 
 def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments that are alive after a call that raises."""
     with disable_gc():
-        return _alive(_references_of_error(call, target, topology))
+        return _paths_alive(_references_of_error(call, target, topology))
 
 
 def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
@@ -46,19 +49,19 @@ def _references_of_error(call: Call, target: Target, topology: Topology) -> _Ref
     pytest.fail(f"{call!r} raised no exception")
 
 
-def _alive(watched: _References) -> list[str]:
-    return [path for path, found in watched.items() if found() is not None]
+def _paths_alive(watched: _References) -> list[str]:
+    return [path for path, reference in watched.items() if reference() is not None]
 
 
 def references(value: object, path: str) -> _References:
-    """Return weak references to every tensor, module and object in nested containers."""
-    found = {where: leaf for where, leaf in leaves(value, path) if _is_watched(leaf)}
-    return {
-        where: weakref.ref(leaf) for where, leaf in {**found, **dict(tensors(value, path))}.items()
-    }
+    """Return weak references to the tensors, modules and suite objects in ``value``, by path."""
+    found = {where: member for where, member in walk(value, path) if _is_tracked(member)}
+    found |= dict(tensors(value, path))
+    return {where: weakref.ref(member) for where, member in found.items()}
 
 
-def _is_watched(leaf: object) -> bool:
-    kind = type(leaf)
-    ours = isinstance(leaf, (Tensor, nn.Module)) or kind.__module__.startswith("spec_tests")
-    return ours and kind.__weakrefoffset__ != 0
+def _is_tracked(value: object) -> bool:
+    cls = type(value)
+    is_of_suite = cls.__module__.startswith("spec_tests")
+    has_weak_references = cls.__weakrefoffset__ != 0
+    return has_weak_references and (is_of_suite or isinstance(value, (Tensor, nn.Module)))

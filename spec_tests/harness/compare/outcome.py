@@ -16,23 +16,23 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Texts of warnings that concern the build of PyTorch and not the call.
-_BUILD_WARNINGS = tuple(each.split(":")[1] for each in cuda_stand_ins.IGNORED_WARNINGS)
+#: Parts of the texts of warnings that depend on the build of PyTorch, not on the call.
+_BUILD_WARNINGS = tuple(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS)
 
 
 class Call(Protocol):
-    """A call; its ``repr`` can be pasted into an interpreter."""
+    """A call of a function of the target. Its ``repr`` can be pasted into an interpreter."""
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return new arguments with the same values each time."""
+        """Return new arguments. Every call of this method returns equal values."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Make the call on ``target``."""
+        """Make the call on ``target`` with ``inputs`` and return the result."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception: its class, and its text without the parts that differ from run to run."""
+    """The class name of an exception, and its text without the parts that `normalise` removes."""
 
     kind: str
     text: str
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The data by which two runs of a call are compared."""
+    """The data of one run of a call that is compared with other runs: snapshots, or `Failure`."""
 
     result: Any
     warnings: tuple[str, ...]
@@ -53,7 +53,7 @@ def observe(
 ) -> Outcome:
     """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
-    _seed()
+    _seed_generators()
     with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -61,13 +61,13 @@ def observe(
             result = snapshot(value, inputs, strides=strides)
         except Exception as error:
             value, result = None, failure_of(error)
-        found = _gradients(value, inputs) if gradients else None
+        found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
-    return Outcome(result, _texts(caught), after, found)
+    return Outcome(result, _warning_texts(caught), after, found)
 
 
-def _seed() -> None:
-    """Seed all generators; ``torch.manual_seed`` is slow because it formats a traceback."""
+def _seed_generators() -> None:
+    """Seed all generators. ``torch.manual_seed`` would be slow: it formats a traceback."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
@@ -76,30 +76,33 @@ def _seed() -> None:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the exception as data."""
+    """Return the class name and the normalised text of an exception."""
     kind = type(error)
     return Failure(f"{kind.__module__}.{kind.__qualname__}", normalise(str(error)))
 
 
 def normalise(text: str) -> str:
-    """Return ``text`` without traceback frames, C++ backtraces and addresses."""
+    """Return an error text without the parts that differ between runs.
+
+    These are traceback frames, C++ backtraces and addresses.
+    """
     text = text.split("\nException raised from", 1)[0]
-    # Frames are indented; the text of the exception is not.
+    # The lines of traceback frames are indented; the text of the exception is not.
     lines = [line for line in text.splitlines() if not line.startswith("  ")]
     return re.sub(r"0x[0-9a-f]+", "0x", "\n".join(lines))
 
 
-def _texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
+def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     texts = (f"{each.category.__name__}: {each.message}" for each in caught)
     return tuple(text for text in texts if not any(part in text for part in _BUILD_WARNINGS))
 
 
-def _gradients(value: object, inputs: Mapping[str, Any]) -> Any:
+def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
     leaves = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
-    outputs = [tensor for _, tensor in tensors(value, "result") if tensor.requires_grad]
+    outputs = [tensor for _, tensor in tensors(result, "result") if tensor.requires_grad]
     if not leaves or not outputs:
         return None
-    # The cotangents of the outputs differ, so that swapped outputs are detected.
+    # Each output gets another gradient, so that a test notices swapped outputs.
     cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
         found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)
@@ -113,6 +116,6 @@ def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
 
 
 def cotangent(output: Tensor) -> Tensor:
-    """Return small whole numbers in the shape of ``output``. Their sums are exact."""
+    """Return a gradient for ``output``: small whole numbers, because their sums are exact."""
     count = torch.arange(output.numel(), device="cpu").remainder(5).add(1)
     return count.reshape(output.shape).to(output.dtype).to(output.device)

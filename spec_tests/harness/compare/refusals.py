@@ -20,12 +20,12 @@ def refused(
         target: The implementation under test.
         topology: The devices.
         error: The class of the error.
-        text: The text of the error. ``{KIND}`` stands for the accelerator, ``{ordinals[0]}`` for
-            an ordinal.
+        text: The text of the error. ``{KIND}`` is replaced by the device type in capital letters,
+            ``{ordinals[0]}`` by the ordinal of the first device.
     """
     __tracebackhide__ = True
-    result = _refusal(call, target, topology)
-    expected = _filled_in(text, topology)
+    result = _result_without_input_changes(call, target, topology)
+    expected = _fill_in(text, topology)
     checks.same(result, Failure(f"builtins.{error.__name__}", expected), call)
 
 
@@ -36,16 +36,16 @@ def refused_with_facts(
     error: type[Exception],
     facts: Iterable[str],
 ) -> None:
-    """Fail unless ``call`` raises ``error`` whose text contains ``facts``; see `refused`."""
+    """Fail unless ``call`` raises ``error`` and its text contains all ``facts``; see `refused`."""
     __tracebackhide__ = True
-    result = _refusal(call, target, topology)
+    result = _result_without_input_changes(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)
-    missing = missing_facts(result.text, [_filled_in(fact, topology) for fact in facts])
+    missing = missing_facts(result.text, [_fill_in(fact, topology) for fact in facts])
     checks.same(missing, [], call)
 
 
-def _refusal(call: Call, target: Target, topology: Topology) -> Any:
-    """Return the result of ``call``; fail if it changed an input."""
+def _result_without_input_changes(call: Call, target: Target, topology: Topology) -> Any:
+    """Return the result or `Failure` of ``call``. Fail if the call has changed an input."""
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
     unchanged = call.inputs(topology)
@@ -53,7 +53,7 @@ def _refusal(call: Call, target: Target, topology: Topology) -> Any:
     return outcome.result
 
 
-def _filled_in(text: str, topology: Topology) -> str:
+def _fill_in(text: str, topology: Topology) -> str:
     return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)
 
 

@@ -1,6 +1,7 @@
 """The structure of a replica as plain data.
 
-Hook dictionaries and bound methods in attributes are left out: see divergences RE-3 and RE-2.
+Hook dictionaries (divergence RE-3) and bound methods in attributes (RE-2) are left out, because
+torch.nn.parallel handles them wrongly.
 """
 
 from collections.abc import Iterator
@@ -9,38 +10,56 @@ from typing import Any
 
 from torch import Tensor, nn
 
-#: Attributes that hold a module's tensors and children, and attributes that only replicas have.
+#: Attributes of a module that `_compare_attributes` leaves out: they hold its tensors and
+#: children, or only replicas have them.
 _STATE = ("_parameters", "_buffers", "_modules", "_is_replica", "_former_parameters")
 _MISSING = object()
 
 
 def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
-    """Return a description of every module of ``replica`` by path; a shared one appears twice."""
-    first: dict[int, str] = {}
-    pairs = _pairs(replica, source, "module")
+    """Return a description of each module of ``replica``, by path.
+
+    A module that is the child of two modules appears under both paths.
+
+    Args:
+        replica: The replica.
+        source: The replicated module.
+    """
+    first_paths: dict[int, str] = {}
+    pairs = _module_pairs(replica, source, "module")
     return {
-        path: _module_structure(module, original, path, first) for path, module, original in pairs
+        path: _module_structure(module, original, path, first_paths)
+        for path, module, original in pairs
     }
 
 
-def _pairs(
+def _module_pairs(
     replica: nn.Module, source: nn.Module, path: str
 ) -> Iterator[tuple[str, nn.Module, nn.Module]]:
+    """Yield the path of each module, the replica's module and the original."""
     yield path, replica, source
     for name, child in source._modules.items():
         copy = replica._modules.get(name)
         if child is not None and copy is not None:
-            yield from _pairs(copy, child, f"{path}.{name}")
+            yield from _module_pairs(copy, child, f"{path}.{name}")
 
 
 def _module_structure(
-    module: nn.Module, source: nn.Module, path: str, first: dict[int, str]
+    module: nn.Module, source: nn.Module, path: str, first_paths: dict[int, str]
 ) -> dict[str, Any]:
+    """Describe one module of a replica.
+
+    Args:
+        module: The replica's module.
+        source: The original module.
+        path: The path of both.
+        first_paths: The first path of each object, by id. New objects are added.
+    """
     tensors = {name: getattr(module, name, None) for name in source._parameters}
     buffers = dict(module._buffers)
     found = {path: module} | {f"{path}.{k}": v for k, v in {**tensors, **buffers}.items()}
     for where, value in found.items():
-        first.setdefault(id(value), where)
+        first_paths.setdefault(id(value), where)
     former = getattr(module, "_former_parameters", {})
     return {
         "class": type(module).__qualname__,
@@ -51,19 +70,21 @@ def _module_structure(
         "tensors": tensors,
         "buffers": buffers,
         "children": {name: child is not None for name, child in module._modules.items()},
-        "is": {where: first[id(value)] for where, value in found.items() if value is not None},
-        "attributes": _attributes(module, source),
+        "is": {
+            where: first_paths[id(value)] for where, value in found.items() if value is not None
+        },
+        "attributes": _compare_attributes(module, source),
     }
 
 
-def _attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
-    """Return, for each attribute of the source, whether the replica has the same object."""
-    own = vars(module)
-    names = [name for name, value in vars(source).items() if _is_plain(name, value)]
-    return {name: own.get(name, _MISSING) is vars(source)[name] for name in names}
+def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
+    """Return, for each compared attribute, whether replica and source hold the same object."""
+    replica_attributes = vars(module)
+    names = [name for name, value in vars(source).items() if _is_compared(name, value)]
+    return {name: replica_attributes.get(name, _MISSING) is vars(source)[name] for name in names}
 
 
-def _is_plain(name: str, value: object) -> bool:
-    # Tensors are left out: a parameter is an attribute of the replica and not of the source.
+def _is_compared(name: str, value: object) -> bool:
+    # Tensors are not compared: a replica has its parameters as attributes, not in _parameters.
     hooks = name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
     return name not in _STATE and not hooks and not isinstance(value, (MethodType, Tensor))

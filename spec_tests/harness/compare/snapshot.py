@@ -1,4 +1,4 @@
-"""Snapshots: values as plain data, for the comparison of two runs.
+"""Snapshots: values as plain data, with which two runs are compared.
 
 A snapshot of a tensor records everything that a caller can see: values, dtype, shape, strides,
 device, ``requires_grad``, class, and the input whose memory it shares.
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.harness.traverse import leaves, members, tensors
+from spec_tests.harness.traverse import members, tensors, walk
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Any other value: its class, its ``repr``, and its path if it is an input."""
+    """Any value except tensors and containers: class, ``repr``, and the path if it is an input."""
 
     kind: str
     text: str
@@ -40,68 +40,79 @@ class Leaf:
 
 
 def snapshot(value: object, inputs: Mapping[str, object], *, strides: bool = True) -> Any:
-    """Return the snapshot of ``value``. It names inputs whose memory ``value`` shares by path."""
-    return _snapshot(value, _Labels(inputs), strides)
+    """Return the snapshot of ``value``.
+
+    Args:
+        value: A tensor, a nested container, or any other value.
+        inputs: The arguments of the call. The snapshot of a tensor that shares the memory of an
+            argument contains the path of the argument.
+        strides: Whether to record the strides of tensors.
+    """
+    return _snapshot(value, _InputPaths(inputs), strides)
 
 
-class _Labels:
-    """The paths of the inputs, by object and by memory."""
+class _InputPaths:
+    """Finds the path of the input that a value is, or whose memory a tensor shares."""
 
     def __init__(self, inputs: Mapping[str, object]) -> None:
         found = [pair for name, value in inputs.items() for pair in tensors(value, name)]
         self._objects = {id(tensor): path for path, tensor in reversed(found)}
-        self._memory = {_memory(t): (path, t) for path, t in reversed(found) if _memory(t)}
+        self._pointers = {
+            _data_pointer(t): (path, t) for path, t in reversed(found) if _data_pointer(t)
+        }
         self._others = {
-            id(leaf): path
+            id(member): path
             for name, value in inputs.items()
-            for path, leaf in leaves(value, name)
-            if not isinstance(leaf, (str, int, float, type(None), tuple))
+            for path, member in walk(value, name)
+            if not isinstance(member, (str, int, float, type(None), tuple))
         }
 
-    def of_tensor(self, tensor: Tensor) -> str | None:
+    def aliasing_of(self, tensor: Tensor) -> str | None:
+        """Return a text that names the input with the same memory; None if there is none."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
-        shared = self._memory.get(_memory(tensor))
+        shared = self._pointers.get(_data_pointer(tensor))
         if shared is None or tensor.numel() == 0:
             return None
         path, source = shared
-        return f"memory of {path} from byte {_offset(tensor) - _offset(source)}"
+        return f"memory of {path} from byte {_byte_offset(tensor) - _byte_offset(source)}"
 
-    def of_object(self, value: object) -> str | None:
+    def path_of(self, value: object) -> str | None:
         return self._others.get(id(value))
 
 
-def _memory(tensor: Tensor) -> int:
+def _data_pointer(tensor: Tensor) -> int:
+    """Return the address of the tensor's storage; 0 for sparse tensors."""
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
-def _offset(tensor: Tensor) -> int:
+def _byte_offset(tensor: Tensor) -> int:
     return int(tensor.storage_offset()) * tensor.element_size()
 
 
-def _snapshot(value: object, labels: _Labels, strides: bool) -> Any:
+def _snapshot(value: object, input_paths: _InputPaths, strides: bool) -> Any:
     if isinstance(value, Tensor):
-        return _of_tensor(value, labels, strides)
+        return _tensor_snapshot(value, input_paths, strides)
     found = members(value)
     if found or isinstance(value, (list, tuple, dict)):
-        snapshots = {key: _snapshot(member, labels, strides) for key, member in found.items()}
-        return Structure(_name(type(value)), snapshots)
-    identity = labels.of_object(value)
-    return Leaf(_name(type(value)), "" if identity else repr(value), identity)
+        snapshots = {key: _snapshot(member, input_paths, strides) for key, member in found.items()}
+        return Structure(_class_name(type(value)), snapshots)
+    identity = input_paths.path_of(value)
+    return Leaf(_class_name(type(value)), "" if identity else repr(value), identity)
 
 
-def _of_tensor(tensor: Tensor, labels: _Labels, strides: bool) -> TensorSnapshot:
+def _tensor_snapshot(tensor: Tensor, input_paths: _InputPaths, strides: bool) -> TensorSnapshot:
     facts: dict[str, object] = {
-        "class": _name(type(tensor)),
+        "class": _class_name(type(tensor)),
         "dtype": tensor.dtype,
         "shape": tuple(tensor.shape),
         "device": str(tensor.device),
         "layout": tensor.layout,
         "requires_grad": tensor.requires_grad,
-        "aliasing": labels.of_tensor(tensor),
+        "aliasing": input_paths.aliasing_of(tensor),
     }
     if strides and tensor.layout is torch.strided:
-        facts["strides"] = _strides(tensor)
+        facts["strides"] = _used_strides(tensor)
     plain = tensor.detach()
     if tensor.layout is not torch.strided:
         facts["coalesced"] = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
@@ -109,12 +120,12 @@ def _of_tensor(tensor: Tensor, labels: _Labels, strides: bool) -> TensorSnapshot
     return TensorSnapshot(plain.cpu().resolve_conj().resolve_neg().clone(), facts)
 
 
-def _strides(tensor: Tensor) -> tuple[int | None, ...]:
-    # The stride of a dimension with fewer than two elements is not used.
+def _used_strides(tensor: Tensor) -> tuple[int | None, ...]:
+    # The stride of a dimension with fewer than two elements has no effect, so it is None.
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     used = tensor.numel() > 0
     return tuple(stride if used and size > 1 else None for size, stride in pairs)
 
 
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

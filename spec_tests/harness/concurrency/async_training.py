@@ -10,16 +10,16 @@ from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
 
-#: The number of batches.
+#: The number of batches, with one training step each.
 STEPS = 3
 #: The values of every batch.
 BATCH = torch.arange(1.0, 9.0).reshape(4, 2)
-#: The memory of batches: the first device, or pageable or pinned memory of the host.
+#: Where `batches` allocates a batch: on the first device, or in pageable or pinned host memory.
 SOURCES = ("device", "pageable", "pinned")
 
 
 class Scale(nn.Module):
-    """Multiplies by a parameter. A buffer counts the rows of the first replica."""
+    """A module that multiplies its input by a parameter and counts its rows in a buffer."""
 
     rows: Tensor
 
@@ -29,13 +29,13 @@ class Scale(nn.Module):
         self.register_buffer("rows", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Count the rows and return the product."""
+        """Add the number of rows to the buffer and return the product."""
         self.rows.add_(x.size(0))
         return x * self.scale
 
 
 def batches(topology: Topology, source: str) -> Iterator[Tensor]:
-    """Yield batches without keeping a reference to them."""
+    """Yield `STEPS` equal batches. The generator keeps no reference to a batch."""
     for _ in range(STEPS):
         if source == "device":
             yield queued_arange(topology, 0, 4, 2)
@@ -44,7 +44,13 @@ def batches(topology: Topology, source: str) -> Iterator[Tensor]:
 
 
 def train(forward: Callable[[Tensor], Tensor], net: Scale, inputs: Iterable[Tensor]) -> Tensor:
-    """Take a step for each batch; update the weights in place and return them."""
+    """Train ``net`` for one step on each batch and return its weights.
+
+    Args:
+        forward: ``net`` itself, or a wrapper that calls it.
+        net: The module with the weights, which are updated in place.
+        inputs: The batches.
+    """
     for batch in inputs:
         torch.autograd.backward(forward(batch).sum())
         gradient = net.scale.grad

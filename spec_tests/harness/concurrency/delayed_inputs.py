@@ -1,15 +1,15 @@
-"""Inputs whose values arrive late, while streams other than the default ones are current.
+"""Makes new streams current during a call, and delays the values of its inputs.
 
-Accelerators queue work and return. A stream that does not wait for the producer of a tensor mostly
-reads the right values nevertheless, because the producer is fast. A sleeping kernel makes the
-producer slow:
+An operator on an accelerator returns before its kernel has run. A stream that does not wait for
+the kernel that writes a tensor mostly reads the right values nevertheless, because the kernel is
+fast. Here a sleeping kernel delays the write:
 
 1. The values of the inputs are saved, and their memory is cleared.
 2. A kernel that sleeps is queued on the current stream of each device.
 3. Copies of the saved values are queued behind it.
-4. The call is made before the copies have started.
+4. The test makes the call before the copies have started.
 
-On the simulator nothing is late: operators have finished when they return.
+The simulator has no delay: an operator has finished when it returns.
 """
 
 import functools
@@ -23,50 +23,56 @@ from torch import Tensor
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: The number of cycles of the kernel that measures the length of a cycle.
+#: The number of clock cycles that a kernel sleeps to measure the duration of a cycle.
 _CYCLES = 10_000_000
 _milliseconds = 0.0
 
 
 def set_delay(milliseconds: float) -> None:
-    """Delay the inputs of every later call; 0 switches the delay off."""
+    """Set the delay of the inputs of every later call; 0 switches the delay off."""
     global _milliseconds
     _milliseconds = milliseconds
 
 
 @contextmanager
 def delayed(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
-    """Delay the ``inputs`` on devices inside the block by the time that `set_delay` has set."""
+    """Make new streams current in the block, and delay the inputs by the time of `set_delay`.
+
+    Without a delay, do nothing. Inputs on the CPU are not delayed.
+    """
     if not _milliseconds:
         yield
         return
-    with _on_new_streams(topology):
-        _delay(inputs, topology)
+    with _use_new_streams(topology):
+        _delay_inputs(inputs, topology)
         yield
 
 
 def queue_sleep(device: torch.device, milliseconds: float) -> None:
-    """Queue a kernel that sleeps on the current stream of ``device``; do not wait for it."""
+    """Queue a sleeping kernel on the current stream of ``device`` without waiting for it."""
     sleep = getattr(torch.get_device_module(device), "_sleep", None)
     if sleep is not None:
         with torch.accelerator.device_index(device.index):
             sleep(int(milliseconds * _cycles_per_millisecond()))
 
 
-def _delay(inputs: Mapping[str, Any], topology: Topology) -> None:
-    memory = list(_memory(inputs))
-    saved = [each.clone() for each in memory]
-    for each in memory:
-        each.zero_()
+def _delay_inputs(inputs: Mapping[str, Any], topology: Topology) -> None:
+    storages = list(_storages(inputs))
+    saved = [storage.clone() for storage in storages]
+    for storage in storages:
+        storage.zero_()
     topology.synchronize()
     for device in dict.fromkeys(topology.devices):
         queue_sleep(device, _milliseconds)
-    for each, values in zip(memory, saved, strict=True):
-        each.copy_(values)
+    for storage, values in zip(storages, saved, strict=True):
+        storage.copy_(values)
 
 
-def _memory(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
-    """Yield the storage of each dense input on a device; writes to it bump no version counter."""
+def _storages(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Yield the storage of each dense input on a device, as a tensor of bytes.
+
+    Writes to these tensors do not change the version counters of the inputs.
+    """
     found = [tensor for name, value in inputs.items() for _, tensor in tensors(value, name)]
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage()
@@ -78,7 +84,7 @@ def _memory(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _on_new_streams(topology: Topology) -> Iterator[None]:
+def _use_new_streams(topology: Topology) -> Iterator[None]:
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
     topology.synchronize()

@@ -7,13 +7,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds for which a condition may stay false, and seconds between two checks.
+#: Seconds after which `wait_until` gives up.
 _TIMEOUT = 2.0
+#: Seconds between two checks of a condition.
 _INTERVAL = 0.01
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Return whether ``condition`` becomes true within two seconds: threads free objects late."""
+    """Return whether ``condition`` becomes true within two seconds, as other threads finish."""
     end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -35,7 +36,7 @@ def silence_thread_errors() -> Iterator[None]:
 
 @contextmanager
 def disable_gc() -> Iterator[None]:
-    """Switch the garbage collector off inside the block, so that cycles keep their objects."""
+    """Disable the garbage collector inside the block, so that reference cycles are not freed."""
     gc.disable()
     try:
         yield
@@ -44,10 +45,10 @@ def disable_gc() -> Iterator[None]:
 
 
 def wait_until_freed(references: Sequence[weakref.ref[object]]) -> bool:
-    """Return whether all objects of ``references`` are freed within two seconds."""
+    """Return whether the objects of all ``references`` are freed within two seconds."""
     return wait_until(lambda: all(reference() is None for reference in references))
 
 
 def wait_for_thread_count(count: int) -> bool:
-    """Return whether at most ``count`` threads are alive within two seconds."""
+    """Return whether the number of threads falls to ``count`` or less within two seconds."""
     return wait_until(lambda: threading.active_count() <= count)

@@ -1,4 +1,4 @@
-"""parallel_apply on modules that take no argument."""
+"""A call of parallel_apply on modules that take no argument."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def run(target: Target, topology: Topology, modules: Sequence[nn.Module]) -> list[Any]:
-    """Run each of ``modules`` without arguments on the device of its slot."""
-    nothing: list[tuple[()]] = [()] * len(modules)
+    """Call parallel_apply on ``modules`` without arguments. Module ``i`` gets device ``i``."""
+    no_arguments: list[tuple[()]] = [()] * len(modules)
     devices = [device.index for device in topology.take(len(modules))]
     results: list[Any] = target.parallel_apply.parallel_apply(
-        list(modules), nothing, devices=devices
+        list(modules), no_arguments, devices=devices
     )
     return results

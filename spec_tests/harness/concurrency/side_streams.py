@@ -1,4 +1,4 @@
-"""Callers that work on side streams and never wait for the devices."""
+"""Helpers for tests that use side streams and never wait for a device."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,9 +14,10 @@ __all__ = ["late_copies", "no_races", "on_side_streams", "queued_arange", "queue
 
 @contextmanager
 def on_side_streams(topology: Topology) -> Iterator[None]:
-    """Make a new stream current on every device, ordered after the stream that was current.
+    """Make a new stream current on every device inside the block.
 
-    The current device stays the same. The host does not wait.
+    The new stream waits for the stream that was current, which waits for it after the block. The
+    current device stays the same. The host does not wait.
     """
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
@@ -35,21 +36,21 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
 
 @contextmanager
 def no_races(topology: Topology) -> Iterator[None]:
-    """Fail if accesses race inside the block, even with ``--no-races``."""
+    """Fail if accesses to device memory race inside the block, even with ``--no-races``."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator detects races")
     with simulator.races() as found:
         yield
-    # With a text, because pytest does not rewrite assertions of an installed suite.
+    # An explicit message, because pytest does not rewrite assertions in an installed package.
     assert not found, str(found[0])
 
 
 @contextmanager
 def late_copies(topology: Topology) -> Iterator[None]:
-    """Delay copies inside the block for as long as the host does not wait for them.
+    """Delay copies inside the block until the host or a stream waits. Fail if accesses race.
 
-    The detector does not see reads of host tensors; an early read gets NaN instead. Real
-    accelerators delay copies by themselves.
+    The race detector does not see reads on the host. A host read that does not wait for a copy
+    gets NaN instead. On a real accelerator, do nothing: its copies are asynchronous.
     """
     if topology.accelerator != "sim":
         yield
@@ -60,11 +61,11 @@ def late_copies(topology: Topology) -> Iterator[None]:
 
 
 def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
-    """Return 1, 2, 3, ..., computed by work that is queued on the device of ``slot``."""
+    """Return 1, 2, 3, ... on the device of ``slot``. The kernel that writes it is only queued."""
     extent = torch.Size(shape).numel()
     return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
 
 
 def queued_copies(*tensors: Tensor) -> list[Tensor]:
-    """Return copies of ``tensors`` made by work that is queued on the current streams."""
+    """Return copies of ``tensors``, written by kernels that are queued on the current streams."""
     return [tensor.detach() * 1 for tensor in tensors]

@@ -1,4 +1,4 @@
-"""The streams that a call uses for copies, and the current streams and device."""
+"""Records the streams on which a call makes copies, and the current streams and device."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from spec_tests.harness.environment.topology import Topology
 
+#: The operators that may copy between devices.
 _COPIES = frozenset(
     {
         torch.ops.aten._to_copy,
@@ -21,7 +22,7 @@ _COPIES = frozenset(
 
 
 class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Records the current stream of the receiving device at every copy inside the block."""
+    """Records, for each copy to a device inside the block, the current stream of that device."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
@@ -37,13 +38,13 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket in _COPIES:
-            self._note(result if result is not None else args[0])
+            self._record_stream(result if result is not None else args[0])
         return result
 
-    def _note(self, written: object) -> None:
-        found = [leaf for leaf in tree_leaves(written) if isinstance(leaf, Tensor)]
-        if found and found[0].device.type != "cpu":
-            self.streams.append(torch.accelerator.current_stream(found[0].device))
+    def _record_stream(self, result: object) -> None:
+        copies = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        if copies and copies[0].device.type != "cpu":
+            self.streams.append(torch.accelerator.current_stream(copies[0].device))
 
 
 class CopyPause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
@@ -53,8 +54,8 @@ class CopyPause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyT
         super().__init__()
         self._pause = pause
 
-    def _note(self, written: object) -> None:
-        super()._note(written)
+    def _record_stream(self, result: object) -> None:
+        super()._record_stream(result)
         if len(self.streams) == 1:
             self._pause()
 
@@ -68,7 +69,7 @@ def streams_of(call: Callable[[], object]) -> list[torch.Stream]:
 
 
 def current_device_and_streams(topology: Topology) -> tuple[int, list[int]]:
-    """Return the current device's ordinal, and the current stream's id of each device."""
+    """Return the current device's ordinal, and the id of each device's current stream."""
     streams = [torch.accelerator.current_stream(device) for device in topology.devices]
     ids = [stream.stream_id for stream in streams]
     return torch.accelerator.current_device_index(), ids

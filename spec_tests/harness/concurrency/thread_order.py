@@ -1,18 +1,18 @@
-"""Threads that run one after the other, in an order that the test chooses."""
+"""Runs blocks of several threads one after the other, in an order that the test chooses."""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds for which a thread waits for the others. Only a wrong target takes as long.
+#: Seconds after which a thread that waits for its turn raises a TimeoutError.
 TIMEOUT = 5.0
 
 
 class ThreadOrder:
-    """Admits several threads to their blocks one after the other, in ``order``.
+    """The order in which several threads run their blocks ``with order.turn(number):``.
 
-    All threads must run at the same time: a target that runs its modules one after the other gets
-    a TimeoutError.
+    The threads must run at the same time. If the target runs the modules one after the other,
+    `turn` raises a TimeoutError.
 
     Args:
         order: The numbers of the threads, first to last.
@@ -31,7 +31,7 @@ class ThreadOrder:
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Wait until all threads before ``number`` have left their blocks."""
+        """Wait until all threads before ``number`` have left their blocks; then run the block."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_next(number), TIMEOUT):
                 raise TimeoutError(

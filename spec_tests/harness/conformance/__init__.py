@@ -1,4 +1,4 @@
-"""The specification as data, registers of divergences, verdicts, and generated pages.
+"""Clauses, registers of known divergences, verdicts, and the pages generated from them.
 
 May import ``environment``.
 """

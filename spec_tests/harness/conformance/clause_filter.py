@@ -1,7 +1,7 @@
 """The clauses that ``--clause`` selects, and the files with their tests.
 
-The text of a test file contains the full ids of its clauses, so that a run of one clause imports
-only the files that contain its id. `ids_in` searches a file.
+A test file contains the full ids of its clauses. A run of one clause therefore imports only the
+files that contain the id of the clause.
 """
 
 from functools import cache
@@ -14,31 +14,37 @@ from spec_tests.harness.conformance.clauses import Clause
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
-def configure(config: pytest.Config, known: dict[str, Clause]) -> None:
+def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
     """Store the clauses that ``--clause`` selects.
 
+    Args:
+        config: The configuration of pytest.
+        known_clauses: All clauses by id.
+
     Raises:
-        pytest.UsageError: no clause has one of the names.
+        pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
     """
     names = config.getoption("--clause")
-    unknown = [name for name in names if not any(each.is_below(name) for each in known.values())]
+    unknown = [
+        name for name in names if not any(each.has_prefix(name) for each in known_clauses.values())
+    ]
     if unknown:
         raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
-    found = {each.id for each in known.values() if any(map(each.is_below, names))}
+    found = {each.id for each in known_clauses.values() if any(map(each.has_prefix, names))}
     config.stash[_SELECTED] = frozenset(found)
 
 
 def selected(config: pytest.Config) -> frozenset[str]:
-    """Return the selected clauses; empty without ``--clause``."""
+    """Return the ids of the selected clauses; empty without ``--clause``."""
     return config.stash[_SELECTED]
 
 
-def ids_in(path: Path, names: frozenset[str]) -> frozenset[str]:
-    """Return the clause ids among ``names`` that the text of a file contains."""
-    text = _text(path)
-    return frozenset(name for name in names if name in text)
+def ids_in(path: Path, ids: frozenset[str]) -> frozenset[str]:
+    """Return those clause ids of ``ids`` that the text of a file contains."""
+    text = _read_text(path)
+    return frozenset(clause_id for clause_id in ids if clause_id in text)
 
 
 @cache
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")

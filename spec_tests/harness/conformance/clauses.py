@@ -1,4 +1,4 @@
-"""The specification as data: all clauses by id.
+"""Reads the clauses of the specification, and formats them as text and as Markdown.
 
 ``python -m spec_tests.harness.conformance.clauses`` prints the clauses by chapter.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
-#: The comparison of reference, C++ front end and impl at the end of SPECIFICATION.md.
+#: The page that ends SPECIFICATION.md. It compares reference, C++ front end and impl.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
 _INTRODUCTION = """\
@@ -28,18 +28,18 @@ _INTRODUCTION = """\
 * The **reference** is torch.nn.parallel of the installed PyTorch.
 * The **target** is the implementation that the suite checks: `impl`, your package, or the
   reference itself.
-* A **divergence** is a recorded difference between a target and the clauses. The chapter
-  `divergences` has the clauses that the reference violates; [DIVERGENCES.md](../DIVERGENCES.md)
-  describes the differences.
+* A **divergence** is a recorded violation of a clause by a target. The chapter `divergences` has
+  the clauses that the reference violates, and [DIVERGENCES.md](../DIVERGENCES.md) describes them.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
-* A **chunk** is the part of a tensor for one device, a **replica** the copy of a module on one
-  device.
-* **Refused** means that the call raises an exception and leaves its arguments unchanged. If users
-  rely on the class or text of the exception, the clause or its test states them.
+* A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
+  one device.
+* A call is **refused** if it raises an exception and does not change its arguments. If users rely
+  on the class or text of the exception, the clause or its test states them.
 
 ## How to read a clause
 
-The first word of an id is the chapter. Cite a clause by its id: `comm.scatter.slices`.
+The first word of an id is the chapter of the clause. Cite a clause by its id:
+`comm.scatter.slices`.
 `parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`;
 `parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
 
@@ -50,8 +50,9 @@ The **basis** is the evidence for the statement:
 * *law*: a relation that every implementation must satisfy. Example: the outputs of a wrapped
   module equal those of the module alone.
 
-A test compares the result of the target with the reference, with the *oracle* (a simple
-implementation in `oracle/`), with a law, or with an expected value or error text in the test.
+A test compares the result of the target with the result of the reference, with the result of the
+*oracle* (a simple implementation in `oracle/`), with the result that a law requires, or with a
+value or error text in the test.
 
 Generated from `clauses.toml` by `python -m spec_tests.harness.conformance.pages --write`."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
@@ -78,18 +79,18 @@ class Clause:
         """The first word of the id."""
         return self.id.split(".", 1)[0]
 
-    def is_below(self, name: str) -> bool:
-        """Return whether ``name`` is the id of this clause or its beginning, up to a dot."""
-        return f"{self.id}.".startswith(f"{name}.")
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
+        return f"{self.id}.".startswith(f"{prefix}.")
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
 
 
-def clause(name: str) -> Callable[[_Test], _Test]:
-    """Return a decorator that marks a test with the clause that it checks."""
-    return pytest.mark.clause(name)
+def clause(clause_id: str) -> Callable[[_Test], _Test]:
+    """Return a decorator that marks a test with the id of the clause that it checks."""
+    return pytest.mark.clause(clause_id)
 
 
 def clauses_of_test(item: pytest.Item) -> list[str]:
@@ -98,35 +99,36 @@ def clauses_of_test(item: pytest.Item) -> list[str]:
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
-    """Return all clauses by id, in the order of the file."""
-    return {found.id: found for found in _parsed(source.read_text(encoding="utf-8"))}
+    """Return the clauses in the TOML file ``source`` by id, in the order of the file."""
+    return {found.id: found for found in _parse(source.read_text(encoding="utf-8"))}
 
 
-def suite_version(names: Iterable[str]) -> str:
-    """Return the number of clauses and a hash of their ids: ``587 clauses, 1f3a9c2``."""
-    ordered = sorted(names)
+def suite_version(ids: Iterable[str]) -> str:
+    """Return the number of clauses with a hash of their ids: ``587 clauses, 1f3a9c2``."""
+    ordered = sorted(ids)
     digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
     return f"{len(ordered)} clauses, {digest[:7]}"
 
 
 @cache
-def _parsed(text: str) -> tuple[Clause, ...]:
-    """Return the clauses of a text. Cached, because the file is large and read several times."""
-    return tuple(_clauses(tomllib.loads(text), prefix=""))
+def _parse(text: str) -> tuple[Clause, ...]:
+    """Return the clauses in a TOML text. Cached, because a run reads the large file repeatedly."""
+    return tuple(_flatten_tables(tomllib.loads(text), prefix=""))
 
 
-def _clauses(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
+def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
+    """Yield the clauses in nested tables. Their ids begin with ``prefix``."""
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ValueError(f"{prefix}{name}: expected a table of clauses")
         if "says" in table:
             yield Clause(id=prefix + name, **table)
         else:
-            yield from _clauses(table, prefix=f"{prefix}{name}.")
+            yield from _flatten_tables(table, prefix=f"{prefix}{name}.")
 
 
 def as_text(clauses: dict[str, Clause]) -> str:
-    """Return the specification as text, by chapter."""
+    """Return ids and statements of ``clauses`` by chapter, as plain text."""
     lines = []
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
@@ -136,7 +138,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
 
 
 def as_markdown(clauses: dict[str, Clause]) -> str:
-    """Return the specification as Markdown: a table for each chapter, then `SYSTEMS`."""
+    """Return the text of SPECIFICATION.md: a table for each chapter, then the page `SYSTEMS`."""
     lines = [
         _INTRODUCTION.format(count=len(clauses)),
     ]
@@ -149,13 +151,13 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             "|---|---|---|---|",
         ]
         lines += [
-            f"| `{each.id}` | {_cell(each.says)} | {each.basis} | {each.source} |"
+            f"| `{each.id}` | {_escape_cell(each.says)} | {each.basis} | {each.source} |"
             for each in members
         ]
     return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 

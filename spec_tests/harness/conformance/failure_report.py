@@ -1,4 +1,4 @@
-"""Descriptions of failed tests: the difference and the smallest failing call."""
+"""Describes a failed test: the difference, and the smallest failing call."""
 
 import inspect
 
@@ -12,7 +12,7 @@ __all__ = ["describe", "fail_not_offered"]
 def fail_not_offered(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Turn a skip by `NotOffered` into a failure, expected if the test is marked as xfail."""
+    """Report a skip by `NotOffered` as a failure; as expected if the test is marked xfail."""
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)
@@ -24,10 +24,11 @@ def fail_not_offered(
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:
-    """Return a failure's properties: ``difference``, ``failure``, ``call``, or ``not-offered``.
+    """Return pairs of key and text that describe a failure, for the report of the test.
 
-    The values are texts, so that pytest-xdist can send them with the report. ``failure`` is the
-    exception's class and the first line of its text, as in ``failures`` of a register.
+    The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
+    as in ``failures`` of a register) and ``call`` (one for each drawn argument). If the target
+    lacks a name, the only key is ``not-offered``.
     """
     if call.excinfo is None:
         return [("difference", "the test passes, but the register records that it fails")]
@@ -38,13 +39,13 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     missing = missing_name(error)
     if missing is not None:
         return [("not-offered", missing)]
-    drawn = _drawn(item, call.excinfo)
+    arguments = _drawn_arguments(item, call.excinfo)
     (first, *_) = str(error).splitlines() or [""]
     failure = ("failure", f"{type(error).__name__}: {first}")
-    return [("difference", text), failure, *(("call", each) for each in drawn)]
+    return [("difference", text), failure, *(("call", each) for each in arguments)]
 
 
-def _drawn(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:
+def _drawn_arguments(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:
     """Return the ``repr`` of each argument that Hypothesis drew for the failing call."""
     function = getattr(getattr(item, "obj", None), "hypothesis", None)
     if function is None:

@@ -1,7 +1,7 @@
-"""Clauses that a target's register declares as lacking: ``lacks = ["distributed"]``.
+"""Clauses that the register of a target declares as lacking: ``lacks = ["distributed"]``.
 
-A test of a declared clause that uses a missing name is skipped. If no test of the clause uses a
-missing name, the declaration is stale and the run fails: see `stale`.
+If a test of a declared clause uses a name that the target lacks, the test is skipped. If no test
+of the clause uses such a name, the declaration is stale and the run fails: see `stale`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,19 +11,20 @@ import pytest
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment.target import missing_name
 
-__all__ = ["PROPERTY", "judge", "mark", "stale"]
+__all__ = ["LACKS_ENTRY", "judge", "mark", "stale"]
 
-#: The property of a report that holds the entry of ``lacks``.
-PROPERTY = "declared"
+#: Key in pytest's user_properties for the matching entry of ``lacks``.
+LACKS_ENTRY = "declared"
+#: Key in the stash of a test for the matching entry of ``lacks``.
 _ENTRY = pytest.StashKey[str]()
 
 
 def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Store the entry of ``lacks`` with the tests of the clauses that it declares.
+    """Store, for each test of a declared clause, the matching entry of ``lacks``.
 
     Args:
         items: The collected tests.
-        lacks: The entry that declares each clause.
+        lacks: For each declared clause: the entry that declares it.
     """
     for item in items:
         entries = [lacks[name] for name in clauses.clauses_of_test(item) if name in lacks]
@@ -42,14 +43,22 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return False
     report.outcome = "skipped"
     report.longrepr = (str(item.path), 0, f"Skipped: not offered, as declared: {missing}")
-    report.user_properties.append((PROPERTY, item.stash[_ENTRY]))
+    report.user_properties.append((LACKS_ENTRY, item.stash[_ENTRY]))
     if hasattr(report, "wasxfail"):
         del report.wasxfail
     return True
 
 
 def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return declared clauses whose tests ran without a missing name, and their entries."""
+    """Return the declared clauses whose tests were run and used no missing name.
+
+    Args:
+        lacks: For each declared clause: the entry that declares it.
+        tests: The tests with ``clause`` and ``verdict``.
+
+    Returns:
+        For each of these clauses: the entry that declares it.
+    """
     ran: dict[str, set[str]] = {}
     for test in tests:
         if test.get("clause") in lacks:

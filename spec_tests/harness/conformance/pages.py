@@ -1,7 +1,7 @@
 """The generated pages: SPECIFICATION.md and DIVERGENCES.md.
 
-``python -m spec_tests.harness.conformance.pages`` prints the stale ones and exits with 1 if there
-are any; ``--write`` writes them.
+``python -m spec_tests.harness.conformance.pages`` prints the pages that are out of date and
+exits with 1 if there are any; ``--write`` writes them.
 """
 
 import argparse
@@ -19,8 +19,8 @@ _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page. The meaning of an id does not change. The letters name the part that differs: **CO** comm,
-**FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
+page. The meaning of an id does not change. Its letters name the functions that differ: **CO**
+comm, **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
 parallel_apply, **DP** DataParallel and data_parallel.
 
 Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
@@ -32,7 +32,7 @@ pull requests of pytorch/pytorch, unless a link names another repository.
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
 """
-#: The reason for a divergence by kind of record.
+#: For each kind of record: the reason that the page states.
 _REASONS = {
     "fix": "torch.nn.parallel is wrong",
     "extends": "torch.nn.parallel refuses a call that impl supports",
@@ -43,32 +43,32 @@ _REASONS = {
 def divergences() -> str:
     """Return the text of DIVERGENCES.md: a table of contents, and a section for each id."""
     titles = register.titles(REGISTER)
-    found = _by_id(register.load(REGISTER))
+    found = _group_by_id(register.load(REGISTER))
     contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
     sections = [_section(name, titles[name], each) for name, each in found.items()]
     return "\n".join([_INTRODUCTION, "| id | subject |", "|---|---|", *contents, *sections]) + "\n"
 
 
-def _by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
+def _group_by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
     found: dict[str, list[register.Divergence]] = {}
     for each in sorted(records, key=lambda record: _sort_key(record.id)):
         found.setdefault(each.id, []).append(each)
     return found
 
 
-def _sort_key(name: str) -> tuple[str, int]:
-    part, _, number = name.partition("-")
+def _sort_key(divergence_id: str) -> tuple[str, int]:
+    part, _, number = divergence_id.partition("-")
     return part, int(number)
 
 
-def _section(name: str, title: str, records: list[register.Divergence]) -> str:
+def _section(divergence_id: str, title: str, records: list[register.Divergence]) -> str:
     reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
     clauses_of = ", ".join(dict.fromkeys(f"`{each.clause}`" for each in records))
     versions = ", ".join(dict.fromkeys(each.versions for each in records))
-    links = dict.fromkeys(_link(link) for each in records for link in each.threads)
+    links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
     lines = [
         "",
-        f"## {name}",
+        f"## {divergence_id}",
         "",
         f"**{title}.** Reason: {reasons}.",
         "",
@@ -83,17 +83,17 @@ def _section(name: str, title: str, records: list[register.Divergence]) -> str:
     return "\n".join(lines)
 
 
-def _link(thread: str) -> str:
-    owner, repository, _, number = thread.rstrip("/").split("/")[-4:]
-    return f"[{number if owner == 'pytorch' else f'{owner}/{repository} {number}'}]({thread})"
+def _thread_link(url: str) -> str:
+    owner, repository, _, number = url.rstrip("/").split("/")[-4:]
+    return f"[{number if owner == 'pytorch' else f'{owner}/{repository} {number}'}]({url})"
 
 
 def specification() -> str:
-    """Return the text of SPECIFICATION.md: a row for each clause."""
+    """Return the text of SPECIFICATION.md."""
     return clauses.as_markdown(clauses.load())
 
 
-#: Every generated page, and the function that returns its text.
+#: For each generated page: the function that returns its text.
 PAGES: Mapping[Path, Callable[[], str]] = {
     ROOT / "DIVERGENCES.md": divergences,
     ROOT / "spec_tests" / "SPECIFICATION.md": specification,
@@ -101,20 +101,22 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 
 
 def stale() -> dict[Path, str]:
-    """Return the stale pages with their current text."""
+    """Return, for each page that is out of date, the text that it should have."""
     texts = {path: page() for path, page in PAGES.items()}
-    return {path: text for path, text in texts.items() if _read(path) != text}
+    return {path: text for path, text in texts.items() if _read_or_empty(path) != text}
 
 
-def _read(path: Path) -> str:
+def _read_or_empty(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def main() -> int:
-    """Print the names of stale pages, or write the pages."""
+    """Print the names of the pages that are out of date, or write these pages."""
     parser = argparse.ArgumentParser(prog="python -m spec_tests.harness.conformance.pages")
     parser.description = main.__doc__
-    parser.add_argument("--write", action="store_true", help="write the stale pages")
+    parser.add_argument(
+        "--write", action="store_true", help="write the pages that are out of date"
+    )
     write = parser.parse_args().write
     found = stale()
     for path, text in found.items():

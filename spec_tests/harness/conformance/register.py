@@ -3,11 +3,12 @@
 A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
 run fails, so that records of repaired divergences are removed.
 
-The register of a package that is built on another one inherits the records of the other,
-``inherits = "torch.nn.parallel"``, except for the tests in its list ``repaired``.
+The register of a package that is built on torch.nn.parallel begins with
+``inherits = "torch.nn.parallel"``: it has all records of that register, without the tests in its
+list ``repaired``.
 
-``lacks = ["distributed"]`` declares clauses that the target does not offer, by id or beginning of
-the id; see `not_offered`. ``lacks`` is not inherited.
+``lacks = ["distributed"]`` declares that the target lacks names that tests of these clauses use.
+An entry is a clause id or its beginning; see `not_offered`. ``lacks`` is not inherited.
 """
 
 import tomllib
@@ -22,14 +23,14 @@ from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.target import missing_name
 
 FOLDER = Path(__file__).parents[2] / "registers"
-#: The records of a test.
+#: Key in the stash of a test for the records that expect its failure.
 _KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A known divergence.
+    """A record of a known divergence.
 
     Args:
         id: Its name, such as ``SG-1``.
@@ -77,16 +78,17 @@ def load(path: Path) -> list[Divergence]:
     Raises:
         pytest.UsageError: a record lacks a field or has an unknown one.
     """
-    text = _read(path)
-    return [*_inherited(text, path), *(_record(each, path) for each in text.get("divergence", []))]
+    tables = _read(path)
+    own = [_parse_record(table, path) for table in tables.get("divergence", [])]
+    return [*_inherited_records(tables, path), *own]
 
 
-def _inherited(text: Mapping[str, Any], path: Path) -> list[Divergence]:
-    """Return the inherited records without the repaired tests."""
-    if "inherits" not in text:
+def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence]:
+    """Return the records of the register that ``tables`` inherits, without repaired tests."""
+    if "inherits" not in tables:
         return []
-    repaired = set(text.get("repaired", ()))
-    records = load(FOLDER / f"{text['inherits']}.toml")
+    repaired = set(tables.get("repaired", ()))
+    records = load(FOLDER / f"{tables['inherits']}.toml")
     stale = repaired - {test for record in records for test in record.tests}
     if stale:
         raise pytest.UsageError(f"{path}: no inherited record names {min(stale)}")
@@ -104,7 +106,7 @@ def _read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def _record(table: dict[str, Any], path: Path) -> Divergence:
+def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     try:
         changed: dict[str, Any] = {
             key: tuple(table[key]) for key in ("tests", "failures", "threads") if key in table
@@ -117,21 +119,25 @@ def _record(table: dict[str, Any], path: Path) -> Divergence:
         raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
 
 
-def lacks(path: Path, known: Mapping[str, Clause]) -> dict[str, str]:
-    """Return the entry of ``lacks`` for each clause that a register declares as lacking.
+def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
+    """Return, for each clause that a register declares as lacking, the entry of ``lacks``.
+
+    Args:
+        path: The register.
+        known_clauses: All clauses by id.
 
     Raises:
         pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
     found: dict[str, str] = {}
     for entry in _read(path).get("lacks", []):
-        below = [each.id for each in known.values() if each.is_below(entry)]
-        if not below:
+        declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
+        if not declared:
             raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
-        if below[0] in found:
-            other = found[below[0]]
+        if declared[0] in found:
+            other = found[declared[0]]
             raise pytest.UsageError(f'{path}: lacks "{entry}": "{other}" declares it already')
-        found |= dict.fromkeys(below, entry)
+        found |= dict.fromkeys(declared, entry)
     return found
 
 
@@ -158,10 +164,10 @@ def mark(
         items: The collected tests.
         records: The records of the register.
         root: The folder to which the node ids of records are relative.
-        whole: Whether the whole suite was collected.
+        whole: Whether the whole suite was collected, so that each recorded test must exist.
 
     Raises:
-        pytest.UsageError: a record names a test that does not exist.
+        pytest.UsageError: a record names a test that does not exist; checked only with ``whole``.
     """
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
@@ -169,7 +175,7 @@ def mark(
             places.setdefault(test, []).append(place)
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
-        names = _names(item, root)
+        names = _node_ids(item, root)
         for place in sorted({place for name in names for place in places.get(name, ())}):
             record = records[place]
             unused -= {(record.id, name) for name in names}
@@ -181,23 +187,24 @@ def mark(
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Fail a test whose failure its records do not expect."""
+    """Fail a test marked as expected failure if none of its records expects this failure."""
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
     if any(record.explains(call.excinfo.value) for record in records):
         return
     report.outcome = "failed"
-    if missing_name(call.excinfo.value) is None:  # else its verdict is not-offered
+    # A test that uses a missing name gets the verdict not-offered.
+    if missing_name(call.excinfo.value) is None:
         expected = [failure for record in records for failure in record.failures]
         text = f"{report.wasxfail}, but the records expect {expected}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
     del report.wasxfail
 
 
-def _names(item: pytest.Item, root: Path) -> tuple[str, str]:
+def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
     """Return the node id of a test relative to ``root``, with and without its parameters."""
-    # In an installed suite ``item.nodeid`` is relative to another folder.
+    # Not the path in ``item.nodeid``: in an installed suite it is relative to another folder.
     _, _, inside = item.nodeid.partition("::")
     name = f"{item.path.relative_to(root).as_posix()}::{inside}"
     return name, name.split("[", 1)[0]

@@ -1,17 +1,17 @@
 """Verdicts of tests and clauses: fail, not-offered, known, pass or not-run.
 
 *not-offered* means that the target lacks a name that the test uses, *known* that the failure is a
-recorded divergence. The verdict of a clause is the first in the order above that one of its tests
-has.
+recorded divergence. The verdict of a clause is the worst verdict of its tests, in the order
+above.
 
 A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
 the run. Each other line holds
 
 * ``test`` and ``verdict``, and ``clause`` if the test names one,
 * ``reason`` if the test did not pass,
-* ``declared`` if the test uses a missing name and a register declares the clause as lacking: the
-  entry of the register,
-* ``by`` if the test compares with torch.nn.parallel alone,
+* ``declared`` if the test uses a missing name and the register declares the clause as lacking: the
+  matching entry of ``lacks`` in the register,
+* ``by``, which is always ``agreement``, if the test only compares with torch.nn.parallel,
 * if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
   failing ``call``.
 
@@ -28,20 +28,21 @@ import pytest
 
 from spec_tests.harness.conformance import not_offered
 
+#: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
-#: The verdicts of tests that fail the run.
+#: Verdicts that fail the run if a test has them.
 ERRORS = ("fail", "not-offered")
-#: The key and the value that mark a test which only compares with torch.nn.parallel.
+#: Key and value in the line of a test that only compares with torch.nn.parallel.
 JUDGED_BY, AGREEMENT = "by", "agreement"
-#: The key of the register entry that declares the clause of a test as lacking.
-DECLARED = not_offered.PROPERTY
+#: Key, in the line of a test, for the register entry that declares its clause as lacking.
+DECLARED = not_offered.LACKS_ENTRY
 _NONE: Mapping[str, str] = MappingProxyType({})
-#: The number of characters of a text that a file of verdicts keeps.
-_LONGEST = 1500
+#: Length in characters to which a text in a file of verdicts is cut.
+_MAX_LENGTH = 1500
 
 
 def verdict_of(report: pytest.TestReport) -> str | None:
-    """Return the verdict of a test; None if this phase of the test decides nothing."""
+    """Return the verdict of a test; None if this phase (such as a passing setup) has none."""
     if hasattr(report, "wasxfail"):
         return "known" if report.skipped else "fail"
     if report.failed:
@@ -53,12 +54,12 @@ def verdict_of(report: pytest.TestReport) -> str | None:
 
 
 def clauses_of(report: pytest.TestReport) -> list[str]:
-    """Return the clauses of the test; pytest-xdist sends them with the report."""
+    """Return the ids of the clauses of a test from its report."""
     return [str(value) for key, value in report.user_properties if key == "clause"]
 
 
 def declaration_of(report: pytest.TestReport) -> str:
-    """Return the register entry that declares the clause as lacking; empty if there is none."""
+    """Return the entry of ``lacks`` because of which a test was skipped, else an empty text."""
     return next((str(value) for key, value in report.user_properties if key == DECLARED), "")
 
 
@@ -68,7 +69,7 @@ def reason_of(report: pytest.TestReport) -> str:
         return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("not-run: ")
     lines = report.longreprtext.splitlines()
     marked = [line[1:].strip() for line in lines if line.startswith("E ")]
-    return "\n".join(marked or lines[-5:])[:_LONGEST]
+    return "\n".join(marked or lines[-5:])[:_MAX_LENGTH]
 
 
 def failure_details(report: pytest.TestReport) -> dict[str, str]:
@@ -77,15 +78,15 @@ def failure_details(report: pytest.TestReport) -> dict[str, str]:
     for key, value in report.user_properties:
         if key in ("difference", "failure", "call"):
             found[key] = f"{found[key]}\n{value}" if key in found else str(value)
-    return {key: _cut(text) for key, text in sorted(found.items())}
+    return {key: _shorten(text) for key, text in sorted(found.items())}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …"
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """Return the tests in the file ``path``; none if there is no such file."""
+    """Return the tests in a file of verdicts; an empty list if the file does not exist."""
     if not path.exists():
         return []
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
@@ -93,7 +94,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
-    """Return the verdict of each clause: the first in `VERDICTS` that one of its tests has."""
+    """Return the verdict of each clause: the worst verdict of its tests."""
     found: dict[str, str] = {}
     for test in tests:
         name, verdict = test.get("clause"), test["verdict"]
@@ -103,12 +104,12 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def is_error(test: Mapping[str, str]) -> bool:
-    """Return whether a test fails the run: by failing, or by an undeclared missing name."""
+    """Return whether a test fails the run: it failed, or uses an undeclared missing name."""
     return test["verdict"] in ERRORS and DECLARED not in test
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the register entry for each clause that is not offered, as the register declares."""
+    """Return, for each clause that is not offered as the register declares, the register entry."""
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
@@ -116,7 +117,7 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
-    """Return the clauses all of whose tests only compare with torch.nn.parallel."""
+    """Return the clauses that have no other tests than comparisons with torch.nn.parallel."""
     independent: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")
@@ -125,24 +126,25 @@ def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
     return sorted(name for name, found in independent.items() if not found)
 
 
-def reference_only_text(names: list[str]) -> str:
-    """Return a sentence with the number and ids of the clauses of `reference_only`."""
-    ids = f": {', '.join(names)}" if names else ""
-    count = "1 clause is" if len(names) == 1 else f"{len(names)} clauses are"
-    return f"{count} tested only by comparison with torch.nn.parallel{ids}"
+def reference_only_text(ids: list[str]) -> str:
+    """Return a sentence with the number and the ids of the clauses of `reference_only`."""
+    listed = f": {', '.join(ids)}" if ids else ""
+    count = "1 clause is" if len(ids) == 1 else f"{len(ids)} clauses are"
+    return f"{count} tested only by comparison with torch.nn.parallel{listed}"
 
 
 def worse_verdict(first: str | None, second: str) -> str:
-    """Return the verdict that comes first in `VERDICTS`."""
+    """Return the verdict that comes first in `VERDICTS`; ``second`` if ``first`` is None."""
     return min(first or second, second, key=VERDICTS.index)
 
 
 def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
-    """Return the counts by chapter, the clauses that did not pass, and the declared ones.
+    """Return the lines of the summary: counts by chapter, then clauses that did not pass.
 
     Args:
         found: The verdict of each clause.
-        declared: The register entry for each clause that is declared as lacking.
+        declared: For each clause that is not offered, as the register declares: the entry of the
+            register.
     """
     counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})

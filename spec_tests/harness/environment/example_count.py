@@ -1,9 +1,9 @@
-"""The number of examples of slow tests, as a fraction of the Hypothesis profile's."""
+"""Reduces the number of Hypothesis examples of slow tests."""
 
 from hypothesis import settings
 
 
 def divide_examples(divisor: int) -> settings:
-    """Return the profile's settings with its number of examples divided, at least two."""
+    """Return the settings with 1 / ``divisor`` of the profile's examples, but at least two."""
     profile = settings()
     return settings(profile, max_examples=max(2, profile.max_examples // divisor))

@@ -12,7 +12,7 @@ __all__ = ["fail_allocations", "inject"]
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
-    """Inject the fault that ``--fault`` names until the run ends.
+    """Inject the fault that ``--fault`` names. It stays until the run ends.
 
     Raises:
         pytest.UsageError: there is no such fault, or the devices are real.

@@ -1,8 +1,8 @@
 """The version of Python, and its global interpreter lock (GIL).
 
-A free-threaded Python enables the GIL for the whole process when it imports an extension that
-does not declare support for free threading, and only warns. The suite fails the test during which
-that happens.
+If a free-threaded Python imports an extension that does not declare support for free threading, it
+enables the GIL for the whole process and only warns. The suite fails the test during which this
+happens.
 """
 
 import platform

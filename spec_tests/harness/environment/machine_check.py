@@ -1,6 +1,6 @@
 """Checks that this machine places and copies tensors correctly, before a target is judged.
 
-Broken peer-to-peer transfers deliver zeros or stale values, and look like a wrong implementation
+Broken peer-to-peer copies return zeros or old values, as if the implementation were wrong
 (https://github.com/pytorch/pytorch/issues/107374).
 """
 
@@ -10,17 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-#: The numbers of elements of a copy: one cache line, and more than a staging buffer.
+#: Lengths of the copied tensors: one cache line of 64 bytes, and 1 MiB, which is more than a
+#: staging buffer.
 EXTENTS = (16, 2**18)
 
 Copy = Callable[[Tensor, torch.device], Tensor]
 
 
-def _to(tensor: Tensor, device: torch.device) -> Tensor:
+def _copy_to(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-def require_copies(devices: Sequence[torch.device], copy: Copy = _to) -> None:
+def require_copies(devices: Sequence[torch.device], copy: Copy = _copy_to) -> None:
     """End the run with exit status 3 if a copy between devices changes the values."""
     found = first_broken_copy(devices, copy)
     if found is not None:
@@ -28,20 +29,25 @@ def require_copies(devices: Sequence[torch.device], copy: Copy = _to) -> None:
 
 
 def require_devices(devices: Sequence[torch.device]) -> None:
-    """End the run with exit status 3 if tensors are not on the devices given to their factory."""
-    found = next(_misplaced(list(dict.fromkeys(devices))), None)
+    """End the run with exit status 3 if a device places or copies tensors wrongly.
+
+    A new or copied tensor must be on the given device, and a copy must not change the current
+    device.
+    """
+    found = next(_find_misplaced_tensors(list(dict.fromkeys(devices))), None)
     if found is not None:
         pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
 
 
-def _misplaced(devices: Sequence[torch.device]) -> Iterator[str]:
+def _find_misplaced_tensors(devices: Sequence[torch.device]) -> Iterator[str]:
     for current in devices:
         with torch.accelerator.device_index(current.index):
             for device in devices:
-                yield from _misplaced_from(current, device)
+                yield from _check_device_pair(current, device)
 
 
-def _misplaced_from(current: torch.device, device: torch.device) -> Iterator[str]:
+def _check_device_pair(current: torch.device, device: torch.device) -> Iterator[str]:
+    """Yield a text for each error of tensors on ``device`` while ``current`` is current."""
     try:
         made = torch.ones(EXTENTS[-1], device=device)
         copied = made.to(current)
@@ -62,7 +68,7 @@ def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None
 
     Args:
         devices: Devices of the accelerator, repeats allowed.
-        copy: Copies a tensor to a device.
+        copy: The function that copies a tensor to a device.
 
     Returns:
         A description of the first wrong copy; None if all copies are correct. Waits for the
@@ -70,10 +76,10 @@ def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None
     """
     host = torch.device("cpu")
     everywhere = [host, *dict.fromkeys(devices)]
-    return next(_broken(everywhere, copy), None)
+    return next(_find_broken_copies(everywhere, copy), None)
 
 
-def _broken(devices: Sequence[torch.device], copy: Copy) -> Iterator[str]:
+def _find_broken_copies(devices: Sequence[torch.device], copy: Copy) -> Iterator[str]:
     for extent in EXTENTS:
         expected = torch.arange(1, extent + 1, dtype=torch.int32)
         for source in devices:

@@ -1,4 +1,4 @@
-"""Scripts that run in a new interpreter, for calls that could end or hang this one."""
+"""Runs scripts in a new Python process, because their calls may end the process or hang."""
 
 import os
 import subprocess
@@ -8,9 +8,10 @@ import textwrap
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: Seconds after which a script counts as hanging.
+#: Seconds after which a script counts as hanging and is killed.
 TIME_LIMIT = 60
 
+#: Code that is put before a script that uses an accelerator.
 _PROLOGUE = """
 import os, signal, sys, threading, time
 import torch
@@ -40,6 +41,7 @@ def run(*modules):
 """
 
 
+#: Code that is put before a script that runs without an accelerator.
 _WITHOUT_ACCELERATOR = """
 import torch
 from torch import nn

@@ -1,8 +1,8 @@
 """The implementation under test, imported by name.
 
-A target is an importable package with the submodules of torch.nn.parallel. A map can name other
-places of its parts. If the target lacks a name, the tests that use the name get the verdict *not
-offered*; other tests are not affected.
+A target is an importable package with the submodules of torch.nn.parallel, called its *parts*.
+``--target-map`` can name other places for them. If the target lacks a name, the tests that use the
+name get the verdict *not-offered*; other tests are not affected.
 """
 
 import re
@@ -29,12 +29,14 @@ PARTS = {
 class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
     """A test failed because the target lacks a name.
 
-    The class is a skip because Hypothesis re-raises skips at once, and shrinks the call for other
-    exceptions. `failure_report.fail_not_offered` turns the skip into a failure.
+    The class derives from pytest's skip because Hypothesis re-raises a skip at once. After other
+    exceptions, Hypothesis searches for a smaller failing call.
+    `failure_report.fail_not_offered` turns the skip into a failure.
     """
 
 
-#: The last line of a traceback from another process; pytest may indent it.
+#: The last line of the printed traceback of a `NotOffered` in another process. pytest may indent
+#: the line.
 _LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
 
 
@@ -50,9 +52,9 @@ class Part:
     """A submodule of a target. Access to a missing public name raises `NotOffered`.
 
     Args:
-        name: The submodule.
+        name: The name of the submodule.
         module: The module; None if the target has none.
-        named: Objects from other places, by name.
+        named: Objects that ``--target-map`` takes from other modules, by name.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Part:
         self._named = named or {}
 
     def __getattr__(self, name: str) -> Any:
-        # pytest and Hypothesis look up names that begin with an underscore. NotOffered would hide
-        # their counterexample.
+        # pytest and Hypothesis look up private names while they report a failure. NotOffered would
+        # replace that failure.
         if name.startswith("_"):
             raise AttributeError(name)
         return self.private(name)
@@ -94,7 +96,7 @@ class Target:
 
     Args:
         name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
-        mapping: The places of parts and names that are in other modules than in torch.nn.parallel.
+        mapping: For parts and names that are elsewhere than in torch.nn.parallel: their place.
 
     Raises:
         ImportError: there is no such package.
@@ -113,20 +115,20 @@ class Target:
         self.mapping = dict(mapping or {})
         self.package = Part(name, target_map.import_module(name))
         for part, candidates in PARTS.items():
-            module = self._mapped(part) or _first_module(name, candidates)
-            setattr(self, part, Part(part, module, self._names_of(part)))
+            module = self._mapped_module(part) or _import_first(name, candidates)
+            setattr(self, part, Part(part, module, self._mapped_names(part)))
 
     def submodule(self, name: str) -> ModuleType:
-        """Return a submodule of the package that is not in `PARTS`."""
-        found = _first_module(self.name, (name,))
+        """Return the submodule ``name`` of the package, which need not be in `PARTS`."""
+        found = _import_first(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")
         return found
 
-    def _mapped(self, part: str) -> Any:
+    def _mapped_module(self, part: str) -> Any:
         return target_map.resolve(self.mapping[part]) if part in self.mapping else None
 
-    def _names_of(self, part: str) -> dict[str, Any]:
+    def _mapped_names(self, part: str) -> dict[str, Any]:
         names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
         return {name: target_map.resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
 
@@ -134,13 +136,13 @@ class Target:
         return f"<target {self.name}>"
 
 
-def _first_module(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
+def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
     for candidate in candidates:
         name = f"{package}.{candidate}"
         try:
             return target_map.import_module(name)
         except ModuleNotFoundError as error:
-            # If a dependency of the submodule is missing, the target is broken: raise the error.
+            # The submodule exists, but a module that it imports is missing: the target is broken.
             if error.name != name:
                 raise
     return None

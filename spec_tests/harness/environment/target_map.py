@@ -1,7 +1,7 @@
 """The places of a target's parts: ``data_parallel.DataParallel=mmcv.parallel:MMDataParallel``.
 
-The left side is a part or a name in a part, the right side a module or a name in a module. A TOML
-file has one table for each part.
+The left side is a part (a submodule of torch.nn.parallel) or a name in a part. The right side is
+its place: a module, or a name in a module. A TOML file has one table for each part.
 """
 
 import importlib
@@ -16,12 +16,16 @@ import pytest
 
 __all__ = ["import_module", "load", "pairs", "resolve"]
 
-#: From the left side to the right side.
+#: For each part, or name in a part: its place in the target.
 TargetMap = dict[str, str]
 
 
 def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
-    """Return the map of all values of ``--target-map``; a later value overrides an earlier one.
+    """Return the pairs in all values of ``--target-map``; a later value overrides an earlier one.
+
+    Args:
+        options: The values of ``--target-map``.
+        parts: The names of all parts.
 
     Raises:
         pytest.UsageError: an option is no pair, or a part or place does not exist.
@@ -40,14 +44,14 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
 
 
 def resolve(place: str) -> Any:
-    """Return the module ``package.module``, or the object ``package.module:name``."""
+    """Return the module or object at a place: ``package.module`` or ``package.module:name``."""
     module, _, name = place.partition(":")
     found: Any = import_module(module)
     return getattr(found, name) if name else found
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module of the target and ignore the warnings of the import."""
+    """Import a module of the target without the warnings of the import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(name)
@@ -59,14 +63,14 @@ def pairs(option: str) -> Iterator[tuple[str, str]]:
     if equals:
         yield name, place
     elif Path(option).is_file():
-        yield from _flat(tomllib.loads(Path(option).read_text(encoding="utf-8")))
+        yield from _flatten(tomllib.loads(Path(option).read_text(encoding="utf-8")))
     else:
         raise pytest.UsageError(f"--target-map {option}: neither NAME=PLACE nor a file")
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", str(value)

@@ -14,11 +14,12 @@ SIMULATED_DEVICES = 4
 
 @dataclass(frozen=True)
 class Topology:
-    """The devices of a run in order. One device may stand for several.
+    """The devices of a run in order. A position in this order is a *slot*.
 
     Args:
         accelerator: The device type: ``sim``, ``cuda``, ...
-        ordinals: The device of each slot. ``(0, 0, 0)`` lets one device stand for three.
+        ordinals: The ordinal of the device of each slot. With ``(0, 0, 0)`` one device has three
+            slots.
     """
 
     accelerator: str
@@ -41,7 +42,7 @@ class Topology:
         return torch.device(self.accelerator, self.ordinals[slot % len(self.ordinals)])
 
     def take(self, slots: int | Sequence[int]) -> list[torch.device]:
-        """Return the devices of the first ``slots`` slots, or of the given slots."""
+        """Return the devices of the given slots; an int ``n`` means the first ``n`` slots."""
         indices = range(slots) if isinstance(slots, int) else slots
         return [self.device(index) for index in indices]
 
@@ -70,7 +71,9 @@ def not_run(reason: str) -> None:
 
 
 def make_topology(accelerator: str, device_ids: str | None) -> Topology:
-    """Return the topology of the options. Enable the simulator and the stand-ins if needed.
+    """Return the devices that ``--accelerator`` and ``--device-ids`` select.
+
+    Enable the simulator, and the replacements of CUDA-only functions, if they are needed.
 
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.
@@ -85,17 +88,17 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
         have = "no accelerator" if found is None else found.type
         raise pytest.UsageError(f"--accelerator {accelerator}: this machine has {have}")
     cuda_stand_ins.enable()
-    return Topology(accelerator, _ordinals(device_ids, torch.accelerator.device_count()))
+    return Topology(accelerator, _parse_ordinals(device_ids, torch.accelerator.device_count()))
 
 
 def _enable_simulator() -> None:
     try:
         simulator.enable(device_count=SIMULATED_DEVICES)
-    except (OSError, RuntimeError) as error:  # The simulator cannot be built.
+    except (OSError, RuntimeError) as error:  # the simulator cannot be built
         raise pytest.UsageError(f"--accelerator sim: {error}") from None
 
 
-def _ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
+def _parse_ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
     if device_ids is None:
         return tuple(range(count))
     try:

@@ -21,9 +21,10 @@ from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 _TOPOLOGY = pytest.StashKey[Topology]()
-_WAS_OFF = not interpreter.is_gil_enabled()
+_GIL_WAS_OFF = not interpreter.is_gil_enabled()
 
-# Report one failure of a test: for several, Hypothesis raises an exception group.
+# Report only one failure of a test. For several failures Hypothesis raises an exception group,
+# whose class no record of a register expects.
 _COMMON = settings(
     deadline=None,
     report_multiple_bugs=False,
@@ -34,22 +35,26 @@ settings.register_profile(
     "quick", _COMMON, max_examples=25, derandomize=bool(os.environ.get("CI"))
 )
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
-# For runs under a sanitizer, which is slow.
+# Few examples for runs under a sanitizer, which makes tests slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# Without shrinking: a mutant only has to fail.
-_CATCH = (Phase.explicit, Phase.generate)
-settings.register_profile("mutants", _COMMON, max_examples=50, derandomize=True, phases=_CATCH)
-settings.register_profile("mutation", _COMMON, max_examples=20, derandomize=True, phases=_CATCH)
+# A run on a mutant only has to fail. It needs no smallest failing call.
+_WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
+settings.register_profile(
+    "mutants", _COMMON, max_examples=50, derandomize=True, phases=_WITHOUT_SHRINKING
+)
+settings.register_profile(
+    "mutation", _COMMON, max_examples=20, derandomize=True, phases=_WITHOUT_SHRINKING
+)
 settings.load_profile("quick")
 
 
-#: Filters of warnings. Unexpected warnings are errors.
+#: Filters of warnings. A warning that no filter ignores is an error.
 WARNINGS = (
     "error",
     # pytest-benchmark up to 5.2 warns before the first test if pytest-xdist is used.
     "ignore:Benchmarks are automatically disabled",
-    # Hypothesis imports libcst, if installed, at the first failure.
+    # At the first failure Hypothesis imports libcst, if installed, and libcst warns.
     "ignore:mypy_extensions.TypedDict is deprecated",
     *cuda_stand_ins.IGNORED_WARNINGS,
 )
@@ -57,8 +62,9 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the filters of warnings and the delay of inputs; register marker and `VerdictLog`."""
-    config.getini("filterwarnings")[:0] = WARNINGS  # filters of the user override them
+    """Configure warnings, the marker ``clause``, the delay of inputs and the `VerdictLog`."""
+    # The filters of the user come later in the list and override these.
+    config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
@@ -87,12 +93,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Fail the test during which the GIL of a free-threaded Python was enabled."""
-    interpreter.check_gil(was_off=_WAS_OFF)
+    interpreter.check_gil(was_off=_GIL_WAS_OFF)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Enable the accelerator before the first backward of the process."""
+    """Enable the accelerator before the first backward, which starts a thread for each device."""
     topology_of(session.config)
 
 
@@ -107,7 +113,7 @@ def topology_of(config: pytest.Config) -> Topology:
 
 @pytest.fixture(scope="session")
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """The devices of the run. The run ends if they do not copy correctly."""
+    """The devices of the run. The run ends if they place or copy tensors wrongly."""
     found = topology_of(request.config)
     machine_check.require_devices(found.devices)
     machine_check.require_copies(found.devices)
@@ -116,7 +122,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
 
 @pytest.fixture(scope="session")
 def sim(topology: Topology) -> None:
-    """Marks a test of the simulated accelerator as not-run on other accelerators."""
+    """Ends a test as not-run if the accelerator is not the simulator."""
     if topology.accelerator != "sim":
         not_run("tests the simulated accelerator")
 

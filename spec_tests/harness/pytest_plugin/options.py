@@ -6,7 +6,7 @@ only adds the options.
 
 import pytest
 
-#: The plugin with all other hooks, which ``--target`` loads.
+#: The module with all other hooks. It is loaded only if ``--target`` is given.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
@@ -28,8 +28,8 @@ def has_reference(config: pytest.Config) -> bool:
 
 def mapping_of(config: pytest.Config) -> list[str]:
     """Return the values of ``--target-map``."""
-    parts: list[str] = config.getoption("--target-map")
-    return parts
+    values: list[str] = config.getoption("--target-map")
+    return values
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,11 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the other hooks if there is a target."""
+    """Load the other hooks and set the time limit of tests if there is a target."""
     if config.getoption("--target") is None:
         return
     config.pluginmanager.import_plugin(PLUGIN)
-    # pytest-timeout reads the option in its own pytest_configure, which runs later.
+    # pytest-timeout reads this option later, in its own pytest_configure.
     if not config.getini("timeout") and config.getoption("timeout") is None:
         config.option.timeout = TIME_LIMIT
 
@@ -71,7 +71,7 @@ def add_device_options(parser: pytest.Parser) -> None:
 
 
 def add_race_options(parser: pytest.Parser) -> None:
-    """Add the options about races, late copies and faults of simulated devices."""
+    """Add the options about races, delayed copies and faults of simulated devices."""
     group = parser.getgroup("devices")
     group.addoption(
         "--races",
@@ -90,14 +90,14 @@ def add_race_options(parser: pytest.Parser) -> None:
         default=None,
         type=int,
         metavar="SEED",
-        help="delay copies until the host waits for them, so that early reads get NaN; sim only; "
-        "0: all copies, another seed: three in four",
+        help="delay copies until the host or another stream waits for them, so that early reads "
+        "get NaN; sim only; seed 0: all copies, another seed: three in four, chosen at random",
     )
     group.addoption(
         "--fault",
         default=None,
         metavar="NAME",
-        help="simulate defective devices during the whole run: "
+        help="imitate a defect of real devices during the whole run; sim only: "
         "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
 
@@ -117,8 +117,9 @@ def add_target_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=PLACE",
-        help="place of a part of the target: data_parallel.DataParallel=package.module:Name; or a "
-        "TOML file with such pairs; repeatable",
+        help="place of a submodule or name that the target has elsewhere than torch.nn.parallel: "
+        "data_parallel.DataParallel=package.module:Name; or a TOML file with such pairs; "
+        "repeatable",
     )
     group.addoption(
         "--reference",
@@ -138,7 +139,7 @@ def add_target_options(parser: pytest.Parser) -> None:
 
 
 def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options of a run of the conformance suite."""
+    """Add the options that select clauses, write or resume verdicts, and delay inputs."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--clause",
@@ -160,8 +161,8 @@ def add_suite_options(parser: pytest.Parser) -> None:
         default=0.0,
         type=float,
         metavar="MS",
-        help="delay the inputs of every compared call by MS milliseconds, with new streams "
-        "current",
+        help="delay the inputs of every compared call on the devices by MS milliseconds, and make "
+        "new streams current",
     )
     group.addoption(
         "--resume",

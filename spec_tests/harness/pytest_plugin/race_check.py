@@ -1,6 +1,6 @@
 """Runs the simulator's race detector around every test: a race fails the test.
 
-With ``--late-copies`` copies are delayed, too, so that an early read gets NaN.
+``--late-copies`` delays copies until the host or another stream waits for them.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,25 +12,25 @@ from spec_tests import simulator
 
 __all__ = ["pytest_runtest_call"]
 
-#: The greatest number of races that a failure prints.
-_SHOWN = 5
+#: The number of races that a failure message shows at most.
+_MAX_RACES = 5
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a passing test if its accesses to device memory race."""
-    are_failures = _are_failures(item.config)
+    fails_on_races = _fails_on_races(item.config)
     late = item.config.getoption("late_copies") if _is_simulated() else None
-    if not are_failures and late is None:
+    if not fails_on_races and late is None:
         return (yield)
     with simulator.races(late_copies=late) as found:
         result = yield
-    if found and are_failures:
-        pytest.fail(_text(found), pytrace=False)
+    if found and fails_on_races:
+        pytest.fail(_race_text(found), pytrace=False)
     return result
 
 
-def _are_failures(config: pytest.Config) -> bool:
+def _fails_on_races(config: pytest.Config) -> bool:
     option = config.getoption("races")
     if _is_simulated():
         return option is not False
@@ -44,7 +44,7 @@ def _is_simulated() -> bool:
     return accelerator is not None and accelerator.type == "sim"
 
 
-def _text(found: Sequence[simulator.Race]) -> str:
-    shown = [f"{race}" for race in found[:_SHOWN]]
-    left = len(found) - len(shown)
+def _race_text(races: Sequence[simulator.Race]) -> str:
+    shown = [f"{race}" for race in races[:_MAX_RACES]]
+    left = len(races) - len(shown)
     return "\n".join([*shown, f"and {left} more"] if left else shown)

@@ -1,4 +1,4 @@
-"""The metadata of a run, which the first line of a file of verdicts holds."""
+"""The metadata of a run: the first line of a file of verdicts."""
 
 import datetime
 import os
@@ -22,7 +22,7 @@ from spec_tests.harness.pytest_plugin.options import REFERENCE, mapping_of, targ
 __all__ = ["command", "run_metadata"]
 
 ROOT = Path(__file__).resolve().parents[3]
-#: The version of the format of files of verdicts; readers refuse other versions.
+#: Version of the format of a file of verdicts. Programs that read the file refuse other versions.
 FORMAT = 1
 
 
@@ -32,7 +32,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "target": target,
-        "version": _version(target.partition(".")[0]),
+        "version": _package_version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,
         "torch": str(torch.__version__),
         "python": interpreter.python_version(),
@@ -45,7 +45,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "examples": settings.default.max_examples if settings.default else None,
         "command": command(config),
         "suite": clauses.suite_version(clauses.load()),
-        **_suite(),
+        **_git_state(),
     }
 
 
@@ -60,8 +60,8 @@ def command(config: pytest.Config) -> str:
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
 
 
-def _version(package: str) -> str:
-    """Return ``__version__`` or the version of the distribution; empty if unknown."""
+def _package_version(package: str) -> str:
+    """Return ``__version__`` of a package, else the version of its distribution, else ''."""
     version = getattr(sys.modules.get(package), "__version__", None)
     if version is not None:
         return str(version)
@@ -69,9 +69,10 @@ def _version(package: str) -> str:
     return metadata.version(names[0]) if names else ""
 
 
-def _suite() -> dict[str, Any]:
-    """Return the commit and whether files have changed, if the suite is a git checkout."""
-    if not (ROOT / ".git").exists():  # otherwise git would use a repository in a parent folder
+def _git_state() -> dict[str, Any]:
+    """Return the commit, and whether files were changed; empty if the suite is no git checkout."""
+    # Without this check git would find the repository of a parent folder.
+    if not (ROOT / ".git").exists():
         return {}
     try:
         commit, *changed = (

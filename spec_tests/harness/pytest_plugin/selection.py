@@ -1,4 +1,4 @@
-"""Selection of collected tests, and tests that only compare with torch.nn.parallel."""
+"""Selects collected tests, and finds tests that only compare with torch.nn.parallel."""
 
 from pathlib import Path
 
@@ -23,24 +23,26 @@ def resumed_file(config: pytest.Config) -> Path:
     """Return the file of verdicts that ``--resume`` continues.
 
     Raises:
-        pytest.UsageError: there is no ``--verdicts``.
+        pytest.UsageError: ``--verdicts`` is not given.
     """
-    found = config.getoption("--verdicts")
-    if found is None:
+    verdicts_file = config.getoption("--verdicts")
+    if verdicts_file is None:
         raise pytest.UsageError("--resume needs the file of --verdicts")
-    return Path(found)
+    return Path(verdicts_file)
 
 
-def deselect(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
-    """Remove ``dropped`` from ``items`` and report them as deselected."""
-    config.hook.pytest_deselected(items=dropped)
-    without = set(dropped)
+def deselect(
+    config: pytest.Config, items: list[pytest.Item], deselected: list[pytest.Item]
+) -> None:
+    """Remove ``deselected`` from ``items`` and report them as deselected."""
+    config.hook.pytest_deselected(items=deselected)
+    without = set(deselected)
     items[:] = [item for item in items if item not in without]
 
 
 def needs_reference(item: pytest.Item) -> bool:
-    """Return whether a test only compares with torch.nn.parallel, by the fixture ``reference``.
+    """Return whether a test compares only with torch.nn.parallel (fixture ``reference``).
 
-    The fixture ``answers`` includes the oracle.
+    A test with the fixture ``answers`` also compares with the oracle.
     """
     return "reference" in getattr(item, "fixturenames", ())

@@ -21,10 +21,11 @@ class VerdictLog:
         metadata: Returns the metadata of the run for the first line of the file.
 
     Attributes:
-        former: The tests of the interrupted run.
-        lacks: The register entry for each clause that the register declares as lacking; empty if
-            the run may leave out tests of a clause.
-        stale: The clauses of ``lacks`` that the target offers; known at the end of the session.
+        former: The tests of the interrupted run that this run resumes.
+        lacks: For each clause that the register declares as lacking: the entry of the register.
+            Empty for partial runs (such as ``-k``), where a stale entry cannot be recognized.
+        stale: The part of ``lacks`` that the target offers after all. Set at the end of the
+            session.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class VerdictLog:
         self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the verdict of a phase of a test."""
+        """Record the verdict of a test, once for each of its clauses."""
         verdict = verdicts.verdict_of(report)
         if verdict is None:
             return
@@ -55,26 +56,27 @@ class VerdictLog:
         if verdict != "pass":
             found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:
-            self._add({**named, **found})
+            self._add_test({**named, **found})
 
-    def _add(self, test: dict[str, str]) -> None:
+    def _add_test(self, test: dict[str, str]) -> None:
         if self._path is not None:
             if self._file is None:
-                self._file = self._opened(self._path)
+                self._file = self._open_file(self._path)
             self._file.write(json.dumps(test) + "\n")
             self._file.flush()
         self._tests.append(test)
 
-    def _opened(self, path: Path) -> TextIO:
+    def _open_file(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A file of a run that is not resumed is overwritten.
+        # Append if the run is resumed; otherwise overwrite an existing file.
         file = path.open("a" if self._tests else "w", encoding="utf-8")
-        if not self._tests:  # the metadata line comes before the first test
+        if not self._tests:
+            # The first line of a new file is the metadata of the run.
             file.write(json.dumps({"run": self._metadata()}) + "\n")
         return file
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts by chapter, and every clause that did not pass."""
+        """Print the counts by chapter, the clauses that did not pass, and the next command."""
         found = verdicts.by_clause(self._tests)
         if not found:
             return
@@ -97,11 +99,12 @@ class VerdictLog:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if the interrupted run has failed or a declaration is stale."""
-        if not _was_interrupted(session):  # tests that did not run may use the missing names
+        # In an interrupted run, tests that were not run may use the missing names.
+        if not _was_interrupted(session):
             self.stale = not_offered.stale(self.lacks, self._tests)
         for name, entry in self.stale.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
-            self._add({**found, "reason": _stale_text(entry)})
+            self._add_test({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,7 +1,7 @@
-"""Reports of usage errors that occur in pytest-xdist's workers at collection.
+"""Reports usage errors that pytest-xdist's workers raise at collection.
 
-If an error ends a worker at collection, pytest-xdist shows only a failed assertion. A worker with
-a usage error therefore collects no tests and sends the text to the controller, which prints it.
+If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
+worker with a usage error collects no tests and sends the text to the controller, which prints it.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Exit with the status of a usage error."""
+    """Set the exit status of a usage error if a worker has sent one."""
     if _ERROR in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 

@@ -1,4 +1,4 @@
-"""parallel_apply with one new thread per module, which raises exceptions unchanged."""
+"""parallel_apply that starts a new thread for each module and raises exceptions unchanged."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ __all__ = ["parallel_apply"]
 
 
 class _Calls:
-    """The calls of one parallel_apply, with their results and exceptions."""
+    """The calls of modules in one parallel_apply, with their results and exceptions."""
 
     def __init__(self, calls: Sequence[tuple[nn.Module, Any, Mapping[str, Any], Any]]) -> None:
         self._calls = calls
-        self._grad = torch.is_grad_enabled()
+        self._grad_mode = torch.is_grad_enabled()
         self._results: dict[int, Any] = {}
         self._errors: dict[int, Exception] = {}
 
     def run(self, index: int) -> None:
-        """Run one call. A BaseException other than Exception ends the thread."""
+        """Run one call. An Exception is kept; any other BaseException ends the thread."""
         module, inputs, kwargs, device = self._calls[index]
         try:
             with (
-                torch.set_grad_enabled(self._grad),
-                torch.accelerator.device_index(_index(device, inputs)),
+                torch.set_grad_enabled(self._grad_mode),
+                torch.accelerator.device_index(_device_index(device, inputs)),
             ):
                 arguments = inputs if isinstance(inputs, list | tuple) else [inputs]
                 self._results[index] = module(*arguments, **kwargs)
@@ -45,7 +45,7 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call each module with its inputs on its device; a single module runs in this thread."""
+    """Call each module with its inputs on its device; run a single one in the calling thread."""
     kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = [None] * len(modules) if devices is None else devices
     assert len(modules) == len(inputs) == len(kwargs) == len(targets)
@@ -65,7 +65,8 @@ def _run_threads(threads: Sequence[threading.Thread]) -> None:
         thread.join()
 
 
-def _index(device: Any, inputs: Any) -> Any:
+def _device_index(device: Any, inputs: Any) -> Any:
+    """Return the index of ``device``; without a device, that of the first tensor in ``inputs``."""
     if device is None:
         return _first_tensor(inputs).get_device()
     return device.index if isinstance(device, torch.device) else device
@@ -77,6 +78,6 @@ def _first_tensor(value: Any) -> Any:
         return value
     items = value.values() if isinstance(value, Mapping) else value
     if isinstance(items, list | tuple) or isinstance(value, Mapping):
-        found = (_first_tensor(item) for item in items)
-        return next((each for each in found if each is not None), None)
+        tensors = (_first_tensor(item) for item in items)
+        return next((tensor for tensor in tensors if tensor is not None), None)
     return None

@@ -1,4 +1,4 @@
-"""Operators that cosmic-ray lacks: they drop an element of the code, or fix a condition.
+"""Mutation operators that cosmic-ray lacks: drop an element of the code, or fix a condition.
 
 Each change drops one statement of a function, one context of a ``with``, the body of a
 ``finally``, one operand of ``and`` or ``or``, or one keyword argument; or it replaces a condition
@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-#: The statements that are dropped. Functions would not run without their imports and definitions.
+#: Kinds of statements that are dropped. Imports and definitions are kept, because a function
+#: could not run without them.
 _STATEMENTS = (
     ast.Expr,
     ast.Assign,
@@ -23,19 +24,19 @@ _STATEMENTS = (
     ast.Continue,
 )
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-#: Operands that need brackets.
+#: Kinds of expressions that need brackets as operands of ``and`` and ``or``.
 _NEEDS_BRACKETS = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
 _Node = ast.stmt | ast.expr
-#: A line number, from 1, and an offset in bytes, as in ``ast``.
+#: A line number, from 1, and an offset in bytes within the line, as in ``ast``.
 _Position = tuple[int, int]
-#: The start and end of the text to replace, and the new text.
+#: The start and the end of the code to replace, and the new code.
 _Edit = tuple[_Position, _Position, str]
 T = TypeVar("T")
 
 
 def changed_texts(code: str) -> Iterator[str]:
-    """Yield ``code`` once for each element that can be dropped and each condition, changed."""
+    """Yield the code after each possible change. Each change is made to the original code."""
     nodes = list(ast.walk(ast.parse(code)))
     operators = (
         _drop_statements,
@@ -82,11 +83,11 @@ def _is_constant(node: ast.AST) -> bool:
 
 
 def _drop_contexts(node: ast.AST) -> Iterator[_Edit]:
-    """Drop a context without ``as``; the body needs the name that ``as`` binds."""
+    """Drop a context without ``as``. The body needs a name that ``as`` binds."""
     if isinstance(node, ast.With):
         for index, item in enumerate(node.items):
             if item.optional_vars is None:
-                others = ", ".join(map(ast.unparse, _without(node.items, index)))
+                others = ", ".join(map(ast.unparse, _without_index(node.items, index)))
                 head = f"with {others}" if others else "if True"
                 yield _replace_nodes(node, node.items[-1].context_expr, head)
 
@@ -100,24 +101,25 @@ def _drop_operands(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, ast.BoolOp):
         operator = " and " if isinstance(node.op, ast.And) else " or "
         for index in range(len(node.values)):
-            operands = _without(node.values, index)
-            yield _replace_nodes(node, node, operator.join(map(_bracketed, operands)))
+            operands = _without_index(node.values, index)
+            yield _replace_nodes(node, node, operator.join(map(_unparse_operand, operands)))
 
 
-def _bracketed(node: ast.expr) -> str:
+def _unparse_operand(node: ast.expr) -> str:
     text = ast.unparse(node)
     return f"({text})" if isinstance(node, _NEEDS_BRACKETS) else text
 
 
 def _drop_keywords(node: ast.AST) -> Iterator[_Edit]:
-    """Drop a keyword argument, unless cosmic-ray's operators for True and False change it.
+    """Drop a keyword argument, unless its value is True or False.
 
-    Arguments of TypeVar are kept: only type checkers read them.
+    cosmic-ray's operators change True and False. Arguments of TypeVar are kept, because only type
+    checkers read them.
     """
     if isinstance(node, ast.Call) and ast.unparse(node.func) != "TypeVar":
         for index, keyword in enumerate(node.keywords):
             if not _is_bool(keyword.value):
-                keywords = _without(node.keywords, index)
+                keywords = _without_index(node.keywords, index)
                 yield _replace_nodes(
                     node, node, ast.unparse(ast.Call(node.func, node.args, keywords))
                 )
@@ -128,6 +130,7 @@ def _is_bool(node: ast.expr) -> bool:
 
 
 def _fix_conditions(node: ast.AST) -> Iterator[_Edit]:
+    """Replace a condition by True and by False."""
     tests: Sequence[ast.expr] = ()
     if isinstance(node, ast.If | ast.IfExp | ast.While):
         tests = [node.test]
@@ -138,5 +141,5 @@ def _fix_conditions(node: ast.AST) -> Iterator[_Edit]:
             yield _replace_nodes(test, test, fixed)
 
 
-def _without(nodes: Sequence[T], index: int) -> list[T]:
+def _without_index(nodes: Sequence[T], index: int) -> list[T]:
     return [*nodes[:index], *nodes[index + 1 :]]

@@ -1,0 +1,178 @@
+"""The lines of impl that each test executes, and the duration of each test.
+
+All tests run once on unchanged impl under coverage. Lines that are executed at import belong to no
+test. Lines that are executed by other processes of a test are not recorded.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib
+import json
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import coverage
+from torch.autograd import Function
+
+from impl_tests import forks
+from impl_tests.mutants import IMPL
+from impl_tests.mutation.changes import first_line_of
+from impl_tests.mutation.session import CollectedTests, import_impl_from
+from spec_tests.meta_tests.import_order import ROOT
+
+#: A test's duration in ``seconds``, the ``lines`` that it executes in each file, and whether the
+#: test ``failed``.
+Record = dict[str, Any]
+
+
+class ExecutedLines:
+    """The tests that execute each line of impl.
+
+    Args:
+        records: Node id of a test -> its record. Tests that fail under coverage are left out.
+
+    Attributes:
+        seconds: Node id of a test -> its duration in seconds.
+        left_out: Node ids of the tests that fail under coverage.
+        unrecorded: Node ids of tests without recorded lines. They may execute lines in other
+            processes.
+    """
+
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        self.left_out = {name for name, record in records.items() if record["failed"]}
+        records = {name: records[name] for name in records if name not in self.left_out}
+        self.seconds = {name: float(record["seconds"]) for name, record in records.items()}
+        self.unrecorded = {name for name, record in records.items() if not record["lines"]}
+        self._tests: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        for name, record in records.items():
+            for file, lines in record["lines"].items():
+                for line in lines:
+                    self._tests[file, line].add(name)
+
+    def find_tests(self, file: str, line: int) -> set[str]:
+        """Return the tests that execute a line, else those of the statement around the line.
+
+        For example, default arguments are evaluated at import and not by a test, so the tests that
+        execute the function's body are returned. If no test executes a line of the file, all tests
+        are returned. Tests without recorded lines are always included.
+        """
+        for first, last in _find_spans(file, line):
+            tests = self._tests_between(file, first, last)
+            if tests:
+                return tests | self.unrecorded
+        return set(self.seconds)
+
+    def _tests_between(self, file: str, first: int, last: int) -> set[str]:
+        """Return the tests that execute a line from ``first`` to ``last``."""
+        return set().union(
+            *(
+                tests
+                for (tested_file, line), tests in self._tests.items()
+                if tested_file == file and first <= line <= last
+            )
+        )
+
+
+def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
+    """Return the line, the statements around the line, and the file, as (first, last) lines."""
+    nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
+    spans = [
+        (first_line_of(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
+    ]
+    around = [span for span in spans if span[0] <= line <= span[1]]
+    around.sort(key=lambda span: span[1] - span[0])
+    return [(line, line), *around, (1, sys.maxsize)]
+
+
+def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> ExecutedLines:
+    """Record the lines that each test executes.
+
+    Args:
+        tests: The tests.
+        processes: The number of test files that run at the same time.
+        folder: The folder for cached records. A record is valid until impl or the test file
+            changes.
+
+    Raises:
+        RuntimeError: The tests of a file hung or crashed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {file: folder / f"{_hash_files(file)}.json" for file in tests.list_files()}
+    missing = [file for file, path in paths.items() if not path.exists()]
+    jobs = (
+        forks.Job(file, functools.partial(_trace_tests_of_file, tests, file)) for file in missing
+    )
+    for ended in forks.run(jobs, processes=processes):
+        if ended.result is None:
+            raise RuntimeError(f"{ended.job.subject} hung or crashed:\n{ended.log}")
+        paths[ended.job.subject].write_text(json.dumps(ended.result))
+    by_file = [json.loads(path.read_text()) for path in paths.values()]
+    return ExecutedLines({name: record for records in by_file for name, record in records.items()})
+
+
+def _hash_files(file: str) -> str:
+    """Return a hash of all files of impl and of one test file."""
+    digest = hashlib.sha256(file.encode())
+    for path in [*sorted(IMPL.rglob("*.py")), ROOT / file]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str, Record]:
+    """Run the tests of a file under coverage; return the record of each test."""
+    import_impl_from(IMPL.parent)
+    tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
+    tracer.start()
+    _trace_backward()
+    outcomes = list(tests.run(tests.tests_of_file(file), before=tracer.switch_context))
+    tracer.stop()
+    lines = _lines_by_test(tracer.get_data())
+    return {
+        outcome.name: {
+            "seconds": outcome.seconds,
+            "lines": lines.get(outcome.name, {}),
+            "failed": outcome.failed,
+        }
+        for outcome in outcomes
+    }
+
+
+def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, list[int]]]:
+    """Return, for each test and each file of impl, the lines that the test executes."""
+    lines: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for path in data.measured_files():
+        for line, tests in data.contexts_by_lineno(path).items():
+            for test in tests:
+                lines[test][Path(path).relative_to(IMPL).as_posix()].append(line)
+    return lines
+
+
+def _trace_backward() -> None:
+    """Make coverage trace impl's backward functions in the threads of autograd.
+
+    C++ starts the threads of autograd, so ``threading.settrace`` has no effect on them.
+    """
+    paths = [path.relative_to(IMPL.parent).with_suffix("") for path in IMPL.rglob("*.py")]
+    modules = [".".join(path.parts).removesuffix(".__init__") for path in paths]
+    for name in modules:
+        importlib.import_module(name)
+    for function in Function.__subclasses__():
+        if function.__module__ in modules:
+            function.backward = staticmethod(_with_tracing(function.backward))  # type: ignore[method-assign]
+
+
+def _with_tracing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` with a wrapper that starts tracing in the thread that calls it."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        if sys.gettrace() is None:
+            sys.settrace(threading.gettrace())
+        return function(*args)
+
+    return wrapper
