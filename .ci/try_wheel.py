@@ -73,7 +73,7 @@ def _test_package(call: Callable[..., None], empty: Path) -> None:
     shutil.copytree(PACKAGE, empty, dirs_exist_ok=True)
     options = ["--accelerator=sim", "--target-map=map.toml", "--verdicts=own.jsonl"]
     options += [f"--clause={name}" for name in PACKAGE_CLAUSES]
-    call(COMMAND, "run", "own", *options, status=FAILED)
+    call(COMMAND, "run", "buggy_functions", *options, status=FAILED)
     lines = [json.loads(line) for line in (empty / "own.jsonl").read_text().splitlines()]
     failed = {line["clause"] for line in lines if line.get("verdict") == "fail"}
     if failed != BUGS:

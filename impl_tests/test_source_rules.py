@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.meta_tests.python_source import (
-    compared_with,
+    comparisons_with,
     dotted_names,
     imported_modules,
     strings,
@@ -96,7 +96,7 @@ def test_impl_can_be_imported_without_the_reference():
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
 def test_only_the_device_module_compares_device_types(path):
     found = [name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES)]
-    found += [text for value in TYPE_VALUES for text in compared_with(path, value)]
+    found += [text for value in TYPE_VALUES for text in comparisons_with(path, value)]
     assert bool(found) == (name_of(path) == "_device/device.py")
 
 

@@ -109,7 +109,7 @@ def test_gradients_pass_through_sums_of_buckets(topology, slots):
     assert values(grads) == [[3.0]] * 8
 
 
-def test_lists_of_different_shapes_raise(topology):
+def test_reduce_lists_raises_for_lists_with_different_shapes(topology):
     first, second = weighted_lists(topology, (0, 0), [(2,), (2,)])
     with pytest.raises(ValueError, match="invalid size"):
         reduce_lists([first, [second[0], second[1].new_ones(3)]], topology.device(0).index, 999)
@@ -128,7 +128,7 @@ def test_each_list_is_bucketed_by_its_own_dtypes(topology):
         reduce_lists([first[:1] * 3, second], topology.device(0).index, 999)
 
 
-def test_lists_with_different_numbers_of_buckets_raise(topology):
+def test_reduce_lists_raises_for_lists_with_different_numbers_of_buckets(topology):
     first = ones(topology, 0, torch.float32, torch.float32)
     second = ones(topology, 1, torch.float32, torch.float64)
     with pytest.raises(ValueError, match="argument 2 is longer"):

@@ -29,7 +29,7 @@ def test_collector_state_is_restored_when_the_last_overlapping_block_ends(enable
     assert seen == [False, False, False, enabled]
 
 
-def test_failing_block_restores_the_state(enabled):
+def test_pause_gc_restores_the_collector_state_after_an_error(enabled):
     with pytest.raises(LookupError), pause_gc():
         raise LookupError
     assert gc.isenabled() == enabled
@@ -47,14 +47,14 @@ def run_in_thread(call):
     thread.join()
 
 
-def test_forked_child_drops_blocks_of_other_threads(enabled, pauses):
+def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
     run_in_thread(pauses.begin)
     assert not gc.isenabled()
     pauses.reset_after_fork()
     assert gc.isenabled() == enabled
 
 
-def test_forked_child_keeps_the_block_of_its_thread(enabled, pauses):
+def test_forked_child_keeps_the_pause_of_the_forking_thread(enabled, pauses):
     run_in_thread(pauses.begin)
     pauses.begin()
     pauses.reset_after_fork()

@@ -33,7 +33,7 @@ def test_move_tensors_returns_new_containers(topology):
     [Pair(1, 2), Whole(1), torch.Size([1]), [[Whole(1)]], {"key": Pair(1, 2)}],
     ids=repr,
 )
-def test_other_containers_and_markers_are_not_movable(value):
+def test_named_tuples_sizes_and_markers_are_not_movable(value):
     assert not is_movable(value, 0)
 
 

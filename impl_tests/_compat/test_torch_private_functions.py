@@ -52,7 +52,7 @@ def test_registration_hooks_are_detected(kind):
     assert not torch_private.has_registration_hooks()
 
 
-def test_only_optimized_modules_are_compiled(monkeypatch):
+def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
     class Compiled(nn.Module):
         pass
 

@@ -51,7 +51,7 @@ def test_cpu_beside_other_devices_raises(topology):
 
 
 @pytest.mark.parametrize("kind", [None, "mps"])
-def test_placement_without_indexed_devices_is_none(monkeypatch, kind):
+def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeypatch, kind):
     monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
     assert placement.choose_devices([0, 1], 0) is None
     assert placement.choose_devices(None, None) is None
@@ -68,7 +68,7 @@ def test_gpus_without_reported_memory_do_not_warn(set_sizes):
     )
 
 
-def test_device_without_index_is_the_current_one(set_sizes, topology):
+def test_check_balance_takes_a_device_without_index_for_the_current_device(set_sizes, topology):
     set_sizes(SMALL, LARGE)
     with torch.accelerator.device_index(topology.device(1).index):
         (text,) = balance_warnings([0, topology.accelerator])
@@ -76,7 +76,7 @@ def test_device_without_index_is_the_current_one(set_sizes, topology):
     assert "of GPU 1." in text
 
 
-def test_devices_of_other_accelerators_do_not_warn(set_sizes):
+def test_unequal_devices_that_are_not_cuda_do_not_warn(set_sizes):
     ordinals = set_sizes(SMALL, LARGE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -215,7 +215,7 @@ def test_methods_of_the_module_and_its_children_are_rebound_to_the_replicas(kind
 
 
 class Delegating(nn.Module):
-    """A module with the ``forward`` of another instance, if given."""
+    """A module whose ``forward`` is the method of ``target``, if a target is given."""
 
     def __init__(self, target=None):
         super().__init__()

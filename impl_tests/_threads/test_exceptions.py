@@ -211,7 +211,7 @@ def test_exception_group_keeps_its_members():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_error_of_a_class_that_rejects_one_text_becomes_a_runtime_error(error):
+def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error(error):
     caught = reraised(error)
     assert type(caught) is RuntimeError
     assert str(caught).startswith(REPORT.format(type(error).__name__))

@@ -1,4 +1,4 @@
-"""Trials of changes: run the tests of the changed line, the likeliest to fail first."""
+"""Try changes to impl: run the tests of the changed line, beginning with the likeliest to fail."""
 
 import functools
 import importlib

@@ -23,7 +23,7 @@ Job = Callable[[SharedModules, random.Random], None]
 #: Seconds after which a wait at a barrier fails.
 BARRIER_TIMEOUT = 10
 _CONTEXT_VAR = contextvars.ContextVar[int]("value")
-#: Used by the replicas of all jobs. impl runs each replica with no value in this object.
+#: The thread-local object of all jobs. impl must run each replica without a value in this object.
 _THREAD_LOCAL = threading.local()
 
 

@@ -1,1 +1,1 @@
-"""Tests of the harness, the strategies, the CUDA stand-ins and the simulator; not in the wheel."""
+"""Tests of the suite's own code, such as harness and simulator. The wheel does not have them."""

@@ -1,4 +1,4 @@
-"""Fixtures that run the suite, or a suite of two clauses, in a process of its own."""
+"""Fixtures that run the suite, or a small suite with two clauses, in a new process."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ HOME = Path.home()
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Yield a server that runs ``python -m MODULE`` in processes that have torch imported."""
+    """Yield a server that runs ``python -m MODULE`` in forked processes with torch imported."""
     server = ForkServer()
     yield server
     server.close()
@@ -25,9 +25,9 @@ def fork_server() -> Iterator[ForkServer]:
 def run_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> Callable[..., pytest.RunResult]:
-    """Return a function that runs the text of test functions as a suite of two clauses."""
+    """Return a function that runs tests, given as text, as a suite with two clauses."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # pytester changes HOME. The simulator is built once, in the cache below the real home.
+    # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
     monkeypatch.setenv("HOME", str(HOME))
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-#: Modules that the server imports. torch.autograd.grad imports symbolic_shapes at its first call.
+#: Modules that the server imports. The first call of torch.autograd.grad imports symbolic_shapes.
 _IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
 class ForkServer:
-    """A process that forks a child for each command; it starts with the first command."""
+    """A process that forks a child for each command. The first command starts the process."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[str] | None = None
@@ -70,7 +70,7 @@ class ForkServer:
 
 
 def _fork_for_each_request() -> Any:
-    """Fork a child for each request; return the request in the child, never in the server."""
+    """Fork a child for each request. Return the request in the child; the server never returns."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -81,7 +81,7 @@ def _fork_for_each_request() -> Any:
 
 
 def _set_up_process(request: Mapping[str, Any]) -> None:
-    """Set output, working directory, environment, sys.path and sys.argv as a new process has."""
+    """Set output, working directory, environment, sys.path and sys.argv as in a new process."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(request["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
@@ -95,7 +95,7 @@ def _set_up_process(request: Mapping[str, Any]) -> None:
 
 
 def _use_local_example_database() -> None:
-    """Move Hypothesis' database here from the working directory of the server."""
+    """Store Hypothesis' example database in the working directory of this command."""
     from hypothesis import settings
     from hypothesis.database import DirectoryBasedExampleDatabase
 

@@ -33,7 +33,7 @@ LEVELS = (
     ("conftest", "cli"),
     ("meta_tests",),
 )
-LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -42,26 +42,28 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def package_of(path: Path) -> str:
-    """Return the suite's package, or the module at its root, that a file belongs to."""
-    return _package(path.relative_to(ROOT / "spec_tests").with_suffix("").parts)
+    """Return the package of the suite that contains a file, or the name of a top-level module."""
+    return _package_name(path.relative_to(ROOT / "spec_tests").with_suffix("").parts)
 
 
 def packages_imported_by(path: Path) -> set[str]:
     """Return the suite's packages that a file imports from."""
     names = [name.split(".") for name in imported_modules(path)]
-    packages = {_package(parts) for root, *parts in names if root == "spec_tests" and parts}
-    return packages - {"harness"}  # ``from spec_tests.harness import x`` names ``harness.x``, too
+    packages = {_package_name(parts) for root, *parts in names if root == "spec_tests" and parts}
+    # For ``from spec_tests.harness import x``, imported_modules() yields the names ``harness`` and
+    # ``harness.x``. Only ``harness.x`` is one of the packages here.
+    return packages - {"harness"}
 
 
 def misplaced_imports(path: Path) -> set[str]:
     """Return the imported packages whose level is not earlier than the file's."""
     package = package_of(path)
-    level = LEVEL.get(package, len(LEVELS))
-    return {each for each in packages_imported_by(path) - {package} if LEVEL[each] >= level}
+    level = LEVEL_OF.get(package, len(LEVELS))
+    return {name for name in packages_imported_by(path) - {package} if LEVEL_OF[name] >= level}
 
 
-def _package(parts: Sequence[str]) -> str:
-    """Return the first part of a module's name below the suite; in ``harness``, two parts."""
-    if parts[-1] == "__init__":
-        parts = parts[:-1] or parts
-    return ".".join(parts[: 2 if parts[0] == "harness" else 1])
+def _package_name(module_parts: Sequence[str]) -> str:
+    """Return the package of a module: ``comm``, or two names as in ``harness.compare``."""
+    if module_parts[-1] == "__init__":
+        module_parts = module_parts[:-1] or module_parts
+    return ".".join(module_parts[: 2 if module_parts[0] == "harness" else 1])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = [
-    "compared_with",
+    "comparisons_with",
     "dotted_names",
     "function_lengths",
     "imported_modules",
@@ -16,12 +16,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """Yield the names of all imported modules, relative ones with their leading dots.
+    """Yield the names of all imported modules; relative names have leading dots.
 
     ``from package import name`` yields ``package`` and ``package.name``, since ``name`` may be a
     module.
     """
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -33,39 +33,42 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 def dotted_names(path: Path) -> Iterator[str]:
     """Yield every attribute access as text, such as ``torch.nn.parallel``."""
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Attribute):
             yield ast.unparse(node)
 
 
 def strings(path: Path) -> Iterator[str]:
     """Yield every string constant, docstrings included."""
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
-def compared_with(path: Path, value: str) -> Iterator[str]:
-    """Yield every comparison and match case with ``value``, or with a list that contains it."""
-    for node in ast.walk(_tree(path)):
+def comparisons_with(path: Path, expression: str) -> Iterator[str]:
+    """Yield each comparison and match case with ``expression``, or with a list that contains it.
+
+    Comparisons and ``expression`` are source text.
+    """
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]
             members = [member for each in operands for member in getattr(each, "elts", ())]
-            yield from [ast.unparse(node)] * (value in map(ast.unparse, operands + members))
+            yield from [ast.unparse(node)] * (expression in map(ast.unparse, operands + members))
         elif isinstance(node, ast.MatchValue):
-            yield from [ast.unparse(node)] * (value == ast.unparse(node))
+            yield from [ast.unparse(node)] * (expression == ast.unparse(node))
 
 
 def function_lengths(path: Path) -> list[tuple[str, int]]:
     """Return each function's name and the number of lines of its body without the docstring."""
-    nodes = [node for node in ast.walk(_tree(path)) if isinstance(node, _FUNCTIONS)]
-    return [(node.name, _length(node)) for node in nodes]
+    nodes = [node for node in ast.walk(_parse(path)) if isinstance(node, _FUNCTIONS)]
+    return [(node.name, _body_length(node)) for node in nodes]
 
 
-def _tree(path: Path) -> ast.Module:
+def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _body_length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     body = function.body[ast.get_docstring(function) is not None :]
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0

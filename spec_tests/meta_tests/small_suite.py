@@ -1,4 +1,4 @@
-"""The files of a suite of two clauses, as text."""
+"""The text of the files of a small suite with two clauses."""
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
@@ -16,14 +16,14 @@ clauses.load.__defaults__ = (HERE / "clauses.toml",)
 register.FOLDER = HERE
 """
 HEADER = "import pytest\nfrom spec_tests.harness.conformance.clauses import clause\n"
-#: One test of each clause; ``{one}`` is an expression, ``{two}`` a statement.
+#: One test of each clause. ``{one}`` is the asserted expression, ``{two}`` is a statement.
 TWO_TESTS = """
 @clause("a.one")
 def test_one(target): assert {one}
 @clause("a.two")
 def test_two(target): {two}
 """
-#: A record of a divergence that one test of ``a.one`` shows.
+#: A register with one record: a divergence from clause ``a.one`` that one test shows.
 RECORD = """
 [[divergence]]
 id = "X-1"

@@ -47,7 +47,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize(("actual", "expected", "message"), DIFFERENCES.values(), ids=DIFFERENCES)
-def test_every_visible_difference_is_named(actual, expected, message):
+def test_difference_names_the_property_that_differs(actual, expected, message):
     assert message in _difference(actual, expected)
     assert _difference(actual, actual) is None
     assert _difference(expected, expected) is None

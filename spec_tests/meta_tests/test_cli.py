@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: The heading of a failing example in the output of Hypothesis; it depends on the release.
 EXAMPLE = re.compile("Falsifying example|Failing test case")
-#: A package with two bugs: scatter reverses the chunks, and everything else is missing.
+#: The module ``comm`` of a package with two bugs: scatter reverses the chunks, and all other
+#: functions are missing.
 WRONG_COMM = """
 from torch.nn.parallel import comm
 def scatter(*args, **kwargs):
@@ -27,7 +28,7 @@ def scatter(*args, **kwargs):
 
 @pytest.fixture
 def command(tmp_path, fork_server):
-    """Return a function that calls the command in a folder with the package ``wrong`` only."""
+    """Return a function that runs the command in a folder with only the package ``wrong``."""
     package = tmp_path / "wrong"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -40,7 +41,7 @@ def command(tmp_path, fork_server):
     return call
 
 
-def test_a_failure_has_at_most_ten_lines(command):
+def test_a_failure_is_printed_in_at_most_ten_lines(command):
     done = command("run", "wrong", *ONE_CLAUSE)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
@@ -76,7 +77,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
 
 
-def test_a_draft_of_the_failures_makes_them_known(command, tmp_path):
+def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
     resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--", "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
@@ -89,7 +90,7 @@ def test_a_draft_of_the_failures_makes_them_known(command, tmp_path):
     assert "known  comm.scatter.slices" in done.stdout
 
 
-def test_a_draft_names_parameters_if_only_some_fail():
+def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
     verdict_of = {"a.py::one[1]": "fail", "a.py::one[2]": "pass", "a.py::two[1]": "fail"}
     tests = [
         {
@@ -113,7 +114,7 @@ def test_a_draft_names_parameters_if_only_some_fail():
         (["run", "impl", "--accelerator", "sim", "--clause", "comm.no-such-clause"], 4),
     ],
 )
-def test_wrong_option_values_have_the_documented_exit_status(command, arguments, status):
+def test_wrong_option_values_exit_with_status_4(command, arguments, status):
     done = command(*arguments)
     assert done.returncode == status, done.stdout + done.stderr
 
@@ -127,7 +128,7 @@ def test_wrong_arguments_exit_with_status_2(arguments):
     assert caught.value.code == 2
 
 
-def test_clauses_are_printed_by_name(capsys):
+def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
     assert main(["clauses", "comm.scatter.slices"]) == 0
     printed = capsys.readouterr().out
     assert "comm.scatter.slices" in printed
@@ -253,7 +254,7 @@ def _doctor_output(capsys):
 
 
 class RecordingTerminal:
-    """A terminal that records its lines; ``rewritten`` has those that replace the last line."""
+    """A terminal that records new lines in ``lines``, and replaced lines in ``rewritten``."""
 
     def __init__(self):
         self.lines, self.rewritten = [], []

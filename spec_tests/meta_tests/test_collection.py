@@ -1,4 +1,4 @@
-"""Whole runs of a small suite: refusals at collection, verdicts, registers and options."""
+"""Runs of a small suite: errors of collection, verdicts, registers and options."""
 
 import json
 import tomllib
@@ -31,7 +31,7 @@ def test_a_clause_without_a_test_is_refused(run_suite):
     run_suite(body).stderr.fnmatch_lines("*clauses without a test: a.two*")
 
 
-def test_refusals_of_workers_end_the_run_without_an_internal_error(run_suite):
+def test_a_clause_without_a_test_ends_a_run_with_workers_without_an_internal_error(run_suite):
     result = run_suite("@clause('a.one')\ndef test_x(): pass", "-n", "2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines("ERROR: clauses without a test: a.two")
@@ -40,7 +40,7 @@ def test_refusals_of_workers_end_the_run_without_an_internal_error(run_suite):
 
 @pytest.mark.parametrize("register", REGISTERS, ids=lambda path: path.stem)
 def test_every_record_names_an_existing_test(register):
-    # A run of a target refuses stale records, too, but most targets are rarely run.
+    # A run with a register refuses stale records, too, but few runs use these registers.
     records = tomllib.loads(register.read_text(encoding="utf-8"))
     names = {name for each in records.get("divergence", []) for name in each["tests"]}
     for name in names | set(records.get("repaired", [])):
@@ -49,7 +49,7 @@ def test_every_record_names_an_existing_test(register):
         assert f"def {test.partition('[')[0]}(" in source, name
 
 
-ONE_BY_AGREEMENT = """
+FIXTURES_OF_TWO = """
 @clause("a.one")
 def test_one(target): pass
 @clause("a.two")
@@ -59,20 +59,20 @@ def test_two({fixtures}): pass
 
 @pytest.mark.parametrize("fixtures", ["target, reference", "reference"])
 def test_a_clause_tested_only_against_the_reference_is_refused(run_suite, fixtures):
-    result = run_suite(ONE_BY_AGREEMENT.format(fixtures=fixtures))
+    result = run_suite(FIXTURES_OF_TWO.format(fixtures=fixtures))
     result.stderr.fnmatch_lines("*clauses tested only by comparison with torch.nn.parallel: a.two")
 
 
 def test_clauses_tested_only_against_the_reference_are_counted(run_suite):
-    tests = ("-k", "test_")  # a run of all tests would be refused
-    result = run_suite(ONE_BY_AGREEMENT.format(fixtures="target, reference"), *tests)
+    # Without -k the suite would refuse the run, because only a comparison tests a.two.
+    tests = ("-k", "test_")
+    result = run_suite(FIXTURES_OF_TWO.format(fixtures="target, reference"), *tests)
     result.stdout.fnmatch_lines(
         "1 clause is tested only by comparison with torch.nn.parallel: a.two"
     )
-    result = run_suite(ONE_BY_AGREEMENT.format(fixtures="target, answers"), *tests)
-    lines = [
-        "0 clauses are tested only by comparison with torch.nn.parallel"
-    ] * 2  # before the tests and after them
+    result = run_suite(FIXTURES_OF_TWO.format(fixtures="target, answers"), *tests)
+    # The line is printed before the tests and after them.
+    lines = ["0 clauses are tested only by comparison with torch.nn.parallel"] * 2
     result.stdout.fnmatch_lines(lines)
 
 
@@ -89,7 +89,7 @@ def test_tests_that_need_the_reference_are_skipped_without_it(run_suite, pyteste
     assert read(path)[1]["reason"] == "compares with torch.nn.parallel, and --reference is none"
 
 
-def test_verdicts_are_counted_by_clause(run_suite):
+def test_verdicts_are_counted_and_listed_by_clause(run_suite):
     result = run_suite(TWO_TESTS.format(one="False", two="pytest.skip('not-run: no reason')"))
     result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
 
@@ -125,7 +125,7 @@ def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     assert run["command"] == f"parallel-conformance run {options} {target_map}"
 
 
-#: ``test_one`` fails for every number but 0; the smallest failing number is 1.
+#: A suite in which ``test_one`` fails for every number but 0. The smallest failing number is 1.
 WITH_STRATEGY = """
 from hypothesis import given, strategies as st
 @clause("a.one")
@@ -148,7 +148,7 @@ def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, p
     assert first["difference"].startswith("not so")
 
 
-#: Kills the run as soon as the verdict of the first test is written.
+#: Code of a test that kills the run as soon as the verdict of the first test is written.
 KILL_RUN = """
     import os, pathlib, time
     path = pathlib.Path({path!r})
@@ -158,7 +158,7 @@ KILL_RUN = """
 
 
 @pytest.mark.parametrize("workers", [0, 2], ids="workers={}".format)
-def test_a_killed_run_is_resumed(run_suite, pytester, workers):
+def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytester, workers):
     path = pytester.path / "verdicts.jsonl"
     options = ["--verdicts", str(path), f"-n{workers}", "--dist=loadfile"]
     kill = KILL_RUN.format(path=str(path), process="getppid" if workers else "getpid")
@@ -166,12 +166,12 @@ def test_a_killed_run_is_resumed(run_suite, pytester, workers):
     assert [(line["clause"], line["verdict"]) for line in _verdicts(path)] == [("a.one", "fail")]
     result = run_suite(TWO_TESTS.format(one="True", two="pass"), *options, "--resume")
     result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED  # The failure of the former run counts.
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run had a failure.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
     assert [line["verdict"] for line in _verdicts(path)] == ["fail", "pass"]
 
 
-def test_failures_of_verdicts_have_the_format_of_registers(run_suite, pytester):
+def test_failures_in_the_verdict_file_have_the_format_of_registers(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
     run_suite(body, "--verdicts", str(path))
@@ -198,7 +198,7 @@ def test_a_meta_test_without_a_clause_has_a_verdict(run_suite, pytester):
     assert verdicts["meta_tests/test_suite.py::test_it"] is None
 
 
-def test_a_known_divergence_fails_the_run_if_it_passes(run_suite, pytester):
+def test_a_test_of_a_known_divergence_fails_the_run_if_it_passes(run_suite, pytester):
     record = pytester.path / "known.toml"
     record.write_text(RECORD.format(test="test_one", failure="AssertionError: assert False"))
     options = ("--divergences", str(record))
@@ -211,7 +211,9 @@ def test_a_known_divergence_fails_the_run_if_it_passes(run_suite, pytester):
 
 
 @pytest.mark.parametrize("failure", ["KeyError: ", "AssertionError: assert True"])
-def test_a_known_divergence_with_another_failure_fails(run_suite, pytester, failure):
+def test_a_test_of_a_known_divergence_fails_if_its_failure_differs_from_the_record(
+    run_suite, pytester, failure
+):
     record = pytester.path / "known.toml"
     record.write_text(RECORD.format(test="test_one", failure=failure))
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--divergences", str(record))
@@ -221,9 +223,9 @@ def test_a_known_divergence_with_another_failure_fails(run_suite, pytester, fail
 
 @pytest.fixture
 def inherits(pytester):
-    """Return a function that writes an inheriting register and returns its option.
+    """Return a function that writes a register that inherits, and returns the option for it.
 
-    The base register has one record, of ``test_one``.
+    The inherited register has one record, for ``test_one``.
     """
 
     def write(text="", failure="AssertionError: assert False"):
@@ -260,7 +262,7 @@ def test_repairing_a_test_without_inherited_record_is_refused(run_suite, inherit
     result.stderr.fnmatch_lines("*own.toml: no inherited record names test_it.py::test_x*")
 
 
-def test_an_own_record_replaces_the_inherited_one(run_suite, inherits):
+def test_a_record_replaces_the_inherited_record_of_the_same_test(run_suite, inherits):
     own = RECORD.format(test="test_one", failure="AssertionError: assert 1 == 2")
     options = inherits(own, failure="KeyError: ")
     run_suite(TWO_TESTS.format(one="1 == 2", two="pass"), *options).assert_outcomes(
@@ -271,7 +273,7 @@ def test_an_own_record_replaces_the_inherited_one(run_suite, inherits):
 @pytest.mark.parametrize(
     ("failure", "table"), [("KeyError: ", "0 +1 +0 +1 +0"), ("NotOffered: ", "0 +0 +1 +1 +0")]
 )
-def test_a_missing_name_is_known_only_if_the_record_expects_another_error(
+def test_a_missing_name_is_known_only_if_the_record_expects_not_offered(
     run_suite, inherits, failure, table
 ):
     body = TWO_TESTS.format(one="target.comm.no_such_name", two="pass")
@@ -319,7 +321,7 @@ def test_options_plugin_without_a_target_imports_no_torch(pytester, monkeypatch)
     result.stdout.fnmatch_lines("False")
 
 
-def test_tests_of_other_clauses_are_deselected(run_suite):
+def test_clause_option_deselects_tests_of_other_clauses(run_suite):
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--clause", "a.two")
     result.assert_outcomes(passed=1, deselected=1)
     result = run_suite(TWO_TESTS.format(one="True", two="pass"), "--clause", "a.tw")
@@ -333,7 +335,7 @@ def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
     run_suite(body).assert_outcomes(errors=1)
 
 
-def test_a_clause_name_that_is_not_a_literal_is_refused(run_suite):
+def test_a_clause_id_that_is_not_a_string_literal_is_refused(run_suite):
     body = TWO_TESTS.format(one="True", two="pass").replace('"a.two"', '"a." + "two"')
     run_suite(body).stderr.fnmatch_lines("*test_two: its file does not contain the id a.two*")
 
@@ -361,7 +363,7 @@ def test_resume_needs_a_verdict_file(run_suite):
     result.stderr.fnmatch_lines("*--resume needs the file of --verdicts*")
 
 
-def test_the_suite_extra_has_the_packages_of_the_test_environment():
+def test_extra_suite_has_the_packages_of_the_test_environment():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extra = project["project"]["optional-dependencies"]["suite"]
     assert [each for each in project["dependency-groups"]["test"] if each not in extra] == [

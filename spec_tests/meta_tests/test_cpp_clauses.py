@@ -1,4 +1,4 @@
-"""Every test of a C++ clause fails on a front end that violates the clause.
+"""For each test of a C++ clause, a front end that violates the clause fails the test.
 
 The clauses describe PyTorch's C++ front end, not a target, so no mutant of impl can violate them.
 Each wrong front end differs from the real one in one function, whose first argument is the real
@@ -107,8 +107,8 @@ class WrongFrontEnd:
     Args:
         test: The test of the clause.
         function: The wrong function.
-        parameters: The parameters of the test.
-        error: The class of the error by which the test fails.
+        parameters: Values of the test's parametrized arguments.
+        error: The class of the error with which the test fails.
     """
 
     test: Callable[..., None]
@@ -122,7 +122,7 @@ class WrongFrontEnd:
 
     @property
     def replaced(self):
-        """Return the name of the replaced function; the third parameter tells it."""
+        """The name of the replaced function; the name of the third parameter implies it."""
         third = list(inspect.signature(self.function).parameters)[2]
         names = {"devices": "replicate", "inputs": "parallel_apply", "batch": "data_parallel"}
         return names[third]
@@ -236,7 +236,7 @@ class PatchedFrontEnd:
 
 
 @pytest.mark.parametrize("wrong", WRONG_FRONT_ENDS, ids=lambda wrong: wrong.test.__name__)
-def test_a_wrong_front_end_fails_the_test(topology, wrong):
+def test_a_front_end_that_violates_a_clause_fails_the_test_of_the_clause(topology, wrong):
     topology.require(distinct=2)
     fixtures = {
         "front_end": PatchedFrontEnd(loader.load_extension(topology), wrong),
@@ -250,6 +250,6 @@ def test_a_wrong_front_end_fails_the_test(topology, wrong):
 
 def test_every_cpp_clause_has_a_wrong_front_end():
     names = {name for name in clauses.load() if name.startswith("cpp.")}
-    # Its wrong implementation is the reference, on which cpp_front_end/test_buckets.py runs it.
+    # For this clause, cpp_front_end/test_buckets.py shows that torch.nn.parallel violates it.
     names.remove("cpp.replicate.early-reduction")
     assert {wrong.clause for wrong in WRONG_FRONT_ENDS} == names

@@ -1,4 +1,4 @@
-"""Delayed inputs: values arrive late, and afterwards inputs, device and streams are unchanged."""
+"""Delayed inputs get their values late; afterwards inputs, device and streams are unchanged."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def delayed():
 
 @pytest.fixture
 def sleeps(monkeypatch):
-    """Replace the sleep by a list of (device, milliseconds, result of `during_sleep`)."""
+    """Record sleeps instead of sleeping: (device, milliseconds, result of `during_sleep()`)."""
 
     class Sleeps(list):
         during_sleep = staticmethod(lambda: None)
@@ -65,7 +65,7 @@ def test_cpu_and_sparse_inputs_are_not_delayed(delayed, sleeps, topology):
         assert torch.equal(sparse.to_dense().cpu(), values)
 
 
-def test_new_streams_are_current_inside_the_block_only(delayed, topology):
+def test_delayed_makes_new_streams_current_inside_the_block_only(delayed, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         before = current_device_and_streams(topology)
         with delayed_inputs.delayed({}, topology):

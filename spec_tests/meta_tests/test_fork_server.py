@@ -52,7 +52,7 @@ def test_command_has_the_exit_status_of_a_new_process(run, text, status):
     assert run(text).returncode == status
 
 
-def test_atexit_functions_run(run):
+def test_command_runs_its_atexit_functions(run):
     done = run("import atexit, sys\natexit.register(print, 'end')\nsys.exit('why')")
     assert (done.stdout, done.stderr) == ("end\n", "why\n")
 

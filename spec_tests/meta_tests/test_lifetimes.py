@@ -9,7 +9,7 @@ LEAKED = []
 
 
 class Call:
-    """A call of the target, which is a function here, with one tensor."""
+    """A call with one tensor. The target is a function in these tests."""
 
     def inputs(self, topology):
         return {"x": torch.ones(2)}

@@ -1,11 +1,11 @@
-"""The machine check, which detects broken copies between devices before the first test."""
+"""The check for broken copies between devices, which runs before the first test."""
 
 import pytest
 import torch
 
 from spec_tests.harness.environment.machine_check import first_broken_copy, require_copies
 
-#: Two devices that are only compared, never used.
+#: Two devices that the test compares but never allocates on.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]
 
 
@@ -16,7 +16,7 @@ def _copy(tensor, device):
 
 
 def _truncated_peer_copy(tensor, device):
-    """Copy between two devices and lose the second half of the data."""
+    """Copy, but fill the second half with zeros if the copy is between two devices."""
     copy = _copy(tensor, device)
     if {getattr(tensor, "holder", device), device} == set(DEVICES):
         copy[len(copy) // 2 :] = 0
@@ -24,7 +24,7 @@ def _truncated_peer_copy(tensor, device):
 
 
 def _one_page_copy(tensor, device):
-    """Copy only the first 1024 elements."""
+    """Copy the first 1024 elements, and fill the rest with zeros."""
     copy = _copy(tensor, device)
     copy[1024:] = 0
     return copy
@@ -39,7 +39,7 @@ def test_machine_check_names_the_broken_copy():
     assert "machine broken: 64 bytes copied from meta:0 to meta:1" in message
 
 
-def test_machine_check_tries_large_copies():
+def test_machine_check_detects_errors_in_large_copies_only():
     assert "machine broken: 1048576 bytes" in first_broken_copy(DEVICES, _one_page_copy)
 
 

@@ -1,4 +1,4 @@
-"""The oracle: it finds errors that target and reference share, and needs no torch.nn.parallel."""
+"""The oracle finds bugs that target and reference share, and needs no torch.nn.parallel."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.meta_tests.shared_bugs import wrong_target
 from spec_tests.meta_tests.without_reference import ERROR_TEXT
-from spec_tests.meta_tests.wrong_functions import wrong_target
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
@@ -20,7 +20,7 @@ from spec_tests.strategies.replicate import ReplicateCall
 ROOT = Path(__file__).resolve().parents[2]
 TWO = [DeviceAt(0), DeviceAt(1)]
 X, Y = dense(), dense(slot=1)
-#: For each function that `wrong_functions` has wrong, a call that shows the error.
+#: For each function in `shared_bugs`: a call for which its result is wrong.
 CALLS = {
     "comm.scatter": PublicCall("comm.scatter", {"tensor": X, "devices": TWO}),
     "comm.reduce_add": PublicCall(
@@ -37,7 +37,7 @@ CALLS = {
         NewModule(nn.Tanh), (X,), {}, TWO, functional=True
     ),
 }
-#: A clause of each chapter.
+#: One clause of each chapter.
 SAMPLE = (
     "comm.scatter.slices",
     "functions.gather.joined",
@@ -50,7 +50,7 @@ SAMPLE = (
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_error_of_both_target_and_reference_is_found(oracle, reference, topology, name):
+def test_oracle_finds_a_bug_that_target_and_reference_share(oracle, reference, topology, name):
     wrong = wrong_target(name)
     checks.agree(CALLS[name], reference, [oracle, reference], topology)
     checks.agree(CALLS[name], wrong, wrong, topology)
@@ -67,7 +67,7 @@ REGRESSIONS = {
         detach=True,
     ),
     "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
-    # The last chunk has one row, which batch normalisation refuses. The first replica has run.
+    # The last chunk has one row, which batch normalisation refuses, after the first replica ran.
     "a replica that fails": DataParallelCall(
         ScriptSpec(BATCH_NORM, "scripted"),
         (dense((5, 4)),),
@@ -78,7 +78,9 @@ REGRESSIONS = {
 
 
 @pytest.mark.parametrize("name", REGRESSIONS)
-def test_oracle_agrees_with_reference_where_it_was_wrong(oracle, reference, topology, name):
+def test_oracle_and_reference_agree_on_calls_that_an_earlier_oracle_got_wrong(
+    oracle, reference, topology, name
+):
     checks.agree(REGRESSIONS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 

@@ -1,4 +1,4 @@
-"""The README's code runs, generated pages are up to date, and links lead to files."""
+"""The code in the README runs, generated pages are up to date, and links lead to files."""
 
 import re
 import subprocess
@@ -42,6 +42,6 @@ def test_readme_has_at_most_120_lines():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_to_files(page):
+def test_every_link_leads_to_an_existing_file(page):
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]

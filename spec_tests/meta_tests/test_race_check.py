@@ -59,11 +59,11 @@ def test_race_fails_test_and_is_reported(run):
     )
 
 
-def test_no_races_option_passes_racing_test(run):
+def test_no_races_option_lets_a_test_with_a_race_pass(run):
     run("--no-races").assert_outcomes(passed=1)
 
 
-def test_late_copies_change_values(run, pytester):
+def test_late_copies_option_makes_an_unordered_read_return_nan(run, pytester):
     pytester.makepyfile(TEST.replace("    x + 1", "    assert (x + 1).tolist() == [2] * 4"))
     run("--no-races").assert_outcomes(passed=1)
     result = run("--no-races", "--late-copies=0")
@@ -77,7 +77,7 @@ def test_late_copies_option_does_nothing_without_simulator(run, pytester):
     run("--late-copies=0").assert_outcomes(passed=1)
 
 
-def test_innermost_block_gets_the_race():
+def test_races_are_added_to_the_innermost_block_only():
     with simulator.races() as outer:
         with simulator.races() as inner:
             _race()
@@ -85,7 +85,7 @@ def test_innermost_block_gets_the_race():
     assert outer == []
 
 
-def test_pair_of_locations_is_reported_once():
+def test_each_pair_of_locations_is_reported_once():
     with simulator.races() as found:
         for _ in range(3):
             _race()
@@ -112,7 +112,7 @@ def test_readme_program_prints_the_report_in_the_readme(capsys):
 
 
 def _stable_words(report):
-    """Return the words of a report that do not depend on paths or stream numbers."""
+    """Return the first words of each line of a report, without paths and stream numbers."""
     lines = [line.split() for line in report.splitlines()]
     return [line[:3] for line in lines if line[0] in ("race", "first", "second", "remedy")]
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 Z = torch.complex(X, X)
-#: An expected result on the CPU, and a function that returns a different one on the device.
+#: Property -> an expected result on the CPU, and a function whose result differs in this property.
 DIFFERENT = {
     "numbers": (X, lambda: X.to(DEVICE) + 0.1),
     "type": (X, lambda: X.to(DEVICE).double()),
@@ -45,6 +45,6 @@ def test_assert_same_call_detects_different_gradients():
         assert_same_call(Wrong.apply, [X])
 
 
-def test_equal_results_and_calls_pass():
+def test_both_assertions_accept_equal_results():
     assert_same((X, 3), (X.to(DEVICE), 3))
     assert_same_call(lambda x: x * 2, [X])

@@ -1,4 +1,4 @@
-"""Autocast on sim casts the operators that it casts on every accelerator."""
+"""Autocast on sim casts the operators that autocast casts on every accelerator."""
 
 import pytest
 import torch
@@ -55,9 +55,8 @@ def test_gradients_have_the_dtype_of_the_parameters(half):
     with torch.autocast("sim", dtype=half):
         net.to(DEVICE)(x.to(DEVICE)).sum().backward()
     assert net.weight.grad.dtype == torch.float32
-    atol = (
-        4 * torch.finfo(half).eps * expected.abs().max().item()
-    )  # rounding of the inputs and of the sum
+    # The inputs and the sum are rounded to half precision.
+    atol = 4 * torch.finfo(half).eps * expected.abs().max().item()
     torch.testing.assert_close(net.weight.grad.cpu(), expected, rtol=0, atol=atol)
 
 

@@ -11,7 +11,7 @@ from spec_tests.harness.compare.snapshot import TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.meta_tests.simulator_comparison import __main__ as program
 from spec_tests.meta_tests.simulator_comparison.calls import STRATEGIES, draw_calls
-from spec_tests.meta_tests.simulator_comparison.records import differences, record
+from spec_tests.meta_tests.simulator_comparison.records import find_differences, record_outcomes
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
@@ -19,7 +19,7 @@ from spec_tests.strategies.comm import dense
 @pytest.fixture
 def record_calls(topology):
     """Return a function that runs calls on impl and returns the record."""
-    return lambda *calls: record(calls, [Target("impl")], topology)
+    return lambda *calls: record_outcomes(calls, [Target("impl")], topology)
 
 
 SCATTER = PublicCall(
@@ -40,7 +40,9 @@ def changed_record(record, part, change):
 
 def test_equal_records_have_no_difference(record_calls):
     assert not list(
-        differences(record_calls(SCATTER, FAILING_GATHER), record_calls(SCATTER, FAILING_GATHER))
+        find_differences(
+            record_calls(SCATTER, FAILING_GATHER), record_calls(SCATTER, FAILING_GATHER)
+        )
     )
 
 
@@ -77,11 +79,11 @@ def _change_first_stride(result):
     ],
     ids=["value", "stride", "text", "class", "warnings", "inputs", "gradients"],
 )
-def test_each_changed_part_is_a_difference(record_calls, call, part, change):
+def test_each_changed_part_of_an_outcome_is_a_difference(record_calls, call, part, change):
     before = record_calls(SCATTER, CPU_SCATTER, FAILING_GATHER)
     after = {**before, **changed_record(record_calls(call), part, change)}
     for pair in (before, after), (after, before):
-        (difference,) = differences(*pair)
+        (difference,) = find_differences(*pair)
         assert difference.call == repr(call)
         assert difference.kind == f"{call.function}: {part}"
         assert difference.text
@@ -90,7 +92,7 @@ def test_each_changed_part_is_a_difference(record_calls, call, part, change):
 def test_call_missing_from_one_record_is_a_difference(record_calls):
     records = record_calls(SCATTER), record_calls(SCATTER, FAILING_GATHER)
     for pair in records, records[::-1]:
-        (difference,) = differences(*pair)
+        (difference,) = find_differences(*pair)
         assert (difference.call, difference.kind) == (
             repr(FAILING_GATHER),
             "missing from one record",
@@ -119,7 +121,7 @@ def test_program_writes_differences_to_json(
     assert f"1 calls compared, {int(is_changed)} differ" in capsys.readouterr().out
 
 
-def test_program_fails_without_any_call(monkeypatch):
+def test_program_that_compares_no_calls_fails(monkeypatch):
     monkeypatch.setattr(program, "_run_both", lambda options: ({}, {}))
     assert program.main([]) == 1
 

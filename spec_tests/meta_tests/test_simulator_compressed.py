@@ -105,7 +105,7 @@ def test_copies_between_devices_share_no_memory(layout, source, destination):
 
 @pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_like_factories_create_on_another_device(layout, destination):
+def test_like_factories_create_tensors_on_the_given_device(layout, destination):
     x = compressed(layout=layout)
     assert_same(
         torch.zeros_like(compressed("cpu", layout)),
@@ -123,7 +123,7 @@ def test_members_share_memory_with_the_tensor():
     assert_same(DENSE * 2, x.to_dense())
 
 
-def test_gradients_flow_through_products():
+def test_gradients_of_a_product_agree_with_the_cpu():
     def gradients(device):
         x = compressed(device).requires_grad_()
         y = torch.arange(12.0).reshape(4, 3).to(device).requires_grad_()

@@ -62,14 +62,14 @@ def test_host_copies_share_no_memory_with_the_device(method):
 
 
 @pytest.mark.parametrize(("source", "destination"), ROUTES)
-def test_copying_into_a_view_converts_and_broadcasts(source, destination):
+def test_copying_into_a_view_converts_the_dtype_and_broadcasts(source, destination):
     target = torch.zeros(3, 4, device=destination)
     target.t()[1:3].copy_(torch.arange(3, device=source))
     assert target.tolist() == [[0, 0, 0, 0], [0, 1, 1, 0], [0, 2, 2, 0]]
 
 
 @pytest.mark.parametrize(("source", "destination"), ROUTES)
-def test_gradient_returns_to_the_device_of_the_leaf(source, destination):
+def test_gradient_is_on_the_device_of_the_leaf(source, destination):
     x = torch.arange(3.0, device=source, requires_grad=True)
     (x.to(destination) ** 2).sum().backward()
     assert str(x.grad.device) == source

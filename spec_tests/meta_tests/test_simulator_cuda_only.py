@@ -1,4 +1,4 @@
-"""Calls that CUDA supports and the CPU does not, or the reverse: sim behaves as CUDA."""
+"""Calls that only CUDA or only the CPU supports: sim behaves as CUDA does."""
 
 import numpy
 import pytest

@@ -23,7 +23,7 @@ def run_in_thread(function):
     return results[0]
 
 
-def test_torch_accelerator_returns_sim():
+def test_torch_accelerator_reports_the_simulated_devices():
     assert torch.accelerator.is_available()
     assert torch.accelerator.current_accelerator() == torch.device("sim")
     assert torch.accelerator.device_count() == torch.sim.device_count() == 4
@@ -31,7 +31,7 @@ def test_torch_accelerator_returns_sim():
     assert torch.float32 in torch.accelerator.get_device_capability()["supported_dtypes"]
 
 
-def test_device_properties_are_available():
+def test_devices_have_a_name_memory_and_processors():
     properties = torch.sim.get_device_properties(3)
     assert torch.sim.get_device_name(3) == properties.name == "Simulated accelerator 3"
     assert properties.total_memory > 0
@@ -63,7 +63,7 @@ def test_set_device_rejects_other_device_types():
         torch.sim.set_device("cpu")
 
 
-def test_kernels_run_on_a_device_that_is_not_current():
+def test_operators_run_on_the_device_of_their_arguments():
     x = torch.ones(3, device="sim:3")
     assert str((x + 1).device) == str(torch.empty_like(x).device) == "sim:3"
     assert torch.accelerator.current_device_index() == 0

@@ -18,7 +18,7 @@ MESSAGES = {
 
 @pytest.fixture
 def devices():
-    """Three different devices."""
+    """Return three different devices."""
     return [torch.device("sim", ordinal) for ordinal in range(3)]
 
 
@@ -61,7 +61,7 @@ def test_dirty_memory_fault_fills_new_memory(dtype):
         assert torch.empty(64, dtype=dtype, device="sim:0").cpu().ne(0).all()
 
 
-def test_fault_ends_with_its_block(devices):
+def test_devices_have_no_fault_after_the_block(devices):
     for name in simulator.FAULTS:
         with simulator.fault(name, device=0):
             pass
@@ -88,7 +88,7 @@ def test_only_the_innermost_fault_is_active():
 
 
 @pytest.mark.parametrize("name", simulator.PRIMITIVES)
-def test_missing_primitives_fault_spares_the_reference(name, reference):
+def test_missing_primitives_fault_hides_functions_except_from_the_reference(name, reference):
     assert hasattr(torch._C, name)
     with simulator.fault("missing-primitives"):
         assert not hasattr(torch._C, name)
@@ -99,7 +99,7 @@ def test_missing_primitives_fault_spares_the_reference(name, reference):
     assert hasattr(torch._C, name)
 
 
-def test_hidden_primitives_are_those_with_stand_ins():
+def test_missing_primitives_fault_hides_every_function_that_has_a_stand_in():
     assert set(simulator.PRIMITIVES) == set(STAND_INS)
 
 

@@ -79,7 +79,7 @@ def test_fused_cells_in_half_precision_agree_within_rounding(name, dtype):
     inputs = [draw().to(dtype) for draw in draws]
     expected, _ = on_cpu(*inputs)
     actual, _ = on_cpu.to(DEVICE)(*(x.to(DEVICE) for x in inputs))
-    # The values are below 1. About eight roundings separate the results.
+    # The values are below 1. The results differ by at most about eight roundings.
     atol = 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=atol)
 

@@ -11,13 +11,13 @@ DEVICE = f"sim:{ORDINAL}"
 
 @pytest.fixture
 def allocated():
-    """Return a function that returns the bytes allocated since the test began."""
+    """Return a function that returns the number of bytes allocated since the start of the test."""
     start = torch.sim.memory_allocated(ORDINAL)
     torch.sim.reset_peak_memory_stats(ORDINAL)
     return lambda: torch.sim.memory_allocated(ORDINAL) - start
 
 
-def test_tensor_counts_until_it_is_freed(allocated):
+def test_memory_of_a_tensor_is_counted_until_its_last_view_is_freed(allocated):
     x = torch.empty(1000, device=DEVICE)
     assert allocated() == 4000
     view = x[10:]
@@ -27,7 +27,7 @@ def test_tensor_counts_until_it_is_freed(allocated):
     assert allocated() == 0
 
 
-def test_results_of_operators_count_once(allocated):
+def test_memory_of_a_result_is_counted_once(allocated):
     x = torch.ones(1000, device=DEVICE)
     y = x + 1
     assert allocated() == 8000
@@ -37,7 +37,7 @@ def test_results_of_operators_count_once(allocated):
     assert allocated() == 0
 
 
-def test_copy_counts_on_its_destination(allocated):
+def test_memory_of_a_copy_is_counted_on_the_destination_device(allocated):
     x = torch.ones(1000, device="sim:1")
     assert allocated() == 0
     y = x.to(DEVICE)
@@ -45,7 +45,7 @@ def test_copy_counts_on_its_destination(allocated):
     del y
 
 
-def test_reset_lowers_the_peak(allocated):
+def test_reset_sets_the_peak_to_the_allocated_memory(allocated):
     base = torch.sim.memory_allocated(ORDINAL)
     torch.empty(1000, device=DEVICE)
     assert allocated() == 0
@@ -54,7 +54,7 @@ def test_reset_lowers_the_peak(allocated):
     assert torch.sim.max_memory_allocated(ORDINAL) == base
 
 
-def test_resized_memory_counts_with_its_new_size(allocated):
+def test_resized_memory_is_counted_with_its_new_size(allocated):
     x = torch.empty(10, device=DEVICE)
     x.resize_(1000)
     assert allocated() == 4000

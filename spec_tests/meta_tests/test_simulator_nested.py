@@ -50,14 +50,14 @@ def test_copies_between_devices_share_no_memory(source, destination):
 
 @pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("make", [torch.empty_like, torch.zeros_like, torch.ones_like])
-def test_like_factories_create_on_another_device(make, destination):
+def test_like_factories_create_tensors_on_the_given_device(make, destination):
     like = make(nested(), device=destination)
     assert [(str(row.device), row.shape) for row in like.unbind()] == [
         (destination, row.shape) for row in COMPONENTS
     ]
 
 
-def test_backward_reaches_the_components():
+def test_backward_computes_gradients_of_the_component_tensors():
     rows = [row.to(DEVICE).requires_grad_() for row in COMPONENTS]
     torch.nested.as_nested_tensor(rows).to_padded_tensor(0.0).mul(3).sum().backward()
     for row in rows:

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("sim")
 SAME_DEVICE = "Expected all tensors to be on the same device"
 X = torch.ones(4, 5)
 I = torch.zeros(4, dtype=torch.long)  # noqa: E741 - an index
-#: Operators of two tensors. The tests call them with the second tensor on another device.
+#: Operators of two tensors. A test calls each with the second tensor on another device.
 BINARY = {
     "add": lambda x, y: x + y,
     "add_": lambda x, y: x.add_(y),
@@ -79,7 +79,7 @@ def test_operators_reject_tensors_of_two_devices(name, other):
 
 
 @pytest.mark.parametrize("name", REJECT_CPU_SCALAR)
-def test_some_operators_reject_cpu_scalars(name):
+def test_operators_that_reject_cpu_scalars_on_cuda_reject_them_on_sim(name):
     with pytest.raises(RuntimeError, match=SAME_DEVICE):
         REJECT_CPU_SCALAR[name](X.to("sim:2"), torch.tensor(1.0))
 

@@ -51,7 +51,7 @@ def run_in_forked_child(function):
     return text
 
 
-def test_second_enable_does_nothing():
+def test_second_enable_with_the_same_device_count_does_nothing():
     simulator.enable(device_count=4)
     assert torch.sim.device_count() == 4
 
@@ -102,7 +102,7 @@ def test_new_process_enables_quickly_and_exits_without_error():
     assert float(elapsed) < 0.9
 
 
-def test_process_keeps_its_exit_status():
+def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     done = run(
         """
         import torch
@@ -148,10 +148,10 @@ def test_build_searches_ninja_beside_the_interpreter(tmp_path, monkeypatch):
 
 
 def test_cache_key_depends_on_torch_version(monkeypatch):
-    key = build.SIMULATOR.key
-    assert key == build.SIMULATOR.key
+    key = build.SIMULATOR.cache_key
+    assert key == build.SIMULATOR.cache_key
     monkeypatch.setattr(torch, "__version__", "another")
-    assert build.SIMULATOR.key != key
+    assert build.SIMULATOR.cache_key != key
 
 
 def test_lock_excludes_other_processes(tmp_path):
@@ -159,7 +159,7 @@ def test_lock_excludes_other_processes(tmp_path):
     import time
     from pathlib import Path
     from spec_tests.simulator import build
-    with build._locked(Path({str(tmp_path / "lock")!r})):
+    with build._lock_file(Path({str(tmp_path / "lock")!r})):
         begin = time.monotonic()
         time.sleep(0.3)
         print(begin, time.monotonic())
@@ -172,10 +172,10 @@ def test_lock_excludes_other_processes(tmp_path):
 
 
 def test_child_process_keeps_the_lock(tmp_path):
-    with build._locked(tmp_path / "lock") as lock:
+    with build._lock_file(tmp_path / "lock") as lock:
         compiler = subprocess.Popen(["sleep", "0.5"], pass_fds=[lock])
     begin = time.monotonic()
-    with build._locked(tmp_path / "lock"):
+    with build._lock_file(tmp_path / "lock"):
         assert time.monotonic() - begin > 0.3
     assert compiler.wait() == 0
 
@@ -198,7 +198,7 @@ def test_forked_child_computes_on_the_cpu():
     torch.ones(3, device="sim:1")
 
     def compute():
-        torch.manual_seed(0)  # skips devices that cannot be used
+        torch.manual_seed(0)  # does not seed devices that this process cannot use
         assert torch.sim._is_in_bad_fork()
         assert not torch.sim.is_initialized()
         assert torch.ones(3).sum().item() == 3

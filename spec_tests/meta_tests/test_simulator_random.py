@@ -58,7 +58,7 @@ def test_same_seed_draws_the_numbers_of_the_cpu(name):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_sampling_on_a_device_keeps_other_generators(name):
+def test_sampling_on_a_device_does_not_change_other_generators(name):
     before = [torch.get_rng_state(), torch.sim.get_rng_state(0)]
     state = torch.sim.get_rng_state(DEVICE)
     SAMPLERS[name](DEVICE)

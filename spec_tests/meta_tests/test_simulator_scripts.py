@@ -69,7 +69,7 @@ def test_saved_script_loads_on_map_location(map_location, device):
     assert str(copy.deepcopy(net)(images().to(device)).device) == device
 
 
-def test_script_creates_tensors_on_named_devices():
+def test_script_creates_tensors_on_the_named_device():
     @torch.jit.script
     def function(x):
         return torch.zeros(2, device="sim:1") + x.to("sim:1").sum()

@@ -119,7 +119,7 @@ def test_copied_and_saved_tensors_are_equal(method):
     assert_same(sparse("cpu"), y)
 
 
-def test_detached_tensor_keeps_its_members():
+def test_detached_tensor_keeps_layout_and_number_of_elements():
     x = sparse().detach()
     assert x.is_sparse
     assert x._nnz() == 3
@@ -128,7 +128,7 @@ def test_detached_tensor_keeps_its_members():
 
 @pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
 @pytest.mark.parametrize("make", [torch.empty_like, torch.zeros_like])
-def test_like_factories_create_on_another_device(make, destination):
+def test_like_factories_create_tensors_on_the_given_device(make, destination):
     like = make(sparse(), device=destination)
     assert (str(like.device), like.layout, like.shape) == (destination, torch.sparse_coo, (2, 3))
     assert str(like._values().device) == destination

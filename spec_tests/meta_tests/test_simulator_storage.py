@@ -117,7 +117,7 @@ def test_modules_are_created_on_a_device():
     assert lazy(torch.ones(1, 2, device=DEVICE)).shape == (1, 3)
 
 
-def test_packed_sequences_move():
+def test_packed_sequences_can_be_moved_to_a_device():
     packed = pack_sequence([torch.ones(3, 2), torch.ones(2, 2)])
     moved = packed.to(DEVICE)
     assert moved.is_sim
@@ -126,7 +126,7 @@ def test_packed_sequences_move():
     assert packed.sim(1).data.device.index == 1
 
 
-def test_storage_has_a_device():
+def test_storage_has_a_device_and_can_be_moved():
     storage = sliced_tensor().untyped_storage()
     assert storage.is_sim
     assert str(storage.device) == DEVICE

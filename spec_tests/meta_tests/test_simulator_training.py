@@ -12,7 +12,7 @@ from torch.ao.quantization import (
     PerChannelMinMaxObserver,
 )
 
-from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same, on_device
+from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same, copy_to_device
 
 pytestmark = pytest.mark.usefixtures("sim")
 
@@ -97,7 +97,7 @@ def test_sparse_adam_agrees_with_the_cpu():
 @pytest.mark.parametrize("name", FOREACH)
 def test_foreach_operators_agree_with_the_cpu(name):
     xs = [torch.randn(3), torch.randn(2, 2)]
-    assert_same(FOREACH[name](xs), FOREACH[name]([on_device(x) for x in xs]))
+    assert_same(FOREACH[name](xs), FOREACH[name]([copy_to_device(x) for x in xs]))
 
 
 def test_foreach_operators_accept_several_devices():
@@ -133,7 +133,7 @@ def test_quantization_observers_agree_with_the_cpu(make):
     assert_same(expected, actual)
 
 
-def test_backward_covers_one_model_per_device():
+def test_one_backward_computes_the_gradients_of_models_on_all_devices():
     nets = [nn.Linear(3, 1).to(f"sim:{index}") for index in range(4)]
     outputs = [net(torch.ones(2, 3, device=f"sim:{i}")).to("sim:0") for i, net in enumerate(nets)]
     torch.stack(outputs).sum().backward()

@@ -1,4 +1,4 @@
-"""Views, in-place operators and ``out=`` share memory on sim exactly as on the CPU."""
+"""Views, in-place operators and ``out=`` share memory on sim if they share it on the CPU."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_writing_through_a_view_changes_the_base(name, change, cpu_and_sim):
 
 
 @pytest.mark.parametrize("change", IN_PLACE)
-def test_versions_agree_with_the_cpu(change, cpu_and_sim):
+def test_version_counters_agree_with_the_cpu(change, cpu_and_sim):
     for x in cpu_and_sim:
         IN_PLACE[change](x[1:])
     assert cpu_and_sim[0]._version == cpu_and_sim[1]._version > 0
@@ -103,7 +103,7 @@ def test_resized_out_keeps_its_offset():
     assert out.tolist() == list(range(20))
 
 
-def test_out_gets_lazy_conjugation():
+def test_out_has_the_lazy_conjugation_of_the_cpu_result():
     results = []
     for device in ("cpu", DEVICE):
         x, y = (START[:size, :4].to(device, torch.complex64) * 1j for size in (4, 2))
@@ -124,7 +124,7 @@ def test_resize_keeps_leading_elements():
     assert x.untyped_storage().nbytes() == 0
 
 
-def test_set_shares_the_source():
+def test_set_shares_memory_with_the_source():
     x = torch.arange(6.0, device=DEVICE)
     y = torch.empty(0, device=DEVICE).set_(x.untyped_storage(), 2, (2,), (2,))
     assert y.tolist() == [2, 4]

@@ -3,7 +3,7 @@
 import pytest
 
 from spec_tests.meta_tests.import_order import (
-    LEVEL,
+    LEVEL_OF,
     ROOT,
     misplaced_imports,
     package_of,
@@ -11,11 +11,11 @@ from spec_tests.meta_tests.import_order import (
 )
 from spec_tests.meta_tests.python_source import function_lengths, imported_modules
 
-#: Implementations, and folders of the repository outside the suite.
+#: Packages that the suite must not import: implementations, and other folders of the repository.
 FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
 SUITE = python_files("spec_tests")
 ALL_FILES = python_files("impl", "impl_tests", "spec_tests", "bench", "reports")
-#: impl_tests/test_source_rules.py checks the files of impl.
+#: Files whose length is checked here. impl_tests/test_source_rules.py checks the files of impl.
 FILES_WITHOUT_TESTS = [
     path
     for path in python_files("impl_tests", "spec_tests", "bench", "reports")
@@ -39,12 +39,12 @@ def test_packages_import_packages_of_earlier_levels_only(path):
 
 @pytest.mark.parametrize("path", SUITE, ids=path_id)
 def test_imports_from_other_packages_are_absolute(path):
-    # misplaced_imports reads absolute imports only.
+    # misplaced_imports ignores relative imports.
     assert not [name for name in imported_modules(path) if name.startswith("..")]
 
 
 def test_every_package_has_a_level():
-    assert {package_of(path) for path in SUITE} - {"__init__", "harness"} == set(LEVEL)
+    assert {package_of(path) for path in SUITE} - {"__init__", "harness"} == set(LEVEL_OF)
 
 
 @pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)

@@ -1,6 +1,6 @@
-"""Compares each stand-in with the primitive that it replaces, on the same calls, on CUDA.
+"""On CUDA, each stand-in agrees with the function of ``torch._C`` that it replaces.
 
-Without CUDA the comparison is not run, but the stand-ins still run every call.
+Without CUDA there is no such function. The tests then only run every call of the stand-ins.
 """
 
 import pytest
@@ -10,7 +10,7 @@ from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.tensors import counting
 
-#: Facts that may differ if NCCL copies between CUDA devices.
+#: Keys of `facts` whose values may differ if NCCL copies between CUDA devices.
 NCCL_FACTS = ("version", "graph")
 
 
@@ -38,8 +38,8 @@ def stream(device):
     return getattr(module, "Stream", torch.Stream)(device=device)
 
 
-#: Each function returns the arguments of a call, given two devices (equal or not) and their
-#: ordinals.
+#: For each function of ``torch._C``: functions that return the arguments of a call, given two
+#: devices a and b, which may be equal, and their ordinals i and j.
 CALLS = {
     "_broadcast": [
         lambda a, b, i, j: (arange(2, 3), [i, j]),
@@ -156,7 +156,7 @@ every_call = pytest.mark.parametrize(
 
 
 def run(primitive, call, first, second):
-    """Run ``call`` and return the facts of all arguments and results, or the error."""
+    """Run ``call``; return the `facts` of its arguments and results, or the error if it fails."""
     args = call(first, second, first.index, second.index)
     try:
         result = primitive(*args)
@@ -164,7 +164,8 @@ def run(primitive, call, first, second):
         return [type(error), message_of(error), *facts(args)]
     except IndexError as error:
         return [type(error), message_of(error)]
-    for device in (first, second):  # the caller must wait for a given stream
+    # The primitives do not wait for the streams that a call passes to them.
+    for device in (first, second):
         torch.accelerator.synchronize(device)
     return facts([args, result])
 

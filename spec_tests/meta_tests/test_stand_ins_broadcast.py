@@ -17,7 +17,7 @@ def channels_last():
 
 
 def require_copies_without_nccl(topology):
-    # NCCL may copy contiguous tensors between CUDA devices, and its copies have other properties.
+    # NCCL may copy contiguous tensors between CUDA devices without raising their version counters.
     if topology.accelerator == "cuda" and topology.distinct > 1:
         not_run("copies between different CUDA devices may use NCCL")
 
@@ -26,7 +26,7 @@ def ordinals(topology, *slots):
     return [topology.device(slot).index for slot in slots]
 
 
-def test_no_devices_return_no_copies(topology):
+def test_broadcast_to_no_devices_returns_an_empty_list(topology):
     assert torch._C._broadcast(counting(SHAPE).to(topology.device(0)), []) == []
 
 
@@ -60,7 +60,7 @@ def test_repeated_devices_get_independent_copies_from_another_device(topology):
     assert torch.equal(copies[1].cpu(), counting(SHAPE))
 
 
-def test_device_of_the_source_may_be_anywhere_or_missing(topology):
+def test_device_of_the_source_may_be_second_or_missing(topology):
     topology.require(distinct=2)
     source = counting(SHAPE).to(topology.device(1))
     assert torch._C._broadcast(source, ordinals(topology, 0, 1))[1] is source
@@ -123,7 +123,7 @@ def test_copy_of_a_subclass_is_a_plain_tensor(topology):
     assert type(copy) is torch.Tensor
 
 
-def test_no_outputs_are_accepted(topology):
+def test_broadcast_to_no_outputs_returns_an_empty_list(topology):
     assert torch._C._broadcast_out(counting(SHAPE), []) == []
 
 
@@ -167,7 +167,7 @@ def test_outputs_keep_their_dtype_and_strides(topology):
     assert torch.equal(out.cpu(), counting(SHAPE, torch.float64))
 
 
-def test_version_of_an_output_increases_by_one(topology):
+def test_version_counter_of_an_output_increases_by_one(topology):
     require_copies_without_nccl(topology)
     out = torch.empty(SHAPE, device=topology.device(0))
     before = out._version

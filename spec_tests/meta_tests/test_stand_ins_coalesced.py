@@ -1,7 +1,7 @@
 """``torch._C._broadcast_coalesced``: the stand-in, or the primitive of a CUDA build.
 
-On all devices but the first, the tensors of one chunk share a storage. The tests use this to find
-the chunks.
+On all devices but the first, the copies of the tensors of one chunk share a storage. The tests
+recognize the chunks by these storages.
 """
 
 import pytest
@@ -18,14 +18,14 @@ def to_first_device(topology, *tensors):
 
 
 def broadcast(topology, tensors, limit=BUFFER_SIZE, count=2):
-    """Broadcast to ``count`` different devices and return one list per device."""
+    """Broadcast to ``count`` different devices and return one list of tensors per device."""
     topology.require(distinct=count)
     ordinals = list(dict.fromkeys(topology.ordinals))[:count]
     return torch._C._broadcast_coalesced(tensors, ordinals, limit)
 
 
 def chunk_lengths(tensors):
-    """Return the number of tensors of each storage, in order of first use."""
+    """Return for each storage, in order of first use, how many tensors share it."""
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
@@ -35,7 +35,7 @@ def test_no_tensors_return_one_empty_list_per_device(topology):
 
 
 def test_no_devices_raise(topology):
-    # Undefined behavior in the CUDA primitive, so only the stand-in is tested.
+    # The CUDA primitive has undefined behavior for this call, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="needs at least one device"):
         STAND_INS["_broadcast_coalesced"]([], [], BUFFER_SIZE)
 
@@ -66,7 +66,7 @@ def test_negative_ordinal_after_the_first_raises(topology):
         )
 
 
-def test_first_list_contains_the_tensors_themselves(topology):
+def test_copies_for_the_first_device_are_the_tensors_themselves(topology):
     tensors = [torch.nn.Parameter(counting((4,)).to(topology.device(0))) for _ in range(2)]
     tensors.append(tensors[0] * 2)
     graph = tensors[2].grad_fn
@@ -76,7 +76,7 @@ def test_first_list_contains_the_tensors_themselves(topology):
     assert tensors[2].grad_fn is graph
 
 
-def test_other_lists_contain_plain_leaves(topology):
+def test_copies_for_other_devices_are_leaves_of_class_tensor(topology):
     tensors = [
         torch.nn.Parameter(tensor)
         for tensor in to_first_device(topology, counting((4,)), counting((4,)))
@@ -100,7 +100,7 @@ def test_copies_have_values_dtype_and_device(topology):
         assert torch.equal(result.cpu(), tensor.cpu())
 
 
-def test_tensors_of_a_chunk_share_a_storage_but_no_version(topology):
+def test_tensors_of_a_chunk_share_a_storage_but_no_version_counter(topology):
     results = broadcast(topology, to_first_device(topology, counting((4,)), counting((2, 2))))[1]
     assert chunk_lengths(results) == [2]
     assert [result.storage_offset() for result in results] == [0, 4]

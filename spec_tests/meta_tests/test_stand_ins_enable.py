@@ -23,7 +23,7 @@ def test_second_enable_changes_nothing(topology):
 
 @pytest.fixture
 def existing_primitive(topology, monkeypatch):
-    """Install a primitive before ``enable``, return it, and restore all primitives afterwards."""
+    """Replace ``torch._C._gather`` for one test, and return the replacement."""
 
     def primitive():
         """Do nothing."""

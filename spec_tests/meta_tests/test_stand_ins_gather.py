@@ -101,7 +101,7 @@ def test_destination_defaults_to_the_current_device(topology):
 
 
 def test_destination_below_minus_one_raises(topology):
-    # Undefined behavior in the CUDA primitive, so only the stand-in is tested.
+    # The CUDA primitive has undefined behavior for this call, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="non-negative device index, but got -2"):
         STAND_INS["_gather"](chunks(topology, (2, 5)), 0, -2)
 
@@ -218,7 +218,7 @@ def test_out_keeps_its_dtype_and_strides(topology):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3], ids="chunks={}".format)
-def test_version_of_out_increases_by_one_per_chunk(topology, count):
+def test_version_counter_of_out_increases_by_one_per_chunk(topology, count):
     out = torch.empty(2 * count, 5)
     before = out._version
     torch._C._gather_out(chunks(topology, *[(2, 5)] * count), out, 0)

@@ -1,4 +1,4 @@
-"""The public functions of torch.nn.parallel give right results on the stand-ins."""
+"""The public functions of torch.nn.parallel return right results with the stand-ins."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from spec_tests import cuda_stand_ins
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in cuda_stand_ins.IGNORED_WARNINGS]
 
-#: For sums of a few dozen float32 products in another order.
+#: Tolerance for sums of a few dozen float32 products that are added in another order.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
 
 

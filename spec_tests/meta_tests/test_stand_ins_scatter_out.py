@@ -112,16 +112,16 @@ def test_outputs_keep_their_dtype_and_strides(topology):
     assert torch.equal(columns.cpu(), counting((4, 4))[:2])
 
 
-def test_output_that_is_the_right_view_is_written_once(topology):
+def test_each_of_two_views_of_one_tensor_is_written_once(topology):
     tensor = counting((4, 4)).to(topology.device(0))
     top, bottom = tensor.clone().chunk(2)
     before = top._version, bottom._version
     torch._C._scatter_out(tensor, [top, bottom], 0, None)
-    # Views of one base share a version counter, so each version increases twice.
+    # The two views share a version counter, which both writes increase.
     assert (top._version, bottom._version) == (before[0] + 2, before[1] + 2)
 
 
-def test_version_of_each_output_increases_by_one(topology):
+def test_version_counter_of_each_output_increases_by_one(topology):
     outs = outputs(topology, (2, 4), (2, 4))
     before = [out._version for out in outs]
     torch._C._scatter_out(counting((4, 4)), outs, 0, None)

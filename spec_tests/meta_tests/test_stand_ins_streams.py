@@ -1,4 +1,4 @@
-"""The streams on which scatter copies: a stream stays current for later copies of the call.
+"""The streams on which scatter copies: a given stream is also used for later copies of the call.
 
 The result of a copy does not show its stream. `copy_streams` therefore records the streams with a
 dispatch mode.
@@ -32,7 +32,7 @@ class RecordCopies(TorchDispatchMode):
 
 @pytest.fixture
 def two_ordinals(topology):
-    """Yield the ordinals of two different devices. The first device is current."""
+    """Yield the ordinals of two different devices; the first device is the current device."""
     topology.require(distinct=2)
     first, second = sorted(set(topology.ordinals))[:2]
     with torch.accelerator.device_index(first):
@@ -104,7 +104,7 @@ def test_device_and_streams_are_restored_after_an_error(two_ordinals, stream):
     assert [torch.accelerator.current_stream(index) for index in two_ordinals] == before
 
 
-def test_current_stream_can_be_given(two_ordinals, stream):
+def test_copy_runs_on_the_current_stream_if_that_stream_is_given(two_ordinals, stream):
     with stream:
         copies = copy_streams(scatter, torch.zeros(4), [two_ordinals[1]], None, 0, [stream])
         assert torch.accelerator.current_stream(two_ordinals[1]) == stream

@@ -1,4 +1,4 @@
-"""Strategies of modules: equal specs build equal modules, with the described shared tensors."""
+"""Module specs: equal specs build equal modules, which share the tensors that the spec names."""
 
 import torch
 from hypothesis import given

@@ -10,7 +10,7 @@ from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, NotOffered, Target
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Functions under other names, two of them wrong: both reverse the order of the chunks.
+#: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
 VENDOR = """
 from torch.nn.parallel import comm
 copies = comm.broadcast
@@ -35,7 +35,7 @@ VERDICTS = {
 
 @pytest.fixture
 def vendor(tmp_path, monkeypatch):
-    """Write a package with other names than torch.nn.parallel; return the folder around it."""
+    """Write a package with the module ``VENDOR``, and ``map.toml``; return their folder."""
     package = tmp_path / "vendor"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -59,9 +59,9 @@ def run_command(fork_server):
     return run
 
 
-def test_two_bugs_of_a_mapped_target_are_the_two_failures(run_command, tmp_path):
+def test_the_two_bugs_of_a_mapped_target_are_the_only_failures(run_command, tmp_path):
     shutil.copytree(Path(__file__).with_name("renamed_target"), tmp_path, dirs_exist_ok=True)
-    done = run_command(tmp_path, "comm.gather", "comm.reduce-add", target="own")
+    done = run_command(tmp_path, "comm.gather", "comm.reduce-add", target="buggy_functions")
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if "  comm." in line]
     assert [words for words in lines if len(words) == 2 and words[0] != "FAIL"] == [
@@ -70,7 +70,7 @@ def test_two_bugs_of_a_mapped_target_are_the_two_failures(run_command, tmp_path)
     ]
 
 
-def test_verdicts_are_those_of_the_mapped_functions(run_command, vendor):
+def test_verdicts_describe_the_mapped_functions(run_command, vendor):
     done = run_command(vendor, *VERDICTS)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -79,12 +79,12 @@ def test_verdicts_are_those_of_the_mapped_functions(run_command, vendor):
     assert "--target-map=map.toml --clause=" in done.stdout
 
 
-def test_missing_names_without_failures_have_exit_status_6(run_command, vendor):
+def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run_command, vendor):
     done = run_command(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
 
 
-def test_declared_missing_names_have_exit_status_0(run_command, vendor):
+def test_a_run_with_only_declared_missing_names_has_exit_status_0(run_command, vendor):
     (vendor / "own.toml").write_text('lacks = ["comm.reduce-add.sum"]')
     names = "comm.broadcast.copies", "comm.reduce-add.sum"
     done = run_command(vendor, *names, options=["--divergences=own.toml"])
@@ -92,7 +92,7 @@ def test_declared_missing_names_have_exit_status_0(run_command, vendor):
     assert "as the register declares: 1 clause (comm.reduce-add.sum)" in done.stdout
 
 
-def test_declaring_an_offered_name_missing_has_exit_status_1(run_command, vendor):
+def test_a_run_with_an_offered_name_declared_missing_has_exit_status_1(run_command, vendor):
     (vendor / "own.toml").write_text('lacks = ["comm.broadcast.copies", "comm.reduce-add.sum"]')
     names = "comm.broadcast.copies", "comm.reduce-add.sum"
     done = run_command(vendor, *names, options=["--divergences=own.toml"])
@@ -100,14 +100,14 @@ def test_declaring_an_offered_name_missing_has_exit_status_1(run_command, vendor
     assert '"comm.broadcast.copies" as lacking, but the target offers it' in done.stdout
 
 
-def test_warnings_during_import_of_the_target_are_no_errors(run_command, vendor):
+def test_warnings_during_the_import_of_the_target_fail_no_test(run_command, vendor):
     module = vendor / "vendor" / "functions.py"
     module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
     done = run_command(vendor, "comm.broadcast.copies")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_map_replaces_submodules_and_single_names(vendor):
+def test_target_map_replaces_submodules_and_single_names(vendor):
     options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.functions:concatenate"]
     target = Target("vendor", target_map.load(options, PARTS))
     assert callable(target.comm.scatter)
@@ -122,7 +122,7 @@ def test_a_map_replaces_submodules_and_single_names(vendor):
         target.submodule("_functions")
 
 
-def test_a_later_option_overrides_the_file(vendor):
+def test_a_later_target_map_option_overrides_the_map_file(vendor):
     options = [str(vendor / "map.toml"), "comm.scatter=torch.nn.parallel.comm:scatter"]
     mapping = target_map.load(options, PARTS)
     assert mapping["comm.scatter"] == "torch.nn.parallel.comm:scatter"
@@ -139,6 +139,6 @@ def test_a_later_option_overrides_the_file(vendor):
         ("comm.scatter=", "Empty module name"),
     ],
 )
-def test_a_wrong_map_is_refused(vendor, option, text):
+def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
     with pytest.raises(pytest.UsageError, match=text):
         target_map.load([option], PARTS)

@@ -17,8 +17,8 @@ SUBMODULES = (
 ERROR_TEXT = "torch.nn.parallel was used"
 
 
-class Removed:
-    """A placeholder for a function or class of torch.nn.parallel."""
+class Placeholder:
+    """A placeholder for a function or class. Each use of it raises an AssertionError."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an AssertionError."""
@@ -30,10 +30,10 @@ class Removed:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Replace every name of torch.nn.parallel by a placeholder."""
+    """Replace every function and class of torch.nn.parallel by a placeholder."""
     for submodule in SUBMODULES:
         module = sys.modules[f"torch.nn.parallel.{submodule}"]
         for name in [name for name in vars(module) if not name.startswith("__")]:
-            setattr(module, name, Removed())
+            setattr(module, name, Placeholder())
     for name in ("DataParallel", "data_parallel", "gather", "parallel_apply", "replicate"):
-        setattr(torch.nn.parallel, name, Removed())
+        setattr(torch.nn.parallel, name, Placeholder())

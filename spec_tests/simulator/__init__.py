@@ -1,14 +1,13 @@
 """A simulated accelerator: device type ``sim`` with several devices, on the CPU.
 
 It needs no hardware. The memory of a device is host memory that no other device can access. An
-operator runs the CPU kernel and has finished when it returns, so streams and events order
-nothing. ``with races() as found:`` finds the accesses that streams and events must order on real
-hardware. A device and the CPU draw the same random numbers from the same seed.
+operator runs the CPU kernel and has finished when it returns, so a missing wait for a stream or an
+event does not change the result. ``with races() as found:`` finds the accesses that need such a
+wait on real hardware. A device and the CPU draw the same random numbers from the same seed.
 
-An unsupported operator raises NotImplementedError with its name. Unsupported are quantized and
-MKL-DNN tensors, and operators of libraries other than torchvision that have no kernel for
-``sim``. ``python -m spec_tests.meta_tests.operator_sweep`` compares the supported operators with
-the CPU.
+An unsupported operator raises NotImplementedError with its name. Quantized and MKL-DNN tensors are
+unsupported. Operators of other libraries than PyTorch and torchvision need a kernel for ``sim``.
+``python -m spec_tests.meta_tests.operator_sweep`` compares the supported operators with the CPU.
 """
 
 import atexit
@@ -21,9 +20,9 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, native
-from .exit import wait_for_autograd_threads
 from .faults import FAULTS, PRIMITIVES, fault
 from .race_detector import Access, Race, races
+from .wait_at_exit import wait_for_autograd_threads
 
 __all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
 

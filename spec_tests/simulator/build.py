@@ -24,7 +24,7 @@ import torch
 
 __all__ = ["SIMULATOR", "Extension", "load"]
 
-# Runs in a subprocess: cpp_extension is slow to import, prints, and loads what it builds.
+# Runs in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
 _PROGRAM = """
 import json, sys
 from torch.utils import cpp_extension
@@ -49,7 +49,7 @@ class Extension:
     flags: tuple[str, ...] = ("-O1", "-std=c++20")
 
     @property
-    def key(self) -> str:
+    def cache_key(self) -> str:
         """A digest of the sources, the flags, and the versions of PyTorch and Python."""
         digest = hashlib.sha256()
         for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
@@ -61,8 +61,8 @@ class Extension:
     @property
     def library(self) -> Path:
         """The path of the compiled library in the cache."""
-        name = f"{self.name}_{self.key}"
-        return _cache() / name / f"{name}.so"
+        name = f"{self.name}_{self.cache_key}"
+        return _cache_folder() / name / f"{name}.so"
 
 
 SIMULATOR = Extension("sim", "the simulated accelerator", Path(__file__).parent / "csrc")
@@ -79,10 +79,10 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
     name, folder = library.stem, library.parent
     if not library.exists():
         _create_folder(folder, extension)
-        with _locked(folder / "lock") as lock:
+        with _lock_file(folder / "lock") as lock:
             if not library.exists():
                 os.replace(_build(extension, name, folder / "build", lock), library)
-    return _import(name, library)
+    return _import_library(name, library)
 
 
 def _create_folder(folder: Path, extension: Extension) -> None:
@@ -96,7 +96,7 @@ def _create_folder(folder: Path, extension: Extension) -> None:
         ) from None
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
     chosen = os.environ.get("TORCH_EXTENSIONS_DIR")
     if chosen:
         return Path(chosen)
@@ -105,8 +105,8 @@ def _cache() -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """Yield the descriptor of a locked file.
+def _lock_file(path: Path) -> Iterator[int]:
+    """Lock a file while the block runs, and yield its descriptor.
 
     Child processes that inherit the descriptor keep the file locked after this process ends.
     """
@@ -115,15 +115,15 @@ def _locked(path: Path) -> Iterator[int]:
         yield file.fileno()
 
 
-def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) -> Path:
+    search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     compiler = os.environ.get("CXX", "c++")
-    _require(
-        extension, compiler, search, "install g++ 11 or newer, or set CXX to a C++20 compiler"
+    _require_tool(
+        extension, compiler, search_path, "install g++ 11 or newer, or set CXX to a C++20 compiler"
     )
-    _require(extension, "ninja", search, "install it with `pip install ninja`")
+    _require_tool(extension, "ninja", search_path, "install it with `pip install ninja`")
     folder.mkdir(exist_ok=True)
-    (folder / "lock").unlink(missing_ok=True)  # left behind by a build that was killed
+    (folder / "lock").unlink(missing_ok=True)  # exists if an earlier build was killed
     arguments = {
         "name": name,
         "sources": _write_unity_sources(sorted(extension.folder.glob("*.cpp")), folder),
@@ -132,8 +132,9 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
     }
     result = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(arguments)],
-        env={**os.environ, "PATH": search},
-        pass_fds=[lock],  # keeps the lock while the compiler runs, even if this process dies
+        env={**os.environ, "PATH": search_path},
+        # The compiler keeps the file locked, even if this process is killed.
+        pass_fds=[lock_descriptor],
         capture_output=True,
         text=True,
         check=False,
@@ -147,7 +148,7 @@ def _build(extension: Extension, name: str, folder: Path, lock: int) -> Path:
 
 
 def _write_unity_sources(sources: list[Path], folder: Path) -> list[str]:
-    """Write one file per CPU core that includes several sources, and return their paths.
+    """Write one file per CPU core, each of which includes several sources; return their paths.
 
     Compiling PyTorch's headers takes most of the time, so fewer files build faster.
     """
@@ -161,18 +162,18 @@ def _write_unity_sources(sources: list[Path], folder: Path) -> list[str]:
     return [str(file) for file in files]
 
 
-def _first_errors(text: str) -> str:
+def _first_errors(compiler_output: str) -> str:
     """Return the first five compiler errors, or the last five lines if there are none."""
-    lines = text.splitlines()
+    lines = compiler_output.splitlines()
     return "\n".join([line for line in lines if " error: " in line][:5] or lines[-5:])
 
 
-def _require(extension: Extension, tool: str, search: str, remedy: str) -> None:
-    if shutil.which(tool.split()[0], path=search) is None:
+def _require_tool(extension: Extension, tool: str, search_path: str, remedy: str) -> None:
+    if shutil.which(tool.split()[0], path=search_path) is None:
         raise RuntimeError(f"{extension.description} needs {tool} to be built: {remedy}")
 
 
-def _import(name: str, library: Path) -> ModuleType:
+def _import_library(name: str, library: Path) -> ModuleType:
     loader = importlib.machinery.ExtensionFileLoader(name, str(library))
     spec = importlib.machinery.ModuleSpec(name, loader, origin=str(library))
     module = importlib.util.module_from_spec(spec)

@@ -59,7 +59,7 @@ class _DeviceProperties:
     multi_processor_count: int
 
 
-def _index(device: DeviceLike) -> int:
+def _ordinal(device: DeviceLike) -> int:
     if isinstance(device, int):
         return current_device() if device < 0 else device
     if device is None:
@@ -71,12 +71,12 @@ def _index(device: DeviceLike) -> int:
 
 
 def is_available() -> bool:
-    """Return whether there is a device."""
+    """Return whether there is at least one device."""
     return device_count() > 0
 
 
 def is_initialized() -> bool:
-    """Return whether this process can use the devices; some forked children cannot."""
+    """Return whether this process can use devices; a fork of a process that used them cannot."""
     return is_available() and not _is_in_bad_fork()
 
 
@@ -100,14 +100,14 @@ def current_device() -> int:
 
 def set_device(device: DeviceLike) -> None:
     """Select ``device`` as the current device of this thread."""
-    torch.accelerator.set_device_index(_index(device))
+    torch.accelerator.set_device_index(_ordinal(device))
 
 
 class device:  # noqa: N801 - torch.cuda.device is in lower case
     """Context manager that selects ``device`` as the current device."""
 
     def __init__(self, device: DeviceLike) -> None:
-        self.idx = _index(device)
+        self.idx = _ordinal(device)
         self.prev_idx = -1
 
     def __enter__(self) -> None:
@@ -125,7 +125,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 def get_device_properties(device: DeviceLike = None) -> _DeviceProperties:
     """Return name, memory and number of processors of ``device``; all devices have the same."""
-    index = _index(device)
+    index = _ordinal(device)
     _, total = torch.accelerator.get_memory_info(index)
     return _DeviceProperties(f"Simulated accelerator {index}", total, multi_processor_count=16)
 
@@ -137,7 +137,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:
     """Return the stream that is current on ``device`` in this thread."""
-    return torch.accelerator.current_stream(_index(device))
+    return torch.accelerator.current_stream(_ordinal(device))
 
 
 def set_stream(stream: torch.Stream) -> None:
@@ -147,7 +147,7 @@ def set_stream(stream: torch.Stream) -> None:
 
 def synchronize(device: DeviceLike = None) -> None:
     """Wait for all work on ``device``. The race detector counts it as a wait of the host."""
-    torch.accelerator.synchronize(_index(device))
+    torch.accelerator.synchronize(_ordinal(device))
 
 
 def empty_cache() -> None:
@@ -157,27 +157,27 @@ def empty_cache() -> None:
 
 def memory_allocated(device: DeviceLike = None) -> int:
     """Return the number of bytes of ``device`` that are allocated."""
-    return torch.accelerator.memory_allocated(_index(device))
+    return torch.accelerator.memory_allocated(_ordinal(device))
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """Return the peak number of bytes of ``device`` allocated since the last reset."""
-    return torch.accelerator.max_memory_allocated(_index(device))
+    return torch.accelerator.max_memory_allocated(_ordinal(device))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Reset the peak of ``device`` to the number of bytes that are allocated now."""
-    torch.accelerator.reset_peak_memory_stats(_index(device))
+    torch.accelerator.reset_peak_memory_stats(_ordinal(device))
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
     """Return all allocator statistics of ``device``."""
-    return dict(torch.accelerator.memory_stats(_index(device)))
+    return dict(torch.accelerator.memory_stats(_ordinal(device)))
 
 
 def default_generator(device: DeviceLike = None) -> torch.Generator:
     """Return the generator that random operators of ``device`` use by default."""
-    return extension().default_generator(_index(device))
+    return extension().default_generator(_ordinal(device))
 
 
 def manual_seed(seed: int) -> None:
@@ -186,7 +186,7 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices; a device and the CPU draw the same from one seed."""
+    """Seed the generators of all devices; all devices then draw the same numbers."""
     for index in range(device_count()):
         default_generator(index).manual_seed(seed)
 
@@ -217,11 +217,11 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device: DeviceLike = "sim") -> None:
-    """Set the generator state of ``device`` to one that :func:`get_rng_state` returned."""
+    """Set the generator state of ``device`` to a state that :func:`get_rng_state` returned."""
     default_generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: list[Tensor]) -> None:
-    """Set the generator states of all devices to those of :func:`get_rng_state_all`."""
+    """Set the generator states of all devices to those that :func:`get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)

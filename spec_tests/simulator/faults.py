@@ -12,13 +12,13 @@ from . import native
 __all__ = ["FAULTS", "PRIMITIVES", "fault"]
 
 _MISSING_PRIMITIVES = "missing-primitives"
-#: Name and description of each fault, with the issue that reported it.
+#: Name -> description of the fault, with the issue that reported it.
 FAULTS = {
     "zero-is-current": "ordinal 0 selects the current device (pytorch/pytorch 143239)",
-    "device-left": "a copy between devices leaves the receiver current (torch-xpu-ops 2706)",
-    "dirty-memory": "fresh memory is not zero",
+    "device-left": "a copy makes its destination the current device (torch-xpu-ops 2706)",
+    "dirty-memory": "new memory is not zero",
     "no-memory": "one device has no memory left",
-    "garbled-peers": "copies between devices deliver zeros (pytorch/pytorch 107374)",
+    "garbled-peers": "copies between devices write zeros (pytorch/pytorch 107374)",
     _MISSING_PRIMITIVES: "torch._C lacks functions of CUDA builds (pytorch/pytorch 162152)",
 }
 #: The functions of ``torch._C`` that the fault "missing-primitives" hides.
@@ -31,10 +31,10 @@ PRIMITIVES = (
     "_scatter",
     "_scatter_out",
 )
-#: Modules that still find the hidden functions, because targets are compared with them.
+#: Modules that still find the hidden functions, because the reference needs them.
 _REFERENCE_MODULES = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
 
-#: Name and device of the open faults, the innermost last.
+#: Name and device of the fault of each open block, innermost last. The first entry is no fault.
 _active: list[tuple[str, int]] = [("", -1)]
 
 

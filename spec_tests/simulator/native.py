@@ -19,7 +19,7 @@ class Extension(Protocol):
     """The functions of ``csrc/module.cpp``."""
 
     def start(self, device_count: int) -> None:
-        """Create the devices. Call it once in a process."""
+        """Create the devices. A process may call it only once."""
 
     def device_count(self) -> int:
         """Return the number of devices."""
@@ -31,7 +31,7 @@ class Extension(Protocol):
         """Return whether this process was forked from one that had used the devices."""
 
     def open_races(self, late_copies: int | None) -> None:
-        """Begin a block that records accesses, and with a seed defers copies; blocks nest."""
+        """Begin a block that records accesses and, if given a seed, defers copies; blocks nest."""
 
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return its races."""

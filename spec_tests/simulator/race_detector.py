@@ -1,4 +1,4 @@
-"""The race detector: a context that records accesses, and the races it returns."""
+"""The race detector: a context manager that finds races, and the classes that describe them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ class Access:
     """One of the two accesses of a race.
 
     Args:
-        operator: The name of the operator; ``free`` if the allocator got the memory back.
+        operator: The name of the operator; ``free`` if the memory was freed.
         device: The ordinal of the device whose stream ran the operator.
         stream: The id of that stream; 0 is the default stream of every device.
         thread: The name of the thread that enqueued the operator.
@@ -50,7 +50,7 @@ class Race:
     Args:
         first: The access that was enqueued first.
         second: The access that was enqueued second.
-        is_free: Whether the second access frees the memory, so that others may write to it.
+        is_free: Whether the second access frees the memory, which other tensors may then use.
         memory: Size and device of the memory, as text.
         allocation: The operation that allocated the memory, if it ran inside the block.
     """
@@ -101,7 +101,7 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
 
     Yields:
         A list that is filled when the block ends, with one entry for each pair of source
-        locations that race. The work of all threads inside the block is recorded, also that of
+        locations that race. The work of all threads inside the block is recorded, including
         backward passes. Blocks nest: a race is added to the innermost block. Work that was
         enqueued before the outermost block counts as finished.
     """
@@ -111,11 +111,11 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
     try:
         yield found
     finally:
-        found += map(_race, extension.close_races())
+        found += map(_make_race, extension.close_races())
 
 
-def _race(raw: native.RawRace) -> Race:
-    first, second, is_free, device, nbytes, allocation = raw
+def _make_race(raw_race: native.RawRace) -> Race:
+    first, second, is_free, device, nbytes, allocation = raw_race
     memory = f"sim:{device}" if device >= 0 else "the host (pinned)"
     return Race(
         Access(*first),

@@ -51,7 +51,7 @@ class AutoencoderOutput:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The hidden representation."""
+    """The hidden representation of an autoencoder."""
 
     value: Tensor
     name: str

@@ -3,9 +3,9 @@
 ``python -m spec_tests.meta_tests.operator_sweep`` runs all sample inputs of every operator that
 the CPU supports, in five dtypes, with gradients, and in place if the operator has such a variant.
 It takes two minutes of one core. ``--quick`` runs two samples in two dtypes; names of operators
-restrict the sweep to these. The exit status is 1 if
+restrict the sweep to those operators. The exit status is 1 if
 
 * a result differs from the CPU's,
-* an operator raises NotImplementedError and is not listed in ``exceptions.toml``, or
-* an operator that is listed there raises no error.
+* an operator raises NotImplementedError and is not listed in ``allowed_differences.toml``, or
+* an operator that is listed in that file raises no error.
 """

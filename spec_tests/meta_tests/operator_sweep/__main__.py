@@ -9,7 +9,7 @@ import torch
 
 from spec_tests import simulator
 
-from . import database, exceptions, sweep
+from . import allowed_differences, database, sweep
 
 _SIM_DEVICES = 4
 
@@ -20,13 +20,13 @@ def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # other tests use the other cores
     simulator.enable(_SIM_DEVICES)
-    listed = exceptions.load()
+    allowed = allowed_differences.load()
     counts: Counter[str] = Counter()
     problems = []
     for case in _selected_cases(options):
-        outcomes = sweep.run(case, listed, quick=options.quick)
+        outcomes = sweep.run(case, allowed, quick=options.quick)
         counts.update(outcome.verdict for outcome in outcomes)
-        problem = listed.find_problem(case.operator, case.dtype, outcomes)
+        problem = allowed.find_problem(case.operator, case.dtype, outcomes)
         if problem:
             problems.append(f"{case.operator} [{case.dtype}] {problem}")
             print(problems[-1], flush=True)
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _selected_cases(options: argparse.Namespace) -> list[database.Case]:
-    cases = database.cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
+    cases = database.find_cases(database.QUICK_DTYPES if options.quick else database.DTYPES)
     return [case for case in cases if case.operator in options.names or not options.names]
 
 

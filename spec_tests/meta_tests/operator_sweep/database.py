@@ -1,7 +1,7 @@
 """PyTorch's OpInfo database: the operators and their sample inputs.
 
-Use it in a separate process only: PyTorch's test helpers change the Hypothesis profile and freeze
-the flags of the back ends for the whole process.
+Import this module only in a separate process: PyTorch's test helpers change the Hypothesis profile
+and freeze the flags of the back ends for the whole process.
 """
 
 import sys
@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "QUICK_DTYPES", "Case", "cases"]
+__all__ = ["DTYPES", "QUICK_DTYPES", "Case", "find_cases"]
 
-#: One dtype for each kind of kernel: gradients, integers, complex, bool, half precision.
+#: One dtype of each kind: float with gradients, integer, complex, bool, half precision.
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")
 _LAYOUTS = ("sparse_coo", "sparse_csr")
@@ -26,7 +26,7 @@ class Case:
     """One operator in one layout and one dtype, with PyTorch's sample inputs.
 
     Args:
-        operator: The name in the database with the variant, and with the layout if it is sparse.
+        operator: The operator's name in the database, followed by the layout if it is sparse.
         dtype: The name of the dtype.
         info: The OpInfo.
         layout: The layout of the inputs: ``dense`` or a sparse layout.
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def has_gradients(self) -> bool:
-        """Whether gradients are compared: in float32 and complex64, if the operator has them."""
+        """Whether to compare gradients: in float32 and complex64, if the operator has any."""
         return (
             self.dtype in ("float32", "complex64")
             and self.info.supports_autograd
@@ -64,28 +64,29 @@ def _as_sparse(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return sparse.requires_grad_(tensor.requires_grad)
 
 
-def cases(dtypes: Iterable[str]) -> list[Case]:
-    """Return the cases that the CPU supports, sorted by name."""
+def find_cases(dtypes: Iterable[str]) -> list[Case]:
+    """Return the operators and layouts that the CPU supports in ``dtypes``, sorted by name."""
     wanted = list(dtypes)
     supported = [
         Case(name, dtype, info, layout)
-        for info in _infos()
-        for name, layout in _layouts_of(info)
+        for info in _all_op_infos()
+        for name, layout in _names_and_layouts(info)
         for dtype in wanted
         if getattr(torch, dtype) in info.supported_dtypes("cpu")
     ]
     return sorted(supported, key=lambda case: (case.operator, case.dtype))
 
 
-def _layouts_of(info: Any) -> Iterator[tuple[str, str]]:
+def _names_and_layouts(info: Any) -> Iterator[tuple[str, str]]:
     yield info.full_name, "dense"
     for layout in _LAYOUTS:
         if info.supports_sparse_layout(getattr(torch, layout)):
             yield f"{info.full_name} {layout}", layout
 
 
-def _infos() -> list[Any]:
-    # PyTorch's test cases inherit from expecttest.TestCase. None is created here.
+def _all_op_infos() -> list[Any]:
+    # PyTorch's test helpers need the class expecttest.TestCase as a base class only. This stub
+    # replaces the package expecttest, which may not be installed.
     stub = types.ModuleType("expecttest")
     stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
     sys.modules.setdefault("expecttest", stub)
@@ -93,7 +94,7 @@ def _infos() -> list[Any]:
     from torch.testing._internal import common_utils
     from torch.testing._internal.opinfo import core
 
-    # These functions search all modules for the running test. No test is running.
+    # extract_test_fn searches all modules for the running test. No test is running here.
     for module in (common_utils, core):
         module.extract_test_fn = lambda: None  # type: ignore[attr-defined]
 

@@ -4,32 +4,33 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from .allowed_differences import AllowedDifferences
 from .database import Case
-from .exceptions import Exceptions
 from .trial import DEVICE, Comparison, Outcome, compare
 
 __all__ = ["run"]
 
-#: The number of sample inputs of a quick sweep.
+#: Sample inputs of each operator in each dtype in a quick sweep.
 _QUICK_SAMPLES = 2
 
 
-def run(case: Case, exceptions: Exceptions, *, quick: bool) -> list[Outcome]:
-    """Run all samples of ``case``, or a few if ``quick`` and the operator is not listed."""
-    listed = any(case.operator in error.operators for error in exceptions.errors)
-    limit = _QUICK_SAMPLES if quick and not listed else None
+def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
+    """Run the samples of ``case``: all, or two if ``quick`` and no error of it is allowed."""
+    listed = any(case.operator in error.operators for error in allowed.errors)
+    max_samples = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
-        values=case.operator not in exceptions.uninitialized,
-        same_kernel=case.operator not in exceptions.other_kernels,
+        values=case.operator not in allowed.uninitialized,
+        same_kernel=case.operator not in allowed.other_kernels,
     )
     outcomes: list[Outcome] = []
-    for function, gradients in _functions(case, quick=quick):
-        samples = case.samples(DEVICE, requires_grad=gradients)
-        outcomes += _compare_samples(function, samples, comparison, gradients, limit)
+    for function, with_gradients in _variants(case, quick=quick):
+        samples = case.samples(DEVICE, requires_grad=with_gradients)
+        outcomes += _compare_samples(function, samples, comparison, with_gradients, max_samples)
     return outcomes
 
 
-def _functions(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
+def _variants(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
+    """Yield the operator and its in-place variant, and whether to compare gradients."""
     yield case.info.op, case.has_gradients
     if case.info.inplace_variant is not None and not quick:
         yield case.info.inplace_variant, False
@@ -39,14 +40,14 @@ def _compare_samples(
     function: Callable[..., Any],
     samples: Iterator[Any],
     comparison: Comparison,
-    gradients: bool,
-    limit: int | None,
+    with_gradients: bool,
+    max_samples: int | None,
 ) -> Iterator[Outcome]:
     try:
-        for sample in islice(samples, limit):
-            outcome = compare(function, sample, comparison, gradients=gradients)
-            if outcome.verdict == "unsupported" and gradients:
-                outcome = compare(function, sample, comparison, gradients=False)
+        for sample in islice(samples, max_samples):
+            outcome = compare(function, sample, comparison, with_gradients=with_gradients)
+            if outcome.verdict == "unsupported" and with_gradients:
+                outcome = compare(function, sample, comparison, with_gradients=False)
             yield outcome
     except NotImplementedError as error:  # the device cannot create the inputs
         yield Outcome("unimplemented", str(error).split("\n")[0])

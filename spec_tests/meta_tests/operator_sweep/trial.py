@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .host import HostCopies
+from .host_copies import HostCopies
 
 __all__ = ["DEVICE", "Comparison", "Outcome", "compare"]
 
-#: Not the current device, so that use of the current device by mistake fails.
+#: The tested device. It is not current, so operators that use the current device by mistake fail.
 DEVICE = "sim:1"
 _SEED = 20
-#: rtol and atol for kernels that sum in another order, half precision included.
+#: rtol and atol for kernels that sum in another order, also in half precision.
 _LOOSE_TOLERANCE = (0.07, 0.003)
 
 
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Options of a comparison; devices, shapes and dtypes are always compared.
+    """The properties to compare; devices, shapes and dtypes are always compared.
 
     Args:
         values: Compare the values.
@@ -48,18 +48,18 @@ class Comparison:
 
 
 def compare(
-    function: Callable[..., Any], sample: Any, comparison: Comparison, *, gradients: bool
+    function: Callable[..., Any], sample: Any, comparison: Comparison, *, with_gradients: bool
 ) -> Outcome:
-    """Call ``function`` on both; compare results, gradients and the arguments afterwards."""
-    on_device = tree_map(_without_base, [sample.input, sample.args, sample.kwargs])
+    """Call ``function`` on the CPU and the device; compare results, gradients and arguments."""
+    on_device = tree_map(_detach_view, [sample.input, sample.args, sample.kwargs])
     on_cpu = HostCopies().copy(on_device)
     try:
-        expected = _run(function, on_cpu, gradients)
+        expected = _call(function, on_cpu, with_gradients)
     except Exception as error:
         return Outcome("unsupported", f"{type(error).__name__}: {error}")
     try:
         device = _device_of_results(on_device)
-        actual = _run(function, on_device, gradients)
+        actual = _call(function, on_device, with_gradients)
         _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
@@ -69,27 +69,27 @@ def compare(
     return Outcome("agrees")
 
 
-def _without_base(leaf: Any) -> Any:
-    # A view created under no_grad gets no gradient although it requires one.
+def _detach_view(leaf: Any) -> Any:
+    # A view that was created under no_grad gets no gradient, even if it requires grad.
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
 
 
-def _run(function: Callable[..., Any], call: list[Any], gradients: bool) -> list[Any]:
+def _call(function: Callable[..., Any], arguments: list[Any], with_gradients: bool) -> list[Any]:
     torch.manual_seed(_SEED)
-    first, args, kwargs = call
-    leaves = [leaf for leaf in _tensors(call) if leaf.requires_grad and leaf.is_leaf]
+    first, args, kwargs = arguments
+    leaves = [leaf for leaf in _tensor_leaves(arguments) if leaf.requires_grad and leaf.is_leaf]
     result = function(first, *args, **kwargs)
-    return [result, _gradients(result, leaves) if gradients else (), call]
+    return [result, _compute_gradients(result, leaves) if with_gradients else (), arguments]
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+def _tensor_leaves(pytree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(pytree) if isinstance(leaf, Tensor)]
 
 
-def _gradients(result: Any, leaves: list[Tensor]) -> Any:
-    results = [leaf for leaf in _tensors(result) if leaf.requires_grad]
+def _compute_gradients(result: Any, leaves: list[Tensor]) -> Any:
+    results = [leaf for leaf in _tensor_leaves(result) if leaf.requires_grad]
     if not results or not leaves:
         return ()
     grad_outputs = [_output_gradient(leaf) for leaf in results]
@@ -105,14 +105,17 @@ def _output_gradient(tensor: Tensor) -> Tensor:
     return ramp.to(plain.dtype).to(plain.device)
 
 
-def _device_of_results(call: list[Any]) -> str:
-    """Return the call's ``device`` argument, else the simulated device if an argument is on it."""
-    kwargs = call[2]
+def _device_of_results(arguments: list[Any]) -> str:
+    """Return the device that the results of the call must be on.
+
+    It is the argument ``device``, else ``DEVICE`` if an argument is on it, else the CPU.
+    """
+    kwargs = arguments[2]
     if kwargs.get("device") is not None:
         return str(torch.device(kwargs["device"]))
     named = {
         str(getattr(leaf, "device", leaf))
-        for leaf in tree_leaves(call)
+        for leaf in tree_leaves(arguments)
         if isinstance(leaf, (Tensor, torch.device, str))
     }
     return DEVICE if DEVICE in named else "cpu"
@@ -120,7 +123,7 @@ def _device_of_results(call: list[Any]) -> str:
 
 def _check_device(device: str, results: Any) -> None:
     # Gradients and changed arguments are not checked: they may be on the CPU.
-    for result in _tensors(results):
+    for result in _tensor_leaves(results):
         assert str(result.device) == device, f"on {result.device}"
 
 
@@ -131,22 +134,26 @@ def _compare(expected: Any, actual: Any, comparison: Comparison) -> None:
         if isinstance(want, Tensor):
             _compare_tensors(want, got, comparison)
         elif not isinstance(want, torch.device):
-            assert want == got or _is_nan(want, got), f"{got!r}, not {want!r}"
+            assert want == got or _are_both_nan(want, got), f"{got!r}, not {want!r}"
 
 
-def _is_nan(want: Any, got: Any) -> bool:
-    return isinstance(want, float) and math.isnan(want) and math.isnan(got)
+def _are_both_nan(expected: Any, actual: Any) -> bool:
+    return isinstance(expected, float) and math.isnan(expected) and math.isnan(actual)
 
 
-def _compare_tensors(want: Tensor, got: Tensor, comparison: Comparison) -> None:
-    assert isinstance(got, Tensor), f"{got!r}, not a tensor"
+def _compare_tensors(expected: Tensor, actual: Tensor, comparison: Comparison) -> None:
+    assert isinstance(actual, Tensor), f"{actual!r}, not a tensor"
     for name in ("shape", "dtype", "layout", "requires_grad"):
-        assert getattr(want, name) == getattr(got, name), f"{name} {getattr(got, name)}"
-    if want.layout == torch.strided and comparison.same_kernel:
-        assert want.stride() == got.stride(), f"strides {got.stride()}, not {want.stride()}"
-        assert (want.is_conj(), want.is_neg()) == (got.is_conj(), got.is_neg()), "lazy bits"
+        assert getattr(expected, name) == getattr(actual, name), f"{name} {getattr(actual, name)}"
+    if expected.layout == torch.strided and comparison.same_kernel:
+        assert expected.stride() == actual.stride(), (
+            f"strides {actual.stride()}, not {expected.stride()}"
+        )
+        assert (expected.is_conj(), expected.is_neg()) == (actual.is_conj(), actual.is_neg()), (
+            "lazy bits"
+        )
     if comparison.values:
         rtol, atol = (None, None) if comparison.same_kernel else _LOOSE_TOLERANCE
         torch.testing.assert_close(
-            got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True
+            actual.detach().cpu(), expected.detach(), rtol=rtol, atol=atol, equal_nan=True
         )

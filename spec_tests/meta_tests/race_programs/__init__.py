@@ -1,4 +1,4 @@
-"""Small programs with and without a race, as the documentation of CUDA and PyTorch decides.
+"""Small programs with and without a race, according to the documentation of CUDA and PyTorch.
 
 A program is a function with one argument, ``correct``. With False the program has a race. With
 True one call or one operand differs, and the program has no race.

@@ -58,7 +58,7 @@ def host_waits_for_blocking_copy(correct: bool) -> Tensor:
 
 
 @race_program("streams")
-def copy_to_host_is_ordered_by_its_stream_only(correct: bool) -> Tensor:
+def copy_to_host_waits_for_its_stream_only(correct: bool) -> Tensor:
     side, copied = new_stream(0), empty(0)
     side.wait_stream(current_stream(0))
     with side:

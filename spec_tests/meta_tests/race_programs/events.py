@@ -15,7 +15,7 @@ def _copy_on_side_stream() -> tuple[Tensor, torch.Stream]:
 
 
 @race_program("events")
-def event_captures_work_enqueued_before_it(correct: bool) -> Tensor:
+def event_captures_work_enqueued_before_the_recording(correct: bool) -> Tensor:
     side, event = new_stream(0), torch.Event(device(0))
     if not correct:
         event.record(side)
@@ -47,7 +47,7 @@ def unrecorded_event_blocks_nothing(correct: bool) -> Tensor:
 
 
 @race_program("events")
-def wait_uses_last_record_before_it(correct: bool) -> Tensor:
+def wait_uses_last_recording_before_the_wait(correct: bool) -> Tensor:
     side = new_stream(0)
     event = side.record_event()
     if not correct:
@@ -62,7 +62,7 @@ def wait_uses_last_record_before_it(correct: bool) -> Tensor:
 
 
 @race_program("events")
-def recording_again_does_not_change_earlier_wait(correct: bool) -> Tensor:
+def recording_an_event_again_does_not_change_earlier_waits(correct: bool) -> Tensor:
     side, event = new_stream(0), torch.Event(device(0))
     with side:
         copied = copy_to(0)
@@ -74,7 +74,7 @@ def recording_again_does_not_change_earlier_wait(correct: bool) -> Tensor:
 
 
 @race_program("events")
-def waiting_is_transitive(correct: bool) -> Tensor:
+def waits_of_streams_are_transitive(correct: bool) -> Tensor:
     copied, side = _copy_on_side_stream()
     between = new_stream(0)
     if correct:
@@ -144,7 +144,7 @@ def new_stream_does_not_wait_for_default_stream(correct: bool) -> Tensor:
 
 
 @race_program("wait_stream")
-def wait_stream_blocks_self_not_argument(correct: bool) -> Tensor:
+def wait_stream_blocks_the_stream_it_is_called_on(correct: bool) -> Tensor:
     copied, side = _copy_on_side_stream()
     if correct:
         current_stream(0).wait_stream(side)
@@ -154,7 +154,7 @@ def wait_stream_blocks_self_not_argument(correct: bool) -> Tensor:
 
 
 @race_program("wait_stream")
-def wait_stream_covers_work_enqueued_before_it(correct: bool) -> Tensor:
+def wait_stream_covers_work_enqueued_before_the_call(correct: bool) -> Tensor:
     side = new_stream(0)
     if not correct:
         current_stream(0).wait_stream(side)

@@ -15,13 +15,13 @@ from .program import (
 )
 
 
-def _leaf() -> Tensor:
+def _make_leaf() -> Tensor:
     return torch.zeros(4, device=device(0), requires_grad=True)
 
 
 @race_program("backward", late_copies=False)
 def gradient_is_ready_on_stream_that_called_backward(correct: bool) -> Tensor:
-    leaf, side = _leaf(), new_stream(0)
+    leaf, side = _make_leaf(), new_stream(0)
     weights = copy_to(0)
     side.wait_stream(current_stream(0))
     weights.record_stream(side)
@@ -35,7 +35,7 @@ def gradient_is_ready_on_stream_that_called_backward(correct: bool) -> Tensor:
 
 @race_program("backward")
 def backward_waits_for_stream_that_called_it(correct: bool) -> Tensor:
-    leaf, side = _leaf(), new_stream(0)
+    leaf, side = _make_leaf(), new_stream(0)
     result = leaf * 1
     with side:
         grad = copy_to(0)
@@ -49,7 +49,7 @@ def backward_waits_for_stream_that_called_it(correct: bool) -> Tensor:
 
 @race_program("backward", late_copies=False)
 def stream_waits_for_forward_on_side_stream_before_backward(correct: bool) -> Tensor:
-    leaf, side = _leaf(), new_stream(0)
+    leaf, side = _make_leaf(), new_stream(0)
     weights = copy_to(0)
     side.wait_stream(current_stream(0))
     weights.record_stream(side)
@@ -63,7 +63,7 @@ def stream_waits_for_forward_on_side_stream_before_backward(correct: bool) -> Te
 
 @race_program("backward")
 def backward_across_devices_waits_for_saved_tensor(correct: bool) -> Tensor:
-    leaf, side = _leaf(), new_stream(1)
+    leaf, side = _make_leaf(), new_stream(1)
     with side:
         weights = copy_to(1)
     if correct:
@@ -75,7 +75,7 @@ def backward_across_devices_waits_for_saved_tensor(correct: bool) -> Tensor:
 
 @race_program("backward", late_copies=False)
 def side_stream_in_hook_waits_for_gradient(correct: bool) -> Tensor:
-    leaf, weights, result, side = _leaf(), copy_to(0), empty(0), new_stream(0)
+    leaf, weights, result, side = _make_leaf(), copy_to(0), empty(0), new_stream(0)
     side.wait_stream(current_stream(0))
 
     def copy_grad(grad: Tensor) -> None:
@@ -92,8 +92,8 @@ def side_stream_in_hook_waits_for_gradient(correct: bool) -> Tensor:
 
 
 @race_program("backward", late_copies=False)
-def saved_tensor_is_not_overwritten_on_other_stream(correct: bool) -> Tensor:
-    leaf, weights, side = _leaf(), copy_to(0), new_stream(0)
+def saved_tensor_is_not_overwritten_on_another_stream(correct: bool) -> Tensor:
+    leaf, weights, side = _make_leaf(), copy_to(0), new_stream(0)
     result = (leaf * weights).sum()
     side.wait_stream(current_stream(0))
     with current_stream(0) if correct else side:

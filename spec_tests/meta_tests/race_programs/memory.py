@@ -16,7 +16,7 @@ from .program import (
 
 
 @race_program("record_stream")
-def memory_is_recorded_on_reading_side_stream(correct: bool) -> Tensor:
+def memory_read_on_side_stream_is_recorded_on_it(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -24,11 +24,11 @@ def memory_is_recorded_on_reading_side_stream(correct: bool) -> Tensor:
     if correct:
         data.record_stream(side)
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_of_side_stream_is_recorded_on_current_stream(correct: bool) -> Tensor:
+def memory_of_side_stream_read_on_current_stream_is_recorded_on_it(correct: bool) -> Tensor:
     side, result = new_stream(0), empty(0)
     with side:
         data = copy_to(0)
@@ -41,18 +41,18 @@ def memory_of_side_stream_is_recorded_on_current_stream(correct: bool) -> Tensor
 
 
 @race_program("record_stream")
-def memory_is_recorded_on_stream_that_uses_it(correct: bool) -> Tensor:
+def memory_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
     data, side, unused = copy_to(0), new_stream(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
         result = empty(0).copy_(data)
     data.record_stream(side if correct else unused)
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_is_freed_after_its_stream_waited(correct: bool) -> Tensor:
+def memory_is_freed_after_its_stream_waits_for_the_reader(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -60,11 +60,11 @@ def memory_is_freed_after_its_stream_waited(correct: bool) -> Tensor:
     if correct:
         current_stream(0).wait_stream(side)
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_is_freed_after_host_waited(correct: bool) -> Tensor:
+def memory_is_freed_after_host_waits_for_the_reader(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -72,11 +72,11 @@ def memory_is_freed_after_host_waited(correct: bool) -> Tensor:
     if correct:
         side.synchronize()
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_used_on_its_own_stream_is_freed_at_once(correct: bool) -> Tensor:
+def memory_used_only_on_its_own_stream_needs_no_record_stream(correct: bool) -> Tensor:
     side = new_stream(0)
     with current_stream(0) if not correct else side:
         data = copy_to(0)
@@ -84,11 +84,11 @@ def memory_used_on_its_own_stream_is_freed_at_once(correct: bool) -> Tensor:
     with side:
         result = empty(0).copy_(data)
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def source_of_peer_copy_on_its_own_stream_is_freed_at_once(correct: bool) -> Tensor:
+def source_of_peer_copy_on_its_own_stream_needs_no_record_stream(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with current_stream(0) if correct else side:
@@ -106,7 +106,7 @@ def recording_one_view_records_whole_memory(correct: bool) -> Tensor:
     if correct:
         data[:1].record_stream(side)
     del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
@@ -118,11 +118,11 @@ def resize_frees_memory(correct: bool) -> Tensor:
     if correct:
         current_stream(0).wait_stream(side)
     data.resize_(64)
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def prefetched_batch_is_recorded_on_stream_that_uses_it(correct: bool) -> Tensor:
+def prefetched_batch_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
     side, result = new_stream(0), empty(0)
     for _ in range(3):
         with side:
@@ -136,8 +136,8 @@ def prefetched_batch_is_recorded_on_stream_that_uses_it(correct: bool) -> Tensor
 
 
 @race_program("streams", late_copies=False)
-def new_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> Tensor:
-    # The allocator may return the memory of the freed tensor, while the copy to it still runs.
+def first_use_of_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> Tensor:
+    # On CUDA, ``empty`` may return the memory of the freed tensor while the copy to it still runs.
     freed = copy_to(0)
     del freed
     result, side = empty(0), new_stream(0)
@@ -146,11 +146,11 @@ def new_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> Tensor:
     with side:
         result.copy_(pinned_tensor(), non_blocking=True)
     result.record_stream(side)
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_returns_to_its_stream_not_to_current_stream(correct: bool) -> Tensor:
+def freed_memory_returns_to_its_stream_not_to_the_current_stream(correct: bool) -> Tensor:
     side, result = new_stream(0), empty(0)
     with side if correct else current_stream(0):
         data = copy_to(0)
@@ -158,11 +158,11 @@ def memory_returns_to_its_stream_not_to_current_stream(correct: bool) -> Tensor:
     with side:
         result.copy_(data)
         del data
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def memory_freed_by_other_thread_is_recorded(correct: bool) -> Tensor:
+def memory_freed_by_another_thread_is_recorded(correct: bool) -> Tensor:
     tensors, side, result = [copy_to(0)], new_stream(0), empty(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -170,11 +170,11 @@ def memory_freed_by_other_thread_is_recorded(correct: bool) -> Tensor:
     if correct:
         tensors[0].record_stream(side)
     run_in_thread(tensors.clear)
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
 @race_program("record_stream")
-def assigning_data_frees_previous_memory(correct: bool) -> Tensor:
+def assigning_to_data_frees_the_previous_memory(correct: bool) -> Tensor:
     data, side, result = copy_to(0), new_stream(0), empty(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -182,9 +182,9 @@ def assigning_data_frees_previous_memory(correct: bool) -> Tensor:
     if correct:
         data.record_stream(side)
     data.data = empty(0)
-    return _after_synchronizing(side, result)
+    return _synchronize_and_return(side, result)
 
 
-def _after_synchronizing(side: torch.Stream, result: Tensor) -> Tensor:
+def _synchronize_and_return(side: torch.Stream, result: Tensor) -> Tensor:
     side.synchronize()
     return result

@@ -1,4 +1,4 @@
-"""The registry of race programs and the functions they call."""
+"""The registry of race programs, and the functions that the programs call."""
 
 import threading
 from collections.abc import Callable
@@ -23,14 +23,14 @@ __all__ = [
     "run_in_thread",
 ]
 
-#: The result of every correct program, in any execution order of the streams.
+#: The result of every program without a race, in any execution order of the streams.
 NUMBERS = [1.0, 2.0, 3.0, 4.0]
 
 _CUDA = "https://docs.nvidia.com/cuda/"
 _API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
 _GITHUB = "https://github.com/pytorch/pytorch/"
-#: Pages that state the rules: documentation, or PyTorch's source where no documentation does.
+#: Name -> page that states the rule: documentation, or PyTorch's source if no documentation does.
 SOURCES = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",
@@ -58,7 +58,7 @@ class Program(NamedTuple):
     run: Callable[[bool], list[float]]
     #: URL of the page that states the rule.
     source: str
-    #: Whether deferred copies change the result of the variant that races.
+    #: Whether the variant that races returns wrong numbers under --late-copies.
     late_copies: bool
 
 
@@ -70,7 +70,7 @@ def race_program(
 ) -> Callable[[Callable[[bool], Tensor]], Program]:
     """Return a decorator that registers a function as a race program.
 
-    The host reads the result of the function on the current stream.
+    The function returns a tensor, which the host then reads on the current stream.
     """
 
     def register(function: Callable[[bool], Tensor]) -> Program:
@@ -109,7 +109,7 @@ def pinned_tensor() -> Tensor:
 
 
 def copy_to(index: int) -> Tensor:
-    """Copy ``NUMBERS`` to device ``index``; the host does not wait."""
+    """Copy ``NUMBERS`` from pinned memory to device ``index``; the host does not wait."""
     return pinned_tensor().to(device(index), non_blocking=True)
 
 
@@ -120,7 +120,7 @@ def grad_of(leaf: Tensor) -> Tensor:
 
 
 def empty(index: int, *size: int) -> Tensor:
-    """Allocate a tensor of ``size`` on device ``index``, by default four numbers."""
+    """Allocate a tensor of shape ``size``, by default 4, on device ``index``."""
     return torch.empty(size or 4, device=device(index))
 
 

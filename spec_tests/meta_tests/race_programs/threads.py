@@ -10,7 +10,7 @@ from .program import copy_to, current_stream, empty, new_stream, race_program, r
 
 
 @race_program("streams")
-def join_of_thread_does_not_wait_for_its_stream(correct: bool) -> Tensor:
+def joining_a_thread_does_not_wait_for_its_stream(correct: bool) -> Tensor:
     side, results = new_stream(0), []
 
     def work() -> None:
@@ -25,7 +25,7 @@ def join_of_thread_does_not_wait_for_its_stream(correct: bool) -> Tensor:
 
 
 @race_program("streams")
-def wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
+def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
     side, results = new_stream(0), []
 
     def work() -> None:

@@ -25,7 +25,7 @@ def two_streams_write_disjoint_halves(correct: bool) -> Tensor:
         result[:extent].copy_(wrong[:extent], non_blocking=True)
     with second:
         result[2:].copy_(pinned_tensor()[2:], non_blocking=True)
-    return _after_streams(result, first, second)
+    return _wait_for_streams(result, first, second)
 
 
 @race_program("model")
@@ -39,7 +39,7 @@ def two_streams_write_different_columns(correct: bool) -> Tensor:
         matrix[:, columns].copy_(wrong[:, columns], non_blocking=True)
     with second:
         matrix[:, 1].copy_(pinned_tensor()[1::2], non_blocking=True)
-    return _after_streams(matrix, first, second).flatten()
+    return _wait_for_streams(matrix, first, second).flatten()
 
 
 @race_program("model", late_copies=False)
@@ -107,7 +107,7 @@ def two_streams_write_real_and_imaginary_parts(correct: bool) -> Tensor:
         (complex_numbers.imag if correct else complex_numbers.real).copy_(
             pinned_tensor(), non_blocking=True
         )
-    return _after_streams(complex_numbers.real, first, second)
+    return _wait_for_streams(complex_numbers.real, first, second)
 
 
 @race_program("model", late_copies=False)
@@ -120,7 +120,7 @@ def two_streams_write_interleaved_elements(correct: bool) -> Tensor:
     with second:
         tail = numbers[1::2] if correct else numbers[::3]
         tail.copy_(torch.zeros(4).pin_memory()[: len(tail)], non_blocking=True)
-    return _after_streams(numbers[::2], first, second)
+    return _wait_for_streams(numbers[::2], first, second)
 
 
 @race_program("model")
@@ -133,7 +133,7 @@ def foreach_operator_waits_for_readers_of_all_tensors(correct: bool) -> Tensor:
     if correct:
         current_stream(0).wait_stream(side)
     torch._foreach_zero_(tensors)
-    return _after_streams(result, side)
+    return _wait_for_streams(result, side)
 
 
 @race_program("model")
@@ -145,10 +145,10 @@ def out_argument_waits_for_its_writer(correct: bool) -> Tensor:
     if correct:
         current_stream(0).wait_stream(side)
     torch.add(data, 0, out=result)
-    return _after_streams(result, side)
+    return _wait_for_streams(result, side)
 
 
-def _after_streams(result: Tensor, *streams: torch.Stream) -> Tensor:
+def _wait_for_streams(result: Tensor, *streams: torch.Stream) -> Tensor:
     for side in streams:
         current_stream(0).wait_stream(side)
     return result

@@ -1,4 +1,4 @@
-"""Compares the simulator with a real accelerator on the same drawn calls.
+"""Comparison of the simulator with a real accelerator, on the same randomly drawn calls.
 
 ``python -m spec_tests.meta_tests.simulator_comparison --accelerator cuda --device-ids 0,0,0,0``
 prints every call whose outcome differs between the accelerator and the simulator: the result, the

@@ -16,7 +16,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import make_topology
 
 from .calls import draw_calls
-from .records import Difference, Record, differences, record
+from .records import Difference, Record, find_differences, record_outcomes
 
 TARGETS = ("torch.nn.parallel", "impl")
 #: Maximum number of differences in the JSON file.
@@ -27,36 +27,43 @@ def main(arguments: list[str]) -> int:
     """Compare both accelerators, or with ``--record`` record the outcomes of one."""
     options = _parser().parse_args(arguments)
     if options.record is not None:
-        _record(options)
+        _write_record(options)
         return 0
     simulated, real = _run_both(options)
-    found = list(differences(simulated, real))
-    for each in found[:20]:
-        print(f"{each.target} {each.call}\n  {each.text}")
+    found = list(find_differences(simulated, real))
+    for difference in found[:20]:
+        print(f"{difference.target} {difference.call}\n  {difference.text}")
     print(f"{len({**simulated, **real})} calls compared, {len(found)} differ")
     if options.json is not None:
-        options.json.write_text(json.dumps(_summary(simulated, found), indent=1), encoding="utf-8")
+        options.json.write_text(
+            json.dumps(_summarize(simulated, found), indent=1), encoding="utf-8"
+        )
     return int(bool(found) or not simulated)
 
 
-def _summary(simulated: Record, found: Sequence[Difference]) -> dict[str, object]:
-    listed = [asdict(each) for each in found[:_MAX_LISTED]]
-    return {"calls": len(simulated), "differing": len(found), "differences": listed}
+def _summarize(simulated: Record, differences: Sequence[Difference]) -> dict[str, object]:
+    listed = [asdict(difference) for difference in differences[:_MAX_LISTED]]
+    return {"calls": len(simulated), "differing": len(differences), "differences": listed}
 
 
-def _record(options: argparse.Namespace) -> None:
+def _write_record(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)  # the other process runs at the same time
     topology = make_topology(options.accelerator, options.device_ids)
-    found = record(draw_calls(options.examples), [Target(name) for name in TARGETS], topology)
+    found = record_outcomes(
+        draw_calls(options.examples), [Target(name) for name in TARGETS], topology
+    )
     options.record.write_bytes(pickle.dumps(found))
 
 
 def _run_both(options: argparse.Namespace) -> tuple[Record, Record]:
-    """Return the record of the simulator and the record of the accelerator."""
+    """Record in two processes; return the records of the simulator and of the accelerator."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("simulated", "real")]
         pairs = zip(("sim", options.accelerator), files, strict=True)
-        running = [subprocess.Popen(_command(options, kind, file)) for kind, file in pairs]
+        running = [
+            subprocess.Popen(_record_command(options, accelerator, file))
+            for accelerator, file in pairs
+        ]
         statuses = [process.wait() for process in running]
         if any(statuses):
             raise SystemExit("a recording process failed")
@@ -64,7 +71,7 @@ def _run_both(options: argparse.Namespace) -> tuple[Record, Record]:
     return simulated, real
 
 
-def _command(options: argparse.Namespace, accelerator: str, file: Path) -> list[str]:
+def _record_command(options: argparse.Namespace, accelerator: str, file: Path) -> list[str]:
     head = [sys.executable, "-m", __package__, "--record", str(file)]
     devices = ["--accelerator", accelerator, "--device-ids", options.device_ids]
     return [*head, *devices, "--examples", str(options.examples)]

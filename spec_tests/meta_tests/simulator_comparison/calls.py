@@ -1,4 +1,4 @@
-"""The drawn calls to compare: the same in every process."""
+"""Randomly drawn calls for the comparison. Every process draws the same calls."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,7 @@ from spec_tests.strategies import coalesced, comm, functions, gather, scatter_ga
 
 __all__ = ["STRATEGIES", "draw_calls"]
 
+#: One strategy for each kind of call.
 STRATEGIES: tuple[st.SearchStrategy[Call], ...] = (
     comm.scatter_calls(),
     comm.scatter_out_calls(),
@@ -42,10 +43,10 @@ STRATEGIES: tuple[st.SearchStrategy[Call], ...] = (
 def draw_calls(examples: int) -> Iterator[Call]:
     """Yield at most ``examples`` calls of each strategy."""
     for strategy in STRATEGIES:
-        yield from _draw(strategy, examples)
+        yield from _draw_from(strategy, examples)
 
 
-def _draw(strategy: st.SearchStrategy[Call], examples: int) -> list[Call]:
+def _draw_from(strategy: st.SearchStrategy[Call], examples: int) -> list[Call]:
     calls: list[Call] = []
 
     @settings(

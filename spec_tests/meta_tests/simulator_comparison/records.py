@@ -11,12 +11,12 @@ from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-__all__ = ["Difference", "Record", "differences", "record"]
+__all__ = ["Difference", "Record", "find_differences", "record_outcomes"]
 
-#: The outcome of each call, by the target's name and the call's text.
+#: (name of the target, call as text) -> outcome of the call.
 Record = Mapping[tuple[str, str], Outcome]
 _MISSING = "missing from one record"
-#: Maximum number of characters of a call or a difference.
+#: Maximum number of characters of the text of a call or of a difference.
 _MAX_CHARACTERS = 1500
 
 
@@ -25,10 +25,10 @@ class Difference:
     """A call whose outcome on the simulator and on the accelerator differs.
 
     Args:
-        kind: The function and the part that differs: result, warnings, gradients or inputs.
+        kind: The called function, and what differs: result, warnings, gradients or inputs.
         target: The package that was called.
         call: The call, as text.
-        text: The first difference in words.
+        text: The first difference, described in words.
     """
 
     kind: str
@@ -37,21 +37,23 @@ class Difference:
     text: str
 
 
-def record(calls: Iterable[Call], targets: Iterable[Target], topology: Topology) -> Record:
+def record_outcomes(
+    calls: Iterable[Call], targets: Iterable[Target], topology: Topology
+) -> Record:
     """Run every call on every target and return the outcomes."""
     outcomes, targets = {}, list(targets)
     for call in calls:
         for target in targets:
             outcome = observe(call, target, topology)
             parts = {
-                part.name: _without_accelerator(getattr(outcome, part.name), topology.accelerator)
+                part.name: _replace_accelerator(getattr(outcome, part.name), topology.accelerator)
                 for part in fields(Outcome)
             }
             outcomes[target.name, repr(call)] = replace(outcome, **parts)
     return outcomes
 
 
-def differences(simulated: Record, real: Record) -> Iterator[Difference]:
+def find_differences(simulated: Record, real: Record) -> Iterator[Difference]:
     """Yield the calls whose outcomes differ, each with its first difference."""
     for target, call in {**real, **simulated}:
         function = call.partition("(")[0]
@@ -68,28 +70,28 @@ def differences(simulated: Record, real: Record) -> Iterator[Difference]:
                 break
 
 
-def _without_accelerator(value: Any, accelerator: str) -> Any:
+def _replace_accelerator(value: Any, accelerator: str) -> Any:
     """Return ``value`` with the name of the accelerator replaced by ``device``."""
     match value:
         case str():
-            return _rename_in(value, accelerator)
+            return _replace_in_text(value, accelerator)
         case TensorSnapshot(values, facts):
-            return TensorSnapshot(values, _rename_in_members(facts, accelerator))
+            return TensorSnapshot(values, _replace_in_members(facts, accelerator))
         case Structure(kind, members):
-            return Structure(kind, _rename_in_members(members, accelerator))
+            return Structure(kind, _replace_in_members(members, accelerator))
         case Leaf(kind, text, identity):
-            return Leaf(kind, _rename_in(text, accelerator), identity)
+            return Leaf(kind, _replace_in_text(text, accelerator), identity)
         case Failure(kind, text):
-            return Failure(kind, _rename_in(text, accelerator))
+            return Failure(kind, _replace_in_text(text, accelerator))
         case tuple():
-            return tuple(_without_accelerator(each, accelerator) for each in value)
+            return tuple(_replace_accelerator(each, accelerator) for each in value)
     return value
 
 
-def _rename_in_members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
-    return {key: _without_accelerator(member, accelerator) for key, member in members.items()}
+def _replace_in_members(members: Mapping[Any, Any], accelerator: str) -> dict[Any, Any]:
+    return {key: _replace_accelerator(member, accelerator) for key, member in members.items()}
 
 
-def _rename_in(text: str, accelerator: str) -> str:
+def _replace_in_text(text: str, accelerator: str) -> str:
     text = re.sub(rf"\b{accelerator}\b", "device", text)
     return re.sub(rf"\b{accelerator.upper()}\b", "DEVICE", text)

@@ -1,4 +1,4 @@
-"""Functions that describe random CPU tensors: each returns a function that draws one."""
+"""Inputs of the operators: each function here returns a function that draws a CPU tensor."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -6,39 +6,49 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Function", "Input", "OperatorCase", "bits", "cplx", "ints", "pos", "real", "unit"]
+__all__ = [
+    "Function",
+    "Input",
+    "OperatorCase",
+    "booleans",
+    "complex_normal",
+    "integers",
+    "normal",
+    "positive",
+    "probabilities",
+]
 
 Input: TypeAlias = Callable[[], Tensor]
 Function: TypeAlias = Callable[..., Any]
-#: An operator and the inputs that it is called with.
+#: An operator, and the functions that draw its arguments.
 OperatorCase: TypeAlias = tuple[Function, tuple[Input, ...]]
 
 
-def real(*shape: int) -> Input:
-    """Describe normally distributed numbers."""
+def normal(*shape: int) -> Input:
+    """Return a function that draws normally distributed numbers."""
     return lambda: torch.randn(shape)
 
 
-def pos(*shape: int) -> Input:
-    """Describe numbers from 0.5 to 1.5."""
+def positive(*shape: int) -> Input:
+    """Return a function that draws numbers from 0.5 to 1.5."""
     return lambda: torch.rand(shape) + 0.5
 
 
-def unit(*shape: int) -> Input:
-    """Describe numbers from 0.1 to 0.9."""
+def probabilities(*shape: int) -> Input:
+    """Return a function that draws numbers from 0.1 to 0.9."""
     return lambda: torch.rand(shape) * 0.8 + 0.1
 
 
-def cplx(*shape: int) -> Input:
-    """Describe complex numbers."""
+def complex_normal(*shape: int) -> Input:
+    """Return a function that draws normally distributed complex numbers."""
     return lambda: torch.randn(shape, dtype=torch.complex64)
 
 
-def ints(below: int, *shape: int) -> Input:
-    """Describe integers from 0 to ``below - 1``."""
-    return lambda: torch.randint(below, shape)
+def integers(high: int, *shape: int) -> Input:
+    """Return a function that draws integers from 0 to ``high - 1``."""
+    return lambda: torch.randint(high, shape)
 
 
-def bits(*shape: int) -> Input:
-    """Describe booleans."""
+def booleans(*shape: int) -> Input:
+    """Return a function that draws booleans."""
     return lambda: torch.rand(shape) > 0.5

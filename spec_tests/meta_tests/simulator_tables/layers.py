@@ -6,15 +6,15 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from .inputs import Input, ints, real
+from .inputs import Input, integers, normal
 
 __all__ = ["LAYERS"]
 
 Layer: TypeAlias = tuple[Callable[[], nn.Module], tuple[Input, ...]]
 
-IMAGE = real(2, 4, 8, 6)
-SEQUENCE = real(5, 3, 8)
-WORDS = ints(10, 3, 4)
+IMAGE = normal(2, 4, 8, 6)
+SEQUENCE = normal(5, 3, 8)
+WORDS = integers(10, 3, 4)
 
 
 class PackedLSTM(nn.Module):
@@ -31,14 +31,14 @@ class PackedLSTM(nn.Module):
         return padded
 
 
-def _encoder(*, norm_first: bool) -> nn.Module:
+def _make_encoder(*, norm_first: bool) -> nn.Module:
     layer = nn.TransformerEncoderLayer(
         8, 2, 16, dropout=0.0, norm_first=norm_first, batch_first=True
     )
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
-def _channels_last() -> nn.Module:
+def _make_channels_last_net() -> nn.Module:
     net = nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2))
     for parameter in net.parameters():
         if parameter.dim() == 4:
@@ -46,30 +46,31 @@ def _channels_last() -> nn.Module:
     return net
 
 
-def _parametrized(register: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
+def _make_parametrized(register: Callable[[nn.Module], nn.Module]) -> Callable[[], nn.Module]:
+    """Return a function that creates a linear layer with the registered parametrization."""
     return lambda: register(nn.Linear(8, 8))
 
 
 LAYERS: dict[str, Layer] = {
     "Linear": (lambda: nn.Linear(8, 3), (SEQUENCE,)),
-    "Bilinear": (lambda: nn.Bilinear(3, 4, 5), (real(2, 3), real(2, 4))),
-    "Conv1d": (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2), (real(2, 4, 9),)),
+    "Bilinear": (lambda: nn.Bilinear(3, 4, 5), (normal(2, 3), normal(2, 4))),
+    "Conv1d": (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2), (normal(2, 4, 9),)),
     "Conv2d": (lambda: nn.Conv2d(4, 6, 3, padding=1), (IMAGE,)),
     "Conv2d circular": (
         lambda: nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular", bias=False),
         (IMAGE,),
     ),
-    "Conv3d": (lambda: nn.Conv3d(2, 3, 2), (real(1, 2, 4, 5, 4),)),
-    "ConvTranspose1d": (lambda: nn.ConvTranspose1d(4, 6, 3, stride=2), (real(2, 4, 5),)),
+    "Conv3d": (lambda: nn.Conv3d(2, 3, 2), (normal(1, 2, 4, 5, 4),)),
+    "ConvTranspose1d": (lambda: nn.ConvTranspose1d(4, 6, 3, stride=2), (normal(2, 4, 5),)),
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 6, 3, 2, output_padding=1), (IMAGE,)),
-    "ConvTranspose3d": (lambda: nn.ConvTranspose3d(2, 3, 2), (real(1, 2, 3, 3, 3),)),
+    "ConvTranspose3d": (lambda: nn.ConvTranspose3d(2, 3, 2), (normal(1, 2, 3, 3, 3),)),
     "channels-last": (
-        _channels_last,
+        _make_channels_last_net,
         (lambda: torch.randn(2, 4, 8, 6).to(memory_format=torch.channels_last),),
     ),
-    "BatchNorm1d": (lambda: nn.BatchNorm1d(4), (real(6, 4),)),
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(4), (normal(6, 4),)),
     "BatchNorm2d averaging": (lambda: nn.BatchNorm2d(4, momentum=None), (IMAGE,)),
-    "BatchNorm3d": (lambda: nn.BatchNorm3d(2), (real(2, 2, 3, 3, 3),)),
+    "BatchNorm3d": (lambda: nn.BatchNorm3d(2), (normal(2, 2, 3, 3, 3),)),
     "InstanceNorm2d": (lambda: nn.InstanceNorm2d(4, affine=True), (IMAGE,)),
     "LayerNorm": (lambda: nn.LayerNorm(8), (SEQUENCE,)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), (IMAGE,)),
@@ -85,26 +86,26 @@ LAYERS: dict[str, Layer] = {
     "LSTM": (lambda: nn.LSTM(8, 6, 2, bidirectional=True), (SEQUENCE,)),
     "LSTM without bias": (lambda: nn.LSTM(8, 6, bias=False, batch_first=True), (SEQUENCE,)),
     "GRU": (lambda: nn.GRU(8, 6, 2, bidirectional=True), (SEQUENCE,)),
-    "LSTMCell": (lambda: nn.LSTMCell(8, 6), (real(3, 8),)),
-    "GRUCell": (lambda: nn.GRUCell(8, 6, bias=False), (real(3, 8),)),
-    "RNNCell": (lambda: nn.RNNCell(8, 6), (real(3, 8),)),
-    "packed LSTM": (PackedLSTM, (real(3, 4, 8),)),
+    "LSTMCell": (lambda: nn.LSTMCell(8, 6), (normal(3, 8),)),
+    "GRUCell": (lambda: nn.GRUCell(8, 6, bias=False), (normal(3, 8),)),
+    "RNNCell": (lambda: nn.RNNCell(8, 6), (normal(3, 8),)),
+    "packed LSTM": (PackedLSTM, (normal(3, 4, 8),)),
     "MultiheadAttention": (
         lambda: nn.MultiheadAttention(8, 2, batch_first=True),
         (SEQUENCE, SEQUENCE, SEQUENCE),
     ),
-    "TransformerEncoder": (lambda: _encoder(norm_first=False), (SEQUENCE,)),
-    "TransformerEncoder norm first": (lambda: _encoder(norm_first=True), (SEQUENCE,)),
+    "TransformerEncoder": (lambda: _make_encoder(norm_first=False), (SEQUENCE,)),
+    "TransformerEncoder norm first": (lambda: _make_encoder(norm_first=True), (SEQUENCE,)),
     "TransformerDecoder": (
         lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 2),
-        (SEQUENCE, real(4, 3, 8)),
+        (SEQUENCE, normal(4, 3, 8)),
     ),
     "PReLU": (lambda: nn.PReLU(4), (IMAGE,)),
     "AdaptiveLogSoftmax": (
         lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2.0),
-        (real(6, 8), ints(20, 6)),
+        (normal(6, 8), integers(20, 6)),
     ),
-    "weight_norm": (_parametrized(nn.utils.parametrizations.weight_norm), (SEQUENCE,)),
-    "spectral_norm": (_parametrized(nn.utils.parametrizations.spectral_norm), (SEQUENCE,)),
-    "orthogonal": (_parametrized(nn.utils.parametrizations.orthogonal), (SEQUENCE,)),
+    "weight_norm": (_make_parametrized(nn.utils.parametrizations.weight_norm), (SEQUENCE,)),
+    "spectral_norm": (_make_parametrized(nn.utils.parametrizations.spectral_norm), (SEQUENCE,)),
+    "orthogonal": (_make_parametrized(nn.utils.parametrizations.orthogonal), (SEQUENCE,)),
 }

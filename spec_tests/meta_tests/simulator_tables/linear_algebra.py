@@ -6,62 +6,62 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .inputs import OperatorCase, bits, cplx, real
+from .inputs import OperatorCase, booleans, complex_normal, normal
 
 __all__ = ["LINEAR_ALGEBRA"]
 
-SQUARE = real(4, 4)
+SQUARE = normal(4, 4)
 
 
-def _of_positive_definite(function: Callable[..., object]) -> Callable[..., object]:
+def _apply_to_positive_definite(function: Callable[..., object]) -> Callable[..., object]:
     return lambda x: function(x @ x.mT + torch.eye(4, device=x.device))
 
 
-def _symmetric(x: Tensor) -> Tensor:
+def _make_symmetric(x: Tensor) -> Tensor:
     return x + x.mT
 
 
 LINEAR_ALGEBRA: dict[str, OperatorCase] = {
-    "mm": (torch.mm, (real(3, 4), real(4, 5))),
-    "mm of transposed": (lambda x, y: x.t() @ y, (real(4, 3), real(4, 5))),
-    "mm of conjugated": (lambda x, y: x.mH @ y, (cplx(4, 3), cplx(4, 5))),
-    "mv": (torch.mv, (real(3, 4), real(4))),
-    "dot": (torch.dot, (real(4), real(4))),
-    "vdot": (torch.vdot, (cplx(4), cplx(4))),
-    "bmm": (torch.bmm, (real(2, 3, 4), real(2, 4, 5))),
-    "matmul": (torch.matmul, (real(2, 1, 3, 4), real(5, 4, 2))),
-    "addmm": (torch.addmm, (real(5), real(3, 4), real(4, 5))),
-    "addmv": (torch.addmv, (real(3), real(3, 4), real(4))),
-    "addr": (torch.addr, (real(3, 4), real(3), real(4))),
-    "addbmm": (torch.addbmm, (real(3, 5), real(2, 3, 4), real(2, 4, 5))),
-    "baddbmm": (torch.baddbmm, (real(2, 3, 5), real(2, 3, 4), real(2, 4, 5))),
-    "outer": (torch.outer, (real(3), real(4))),
-    "inner": (torch.inner, (real(3, 4), real(2, 4))),
-    "tensordot": (lambda x, y: torch.tensordot(x, y, 1), (real(2, 3), real(3, 4))),
-    "einsum": (lambda x, y: torch.einsum("bij,bjk->ik", x, y), (real(2, 3, 4), real(2, 4, 5))),
+    "mm": (torch.mm, (normal(3, 4), normal(4, 5))),
+    "mm of transposed": (lambda x, y: x.t() @ y, (normal(4, 3), normal(4, 5))),
+    "mm of conjugated": (lambda x, y: x.mH @ y, (complex_normal(4, 3), complex_normal(4, 5))),
+    "mv": (torch.mv, (normal(3, 4), normal(4))),
+    "dot": (torch.dot, (normal(4), normal(4))),
+    "vdot": (torch.vdot, (complex_normal(4), complex_normal(4))),
+    "bmm": (torch.bmm, (normal(2, 3, 4), normal(2, 4, 5))),
+    "matmul": (torch.matmul, (normal(2, 1, 3, 4), normal(5, 4, 2))),
+    "addmm": (torch.addmm, (normal(5), normal(3, 4), normal(4, 5))),
+    "addmv": (torch.addmv, (normal(3), normal(3, 4), normal(4))),
+    "addr": (torch.addr, (normal(3, 4), normal(3), normal(4))),
+    "addbmm": (torch.addbmm, (normal(3, 5), normal(2, 3, 4), normal(2, 4, 5))),
+    "baddbmm": (torch.baddbmm, (normal(2, 3, 5), normal(2, 3, 4), normal(2, 4, 5))),
+    "outer": (torch.outer, (normal(3), normal(4))),
+    "inner": (torch.inner, (normal(3, 4), normal(2, 4))),
+    "tensordot": (lambda x, y: torch.tensordot(x, y, 1), (normal(2, 3), normal(3, 4))),
+    "einsum": (lambda x, y: torch.einsum("bij,bjk->ik", x, y), (normal(2, 3, 4), normal(2, 4, 5))),
     "chain_matmul": (
         lambda *xs: torch.linalg.multi_dot(xs),
-        (real(2, 3), real(3, 4), real(4, 5)),
+        (normal(2, 3), normal(3, 4), normal(4, 5)),
     ),
-    "kron": (torch.kron, (real(2, 3), real(2, 2))),
-    "cross": (lambda x, y: torch.cross(x, y, dim=1), (real(2, 3), real(2, 3))),
-    "linear": (functional.linear, (real(2, 3), real(4, 3), real(4))),
-    "bilinear": (functional.bilinear, (real(2, 3), real(2, 4), real(5, 3, 4), real(5))),
+    "kron": (torch.kron, (normal(2, 3), normal(2, 2))),
+    "cross": (lambda x, y: torch.cross(x, y, dim=1), (normal(2, 3), normal(2, 3))),
+    "linear": (functional.linear, (normal(2, 3), normal(4, 3), normal(4))),
+    "bilinear": (functional.bilinear, (normal(2, 3), normal(2, 4), normal(5, 3, 4), normal(5))),
     "trace": (torch.trace, (SQUARE,)),
     "det": (torch.det, (SQUARE,)),
     "slogdet": (lambda x: tuple(torch.linalg.slogdet(x)), (SQUARE,)),
     "inverse": (torch.linalg.inv, (SQUARE,)),
-    "pinv": (torch.linalg.pinv, (real(4, 3),)),
-    "solve": (torch.linalg.solve, (SQUARE, real(4, 2))),
-    "lstsq": (lambda x, y: torch.linalg.lstsq(x, y).solution, (real(5, 3), real(5, 2))),
-    "cholesky": (_of_positive_definite(torch.linalg.cholesky), (SQUARE,)),
+    "pinv": (torch.linalg.pinv, (normal(4, 3),)),
+    "solve": (torch.linalg.solve, (SQUARE, normal(4, 2))),
+    "lstsq": (lambda x, y: torch.linalg.lstsq(x, y).solution, (normal(5, 3), normal(5, 2))),
+    "cholesky": (_apply_to_positive_definite(torch.linalg.cholesky), (SQUARE,)),
     "cholesky_solve": (
         lambda x, y: torch.cholesky_solve(y, torch.linalg.cholesky(x @ x.mT + 1)),
-        (SQUARE, real(4, 2)),
+        (SQUARE, normal(4, 2)),
     ),
-    "qr": (lambda x: tuple(torch.linalg.qr(x)), (real(4, 3),)),
-    "svdvals": (torch.linalg.svdvals, (real(4, 3),)),
-    "eigvalsh": (lambda x: torch.linalg.eigvalsh(_symmetric(x)), (SQUARE,)),
+    "qr": (lambda x: tuple(torch.linalg.qr(x)), (normal(4, 3),)),
+    "svdvals": (torch.linalg.svdvals, (normal(4, 3),)),
+    "eigvalsh": (lambda x: torch.linalg.eigvalsh(_make_symmetric(x)), (SQUARE,)),
     "eigvals": (lambda x: torch.linalg.eigvals(x).abs().sort()[0], (SQUARE,)),
     "lu": (lambda x: tuple(torch.linalg.lu(x)), (SQUARE,)),
     "lu_solve": (
@@ -70,37 +70,37 @@ LINEAR_ALGEBRA: dict[str, OperatorCase] = {
     ),
     "lu_solve of complex": (
         lambda x, y: torch.linalg.lu_solve(*torch.linalg.lu_factor(x), y, left=False),
-        (cplx(4, 4), cplx(2, 4)),
+        (complex_normal(4, 4), complex_normal(2, 4)),
     ),
     "triangular_solve": (
         lambda x, y: torch.linalg.solve_triangular(x.triu() + 3, y, upper=True),
-        (SQUARE, real(4, 2)),
+        (SQUARE, normal(4, 2)),
     ),
     "matrix_exp": (torch.linalg.matrix_exp, (SQUARE,)),
     "matrix_power": (lambda x: torch.linalg.matrix_power(x, 3), (SQUARE,)),
     "matrix_norm": (torch.linalg.matrix_norm, (SQUARE,)),
     "matrix_rank": (torch.linalg.matrix_rank, (SQUARE,)),
-    "fft": (torch.fft.fft, (cplx(3, 8),)),
-    "rfft": (torch.fft.rfft, (real(3, 8),)),
-    "irfft": (torch.fft.irfft, (cplx(3, 5),)),
-    "fft2": (torch.fft.fft2, (real(4, 8),)),
-    "fftshift": (torch.fft.fftshift, (real(8),)),
+    "fft": (torch.fft.fft, (complex_normal(3, 8),)),
+    "rfft": (torch.fft.rfft, (normal(3, 8),)),
+    "irfft": (torch.fft.irfft, (complex_normal(3, 5),)),
+    "fft2": (torch.fft.fft2, (normal(4, 8),)),
+    "fftshift": (torch.fft.fftshift, (normal(8),)),
     "stft": (
         lambda x, w: torch.stft(x, 8, window=w, return_complex=True),
-        (real(2, 40), real(8)),
+        (normal(2, 40), normal(8)),
     ),
     "attention": (
         functional.scaled_dot_product_attention,
-        (real(2, 3, 5, 8), real(2, 3, 6, 8), real(2, 3, 6, 8)),
+        (normal(2, 3, 5, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 8)),
     ),
     "causal attention": (
         lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
-        (real(2, 3, 5, 8), real(2, 3, 5, 8), real(2, 3, 5, 8)),
+        (normal(2, 3, 5, 8), normal(2, 3, 5, 8), normal(2, 3, 5, 8)),
     ),
     "masked attention": (
         lambda q, k, v, m: functional.scaled_dot_product_attention(
             q, k, v, m | torch.eye(5, 6, device=m.device).bool()
         ),
-        (real(2, 3, 5, 8), real(2, 3, 6, 8), real(2, 3, 6, 8), bits(5, 6)),
+        (normal(2, 3, 5, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 8), booleans(5, 6)),
     ),
 }

@@ -7,13 +7,14 @@
 namespace sim::races {
 namespace {
 
-// Maximum number of common bytes to compare one by one. Above it, strided tensors count as
-// overlapping.
+// Maximum number of common bytes to compare one by one. Strided tensors with more common bytes
+// count as overlapping.
 constexpr size_t kMaxBytesCompared = size_t{64} << 20;
 
 using StridedLayout = ByteRange::StridedLayout;
 
-// Dimensions of more than one element and nonzero stride, in descending order of strides.
+// Returns the dimensions with more than one element and a nonzero stride, in descending order of
+// strides.
 StridedLayout layout_of(const at::Tensor& tensor) {
   StridedLayout layout{tensor.element_size(), {}, {}};
   std::vector<int64_t> dims;

@@ -20,9 +20,9 @@ struct DeferredCopy {
   Clock clock;
 };
 
-// Leaked, because threads may outlive this library's variables. A thread holds the mutex while it
-// copies, so that a thread that is ordered after the copy waits for it. The code below acquires no
-// other lock.
+// Never destroyed, because threads may outlive this library's variables. A thread holds the mutex
+// while it copies, so that a thread whose work is ordered after the copy waits. Code that holds the
+// mutex acquires no other lock.
 auto& mutex = *new std::mutex;
 auto& deferred = *new std::vector<DeferredCopy>;
 std::atomic<size_t> count{0};
@@ -40,12 +40,12 @@ void run(size_t index) {
   deferred.erase(deferred.begin() + index);
   auto to = copy.to;
   at::native::copy_(to, copy.from, false);
-  // Updated after the copy: a thread that reads 0 does not wait for the mutex.
+  // `count` is updated after the copy, because a thread that reads 0 does not wait for the mutex.
   count = deferred.size();
 }
 
-// Returns the index of the newest copy that is ordered before `clock` and after no other copy.
-// A null clock is after every copy.
+// Returns the index of the newest deferred copy that may run now: it is ordered before `clock`, and
+// after no other deferred copy. A null `clock` admits every copy.
 std::optional<size_t> next_due(const Clock* clock) {
   const auto is_due = [&](const DeferredCopy& copy) {
     return clock == nullptr || is_ordered_before(copy, *clock);
@@ -72,7 +72,7 @@ void run_due(const Clock* clock) {
   }
 }
 
-// Decides with the generator splitmix64 whether to defer the next copy.
+// Returns whether to defer the next copy, by random numbers of the generator splitmix64.
 bool is_chosen() {
   random_state += 0x9e3779b97f4a7c15;
   auto bits = random_state;
@@ -104,7 +104,7 @@ bool defer(
   if (!is_enabled() || !is_plain(from) || !is_plain(to)) {
     return false;
   }
-  // CUDA stages pageable memory: the copy does not see later writes to the source.
+  // CUDA stages pageable memory, so the copy does not see later writes to the source.
   auto source = memory_sharing_view(from);
   source = source.defined() ? source : from.detach().clone();
   auto target = memory_sharing_view(to);

@@ -8,7 +8,8 @@
 
 namespace sim::deferred_copies {
 
-// Copies are deferred while a seed is set: all copies with seed 0, most copies with another seed.
+// Copies are deferred while a seed is set. Seed 0 defers all copies; any other seed defers three in
+// four copies at random.
 void set_seed(std::optional<uint64_t> seed);
 bool is_enabled() noexcept;
 

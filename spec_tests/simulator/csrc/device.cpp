@@ -21,7 +21,8 @@ std::atomic<bool> forked_after_use{false};
 std::atomic<c10::StreamId> last_stream{0};
 
 thread_local c10::DeviceIndex current_index = 0;
-// Set by the fault "device-left": guards do not restore the device until a call sets one.
+// Set by the fault "device-left": device guards do not restore the previous device until a call
+// sets a device.
 thread_local bool is_device_forced = false;
 thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
 
@@ -104,7 +105,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return previous;
   }
 
-  // All work is done. The race detector counts a query that returns true as a wait of the host.
+  // Every operator has finished. The race detector counts a query that returns true as a wait of
+  // the host.
   bool queryStream(const c10::Stream& stream) const override {
     races::host_waits_for(stream);
     return true;
@@ -153,7 +155,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
   }
 
-  // The record_stream of autograd.
+  // Autograd calls this function instead of Tensor.record_stream.
   void recordDataPtrOnStream(const c10::DataPtr& memory, const c10::Stream& stream)
       const override {
     allocator()->recordStream(memory, stream);
@@ -270,7 +272,7 @@ void check_usable(c10::DeviceIndex index) {
       index >= 0 && index < count,
       "sim error: invalid device ordinal ", static_cast<int>(index), ": there are ", count.load(),
       " devices, sim:0 to sim:", count.load() - 1);
-  // Written only once: each write would invalidate the cache line of all other threads.
+  // Written only once, because each write invalidates the cache line of the other cores.
   if (!used.load(std::memory_order_relaxed)) {
     used = true;
   }

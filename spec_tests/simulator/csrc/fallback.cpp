@@ -4,7 +4,8 @@
 //   2. Replace each sim tensor with a CPU tensor that shares its memory: a host view.
 //   3. Run the CPU kernel.
 //   4. Copy changed sizes, strides and storages from the host views to the arguments.
-//   5. Convert the results to sim tensors: an argument, an alias of one, or new memory.
+//   5. Convert the results to sim tensors. A result is an argument, shares the memory of an
+//      argument, or has new memory.
 
 #include "host_views.h"
 #include "placement.h"
@@ -34,7 +35,7 @@ namespace {
 class SingleThreadGuard {
  public:
 #if AT_PARALLEL_OPENMP
-  // The first at::get_num_threads() of a thread sets the number, so call it before the guard does.
+  // The first at::get_num_threads() of a thread also sets the number, so call it before setting 1.
   SingleThreadGuard() : previous_(at::get_num_threads()) { omp_set_num_threads(1); }
   ~SingleThreadGuard() { omp_set_num_threads(previous_); }
 
@@ -63,8 +64,8 @@ bool is_like_factory(const c10::FunctionSchema& schema) {
   return name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix;
 }
 
-// Whether the operator is of a library whose schemas correctly declare writes and aliases.
-// torchvision has no sim kernels, only kernels for the devices that its authors support.
+// Returns whether the operator belongs to a library whose schemas declare writes and aliases
+// correctly. torchvision is among them because it has CPU kernels, but will never have sim kernels.
 bool is_supported(const std::string& name) {
   constexpr std::array<std::string_view, 3> libraries = {"aten::", "prims::", "torchvision::"};
   return std::any_of(libraries.begin(), libraries.end(), [&](std::string_view library) {
@@ -83,7 +84,7 @@ void for_each_tensor(const IValue& value, F&& visit) {
   }
 }
 
-// Returns the value with every tensor replaced.
+// Returns a copy of `value` in which each tensor t is replace(t).
 template <typename F>
 IValue map_tensors(const IValue& value, F&& replace) {
   if (value.isTensor()) {
@@ -306,7 +307,8 @@ void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack)
   OperatorCall(op, key).run(stack);
 }
 
-// Called by `convolution` for an accelerator that PyTorch does not know, with the same arguments.
+// The kernel of `convolution_overrideable`. `convolution` calls it with its own arguments on
+// accelerators that PyTorch does not know.
 void convolve(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
   OperatorCall(op, DispatchKey::CPU).run(stack);
@@ -328,7 +330,7 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::NestedTensorCPU>>());
 }
 
-// Quantized inference runs on the CPU: CUDA has no quantized layers either.
+// sim refuses all operators on quantized tensors: CUDA has no quantized layers either.
 void reject_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, op.operator_name(), " is not implemented for the sim device: it has no quantized ",
@@ -340,7 +342,7 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 }
 
 // The CPU kernel saves tensors for backward only if an argument requires gradients. Host views do
-// not require gradients, so backward would fail. CUDA has no such kernel either.
+// not require gradients, so backward would fail. CUDA has no kernel for this operator either.
 void reject_sparse_reduce(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, op.operator_name(), " is not implemented for the sim device, as it is not for CUDA");
@@ -352,8 +354,8 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
       torch::CppFunction::makeFromBoxedFunction<&reject_sparse_reduce>());
 }
 
-// Registers the CPU kernels of operators that also have composite kernels. A fallback would be
-// used only after the composite kernel.
+// Registers the CPU kernels of operators that also have composite kernels. The dispatcher prefers a
+// composite kernel to the fallback, so the fallback alone would never run these CPU kernels.
 template <DispatchKey host, DispatchKey device>
 void register_host_kernels(torch::Library& library) {
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {

@@ -11,10 +11,10 @@ namespace sim::faults {
 enum class Fault {
   none,
   zero_is_current,  // ordinal 0 selects the current device
-  device_left,  // a copy between devices leaves the receiver current
+  device_left,  // a copy between devices makes the destination the current device
   dirty_memory,  // new memory is not zero, even outside blocks of races.h
   no_memory,  // one device has no memory left
-  garbled_peers,  // copies between devices deliver zeros
+  garbled_peers,  // copies between devices write zeros
 };
 
 // Enables one fault and disables the others; an empty name disables all. `device` is the device

@@ -1,4 +1,5 @@
-// torch.histc of integers: CUDA supports it and the CPU does not. Mixtures of experts use it.
+// torch.histc of integers, which CUDA supports and the CPU does not. Mixture-of-experts models use
+// it.
 
 #include "sim.h"
 
@@ -18,8 +19,8 @@ Tensor float_histogram(const Tensor& self, int64_t bins, const Scalar& min, cons
   return stack.back().toTensor();
 }
 
-// As CUDA: equal bounds are replaced by the minimum and maximum of the data, the last bin includes
-// its upper bound, and the result has the dtype of the data.
+// Computes the result of CUDA: the minimum and maximum of the data replace equal bounds, the last
+// bin includes its upper bound, and the result has the dtype of the data.
 Tensor integer_histogram(const Tensor& self, int64_t bins, int64_t low, int64_t high) {
   TORCH_CHECK(bins > 0, "bins must be > 0");
   if (low == high && self.numel() > 0) {

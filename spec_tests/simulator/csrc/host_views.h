@@ -1,4 +1,4 @@
-// Converts sim tensors to CPU tensors with the same memory and back, during one operator call.
+// For one operator call: converts sim tensors to CPU tensors with the same memory, and back.
 
 #pragma once
 
@@ -34,8 +34,8 @@ class HostViews {
   // Copies sizes, strides and storages of the host views to the arguments.
   void update_arguments();
 
-  // Call it for every result before the first to_device. Memory that only results own is adopted;
-  // other memory is copied.
+  // Counts a result as an owner of its storage. Call it for every result before the first
+  // to_device(result), which adopts memory that only results own and copies other memory.
   void count_owner(const at::Tensor& result);
   at::Tensor to_device(const at::Tensor& result);
 
@@ -55,8 +55,8 @@ class HostViews {
 
   struct StorageEntry {
     c10::Storage device;
-    void* memory;  // context of the host pointer; changes if the operator reallocates it
-    c10::Storage host;  // keeps the key alive, so that no address is reused during the call
+    void* memory;  // context of the host pointer; changes if the operator reallocates the memory
+    c10::Storage host;  // keeps the key alive, so that its address is not reused during the call
   };
 
   const std::string& operator_;

@@ -36,7 +36,7 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
       " tensors of this kind");
 }
 
-// Fills new memory so that a read of uninitialized memory does not return zeros.
+// Fills the memory of a new tensor, so that a read of uninitialized memory does not return zeros.
 at::Tensor poison(at::Tensor tensor) {
   const bool is_enabled = races::is_on() || faults::is_on(faults::Fault::dirty_memory);
   if (is_enabled && tensor.storage().nbytes() > 0) {
@@ -131,7 +131,8 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   }
 }
 
-// Makes module.to() keep its Parameters between CPU and sim, as between CPU and CUDA.
+// With this kernel, module.to() keeps the Parameter objects between CPU and sim, as between CPU and
+// CUDA.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto is_dense = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
@@ -183,8 +184,8 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_to_copy", &at::native::_to_copy_nested);
 }
 
-// The copy itself resolves lazy conjugation and negation. Resolving them earlier would call the copy
-// again, without end.
+// `_copy_from` resolves lazy conjugation and negation itself. PyTorch's own kernels for these two
+// keys resolve them with a copy, which would call `_copy_from` again, without end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }

@@ -13,10 +13,11 @@ using MapTensor = std::function<at::Tensor(const at::Tensor&)>;
 
 bool has_member_tensors(const at::Tensor& tensor);
 
-// Returns a tensor with the layout and shape of `like` and with its mapped member tensors.
+// Returns a tensor with the layout and shape of `like` and the mapped member tensors of `like`.
 at::Tensor assemble(const at::Tensor& like, const MapTensor& map_tensor);
 
-// Updates shape and member tensors of `tensor` to those of `like`, mapped.
+// Sets the shape of `tensor` to the shape of `like`, and its member tensors to the mapped member
+// tensors of `like`.
 void update(const at::Tensor& tensor, const at::Tensor& like, const MapTensor& map_tensor);
 
 }  // namespace sim

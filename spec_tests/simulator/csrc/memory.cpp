@@ -1,4 +1,5 @@
-// Memory of the devices: host memory that belongs to one ordinal and is never shared.
+// Allocators of device memory and pinned memory. Device memory is host memory that belongs to one
+// device.
 
 #include "deferred_copies.h"
 #include "faults.h"
@@ -20,9 +21,9 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kTotalMemory = size_t{16} << 30;
 
-// The variables below are leaked on purpose: tensors that outlive the interpreter still free their
-// memory. Each device has its own lock on its own cache line, because replicas on several devices
-// allocate at the same time.
+// The variables below are never destroyed, because tensors that outlive the interpreter still free
+// their memory. Each device has its own lock on its own cache line, because replicas on several
+// devices allocate at the same time.
 struct alignas(64) Counters {
   std::mutex mutex;
   DeviceStats stats;
@@ -47,7 +48,8 @@ void for_each_stat(DeviceStats& stats, F&& update) {
   }
 }
 
-// The byte that overwrites freed memory: NaN in every floating type, nonzero in every type.
+// The byte that fills freed memory and new pinned memory: NaN in every floating type, nonzero in
+// every type.
 constexpr int kPoison = 0xFF;
 
 // Returns shared ownership, because deferred copies keep memory alive after it is freed.
@@ -59,7 +61,7 @@ void release_shared(void* context) {
   delete static_cast<std::shared_ptr<c10::DataPtr>*>(context);
 }
 
-// The context of a device pointer: its host memory, and the device that counts it.
+// The context of a device pointer: the host memory, and the device whose statistics count it.
 struct Block {
   std::shared_ptr<c10::DataPtr> host;
   size_t nbytes;
@@ -70,7 +72,8 @@ struct Block {
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
   if (races::record_free(block->allocation) && deferred_copies::is_enabled()) {
-    // The allocator may return the memory to another tensor although deferred copies use it.
+    // A real allocator may give the memory to another tensor, although deferred copies still use
+    // it.
     std::memset(block->host->get(), kPoison, block->nbytes);
   }
   with_stats(block->index, [&](DeviceStats& stats) {

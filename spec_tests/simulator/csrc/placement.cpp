@@ -8,7 +8,7 @@ namespace sim {
 namespace {
 
 // The operators that accept 0-dim CPU tensors on CUDA: PyTorch's list of operators marks them with
-// "device_check: NoCheck". Leaked, because threads may outlive this library's variables.
+// "device_check: NoCheck". Never destroyed, because threads may outlive this library's variables.
 const auto& kScalars = *new std::unordered_set<std::string>{
     "__ilshift__", "__irshift__", "__lshift__", "__rshift__", "_fused_adagrad_", "_fused_adam_",
     "_fused_adamw_", "_fused_sgd_", "_index_put_impl_", "add", "addcdiv", "addcmul", "atan2",
@@ -37,7 +37,8 @@ const auto& kMetadataOnly = *new std::unordered_set<std::string>{
     "resize_as_sparse_", "set_", "sparse_dim", "sparse_resize_", "sparse_resize_and_clear_",
     "values"};
 
-// The documentation says that CUDA synchronizes with the host, or the result shape requires it.
+// Operators after which CUDA synchronizes with the host: the documentation says so, or the shape of
+// the result depends on values.
 const auto& kSynchronizing = *new std::unordered_set<std::string>{
     "_unique", "_unique2", "bincount", "equal", "masked_select", "nonzero", "repeat_interleave",
     "unique_consecutive", "unique_dim"};

@@ -14,7 +14,7 @@
 namespace sim::races {
 namespace {
 
-// Maximum number of recorded accesses of an allocation. The oldest access is dropped above it.
+// Maximum number of recorded accesses of an allocation. Each further access drops the oldest one.
 constexpr size_t kMaxAccesses = 1024;
 // Maximum number of races of a block: one mistake often causes many races.
 constexpr size_t kMaxRaces = 50;
@@ -26,15 +26,15 @@ struct Stream {
   uint64_t host_version = 0;
 };
 
-// The mutex guards all variables below. They are leaked, because threads may outlive this library.
-// Never free device memory while the mutex is held: the free acquires the mutex again.
+// The mutex guards all variables below, which are never destroyed, because threads may outlive this
+// library. Never free device memory while the mutex is held: the free acquires the mutex again.
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
 auto& host = *new Clock;
 uint64_t host_version = 1;
-// Counts outermost blocks. Work before such a block counts as finished, so accesses of earlier
-// generations are ignored.
+// The number of outermost blocks so far. Work before the current outermost block counts as
+// finished, so accesses of earlier generations are ignored.
 uint64_t generation = 0;
 struct Block {
   std::vector<Race> races;
@@ -67,7 +67,7 @@ uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
   return entry->second;
 }
 
-// Adds the host's clock to the stream's clock, before new work is enqueued, and returns the stream.
+// Merges the host's clock into the stream's clock, before new work is enqueued. Returns the stream.
 Stream& sync_with_host(uint32_t index) {
   auto& stream = streams[index];
   if (stream.host_version != host_version) {
@@ -127,12 +127,13 @@ void discard_old_accesses(AllocationState& allocation) {
   }
 }
 
-// Whether `later` makes `earlier` redundant: no further access must be compared with `earlier`.
+// Returns whether `later` makes `earlier` redundant: an access that does not race with `later` does
+// not race with `earlier` either.
 bool supersedes(const Access& later, const Access& earlier) {
   return later.is_write || !earlier.is_write;
 }
 
-// Removes the bytes of `later` from the access at `index`. Returns whether none remain.
+// Removes the bytes of `later` from the access at `index`. Returns whether no bytes remain.
 bool remove_bytes(std::vector<Access>& accesses, size_t index, const ByteRange& later) {
   auto& bytes = accesses[index].bytes;
   if (is_equal(bytes, later)) {
@@ -198,7 +199,8 @@ Time tick(uint32_t index) {
   return ++stream.clock[index];
 }
 
-// `clock` is the clock of the allocating stream.
+// Returns whether the memory may be freed after `access`: `access` ran on the allocating stream or
+// on a recorded stream, or is ordered before `clock`, the clock of the allocating stream.
 bool is_safe_to_free(
     const AllocationState& allocation, const Access& access, const Clock& clock) {
   const auto& stream = streams[access.stream];
@@ -250,7 +252,8 @@ Step::Step(const char* op, c10::DeviceIndex device) {
   deferred_copies::run_ordered_before(clock_);
 }
 
-// Whether the block of the step is still open. A thread may run on after its block has ended.
+// Returns whether the outermost block in which the step began is still the current one. A thread
+// may continue after its block has ended.
 bool Step::is_current() const {
   return generation_ == generation;
 }

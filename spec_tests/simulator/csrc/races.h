@@ -26,7 +26,7 @@ namespace sim::races {
 using Time = uint32_t;
 using Clock = std::vector<Time>;
 
-// The clock of a stream when an event was recorded on it.
+// The clock that a stream had when an event was recorded on it.
 struct EventClock {
   uint64_t generation = 0;
   Clock clock;
@@ -103,7 +103,7 @@ class Step {
   void writes(const at::Tensor& tensor) {
     record(tensor, true);
   }
-  // Records a result. Ignores it if it shares memory with an argument.
+  // Records a write of a result, unless the result shares memory with an argument.
   void returns(const at::Tensor& tensor);
   void host_waits() const;
 
@@ -124,13 +124,14 @@ class Step {
   std::vector<const AllocationState*> accessed_;
 };
 
-// Records a copy with the ordering of CUDA. Returns whether deferred_copies.h runs it later.
+// Records a copy, and the waits between streams that CUDA adds to it. Returns true if
+// deferred_copies.h runs the copy later, and false if the caller must copy now.
 bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking);
 
 void init_allocation(AllocationState& allocation, c10::DeviceIndex device, size_t nbytes);
 // Records the operation that allocated the memory, for reports.
 void record_allocation(const c10::Storage& storage, const char* op);
-// Returns whether another stream may still use the memory.
+// Records that the memory is freed. Returns whether another stream may still use it.
 bool record_free(AllocationState& allocation);
 void record_read(AllocationState& allocation, const char* op);
 void record_stream(AllocationState& allocation, c10::Stream stream);

@@ -92,7 +92,7 @@ tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
       bias_grad(to_hidden, has_bias)};
 }
 
-// The CPU kernel would draw from the CPU generator.
+// Draws from the generator of the device. PyTorch's CPU kernel would draw from the CPU's generator.
 tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, optional<bool> train) {
   if (!train.value_or(true)) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};

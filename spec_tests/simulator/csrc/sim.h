@@ -22,18 +22,19 @@ struct AllocationState;
 constexpr c10::DeviceType kSim = c10::DeviceType::PrivateUse1;
 constexpr int kMaxDevices = 64;
 
-// device.cpp: ordinals, forks, the guard and the hooks.
+// device.cpp: ordinals, forks, and PyTorch's interfaces for device guards and device hooks.
 void start(int device_count);
 int device_count() noexcept;
 c10::DeviceIndex current_device() noexcept;
-// Sets the current device so that open device guards do not restore it: a fault.
+// Sets the current device. Device guards that end later do not restore the previous device. This
+// is the fault "device-left".
 void force_current_device(c10::DeviceIndex index) noexcept;
 bool in_bad_fork() noexcept;
-// Raises in a forked child whose parent used the devices, and for an invalid ordinal.
+// Raises an error for an invalid ordinal, and in a forked child whose parent used the devices.
 void check_usable(c10::DeviceIndex index);
 // Returns the current stream of the device in this thread.
 c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept;
-// Replaces `sim` without an index with the current device.
+// Returns the device itself, or the current device if `device` has no index.
 c10::Device with_index(c10::Device device);
 void register_runtime();
 
@@ -45,8 +46,8 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 // Turns memory that a CPU operator has allocated into device memory without a copy.
 c10::DataPtr adopt_host_memory(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
 void resize_storage(c10::StorageImpl* storage, size_t nbytes);
-// Returns a host pointer to the same memory. The memory stays valid after the allocator gets it
-// back. Null for memory that is neither device memory nor pinned memory.
+// Returns a host pointer to the same memory, which stays valid after the device tensor frees the
+// memory. Returns null for memory that is neither device memory nor pinned memory.
 c10::DataPtr share_memory(const c10::DataPtr& memory);
 // Returns the recorded accesses to device memory or pinned memory; null for other memory.
 races::AllocationState* allocation_of(const c10::DataPtr& memory);
@@ -59,13 +60,14 @@ at::Generator host_generator(const at::Generator& generator);
 
 // host_views.cpp: returns a CPU tensor that shares the memory of a `sim` tensor, for one kernel.
 at::Tensor host_view(const at::Tensor& tensor);
-// Returns a CPU tensor that keeps the bytes valid for a deferred copy, but does not keep the
-// allocator from reusing the memory. Undefined for memory that is neither device nor pinned memory.
+// Returns a CPU tensor that shares the memory of a `sim` tensor, for a deferred copy. The bytes
+// stay valid after the `sim` tensor frees the memory. Returns an undefined tensor for memory that
+// is neither device memory nor pinned memory.
 at::Tensor memory_sharing_view(const at::Tensor& tensor);
 
 // fallback.cpp: runs the CPU kernel for every operator without a sim kernel.
 void register_fallbacks();
-// Runs the CPU kernel, for sim kernels that handle only some calls themselves.
+// Runs the operator's CPU kernel. Called by sim kernels for the calls that they do not handle.
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace sim

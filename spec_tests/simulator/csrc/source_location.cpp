@@ -13,7 +13,8 @@
 namespace sim {
 namespace {
 
-// Leaked: locations outlive their frames. The mutex is never held while Python code runs, so a
+// For each code object: whether its file is outside torch. Both variables are never destroyed,
+// because threads may outlive this library. No Python code runs while the mutex is held, so a
 // thread that holds the GIL can acquire it without a deadlock.
 auto& outside_torch_mutex = *new std::mutex;
 auto& outside_torch = *new std::unordered_map<PyCodeObject*, bool>;
@@ -37,7 +38,7 @@ bool is_outside_torch(PyCodeObject* code) {
     return outside_torch.emplace(code, outside).second;
   }();
   if (is_new) {
-    Py_INCREF(code);  // The key is its address, so it must stay alive.
+    Py_INCREF(code);  // The address of `code` is the key, so `code` must stay alive.
   }
   return outside;
 }
@@ -48,7 +49,8 @@ class GilGuard {
   ~GilGuard() {
     PyGILState_Release(state_);
   }
-  // Whether this thread has run Python. Other threads have no frames and must not get a state.
+  // Returns whether this thread has run Python code. Other threads have no Python frames, and
+  // asking for a frame must not create a PyThreadState for them.
   static bool is_python_thread() {
     return Py_IsInitialized() && PyGILState_GetThisThreadState() != nullptr;
   }
@@ -97,7 +99,8 @@ std::string python_name() {
   PyObject* threading = PyImport_ImportModule("threading");
   PyObject* active = PyObject_GetAttrString(threading, "_active");
   PyObject* ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-  // A new reference, because other threads change the mapping.
+  // PyObject_GetItem returns a new reference. A borrowed one may become invalid, because other
+  // threads change the mapping.
   PyObject* thread = PyObject_GetItem(active, ident);
   std::string name;
   if (thread != nullptr) {
@@ -115,7 +118,7 @@ std::string python_name() {
   return name;
 }
 
-// Returns a pointer that stays valid. Equal names share one string.
+// Returns a pointer to a copy of `name` that is never freed. Equal names share one copy.
 const std::string* intern(std::string name) {
   static auto& mutex = *new std::mutex;
   static auto& names = *new std::unordered_set<std::string>;

@@ -1,4 +1,4 @@
-"""Wrong implementations of torch.nn.parallel's functions, to be both target and reference."""
+"""Buggy functions that a test uses for target and reference at once. Only the oracle is right."""
 
 from typing import Any
 
@@ -7,12 +7,13 @@ from torch import nn
 
 from spec_tests.harness.environment.target import Target
 
-parallel: Any = torch.nn.parallel  # partly without annotations
+parallel: Any = torch.nn.parallel  # has incomplete annotations
 
 
-def wrong_target(name: str) -> Target:
-    """Return torch.nn.parallel with one function, such as ``comm.scatter``, from this module."""
-    return Target("torch.nn.parallel", {name: f"{__name__}:{name.split('.')[1]}"})
+def wrong_target(function_name: str) -> Target:
+    """Return torch.nn.parallel with one function, such as ``comm.scatter``, taken from here."""
+    replacement = f"{__name__}:{function_name.split('.')[1]}"
+    return Target("torch.nn.parallel", {function_name: replacement})
 
 
 def scatter(*args: Any, **kwargs: Any) -> Any:
@@ -46,9 +47,9 @@ def data_parallel(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 class Broadcast:
-    """A broadcast that copies the first tensor in place of every other."""
+    """A broadcast that copies the first tensor once for every tensor."""
 
     @staticmethod
     def apply(devices: Any, *tensors: Any) -> Any:
-        """Return the right number of copies."""
+        """Broadcast the first tensor as often as there are tensors."""
         return parallel._functions.Broadcast.apply(devices, *[tensors[0]] * len(tensors))

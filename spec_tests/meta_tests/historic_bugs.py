@@ -1,7 +1,7 @@
-"""Functions with bugs that real back ends have had; ``--target-map`` puts them into a target.
+"""Functions of torch.nn.parallel with bugs that back ends or earlier releases have had.
 
-Each function is torch.nn.parallel's own with one mistake. Faults of the simulator are named after
-the same kinds of mistakes.
+Each function has one bug, and a test puts it into a target with ``--target-map``. Its key in
+`test_historic_bugs.BUGS` is a similar fault of the simulator, or the issue that reported the bug.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-comm: Any = nn.parallel.comm  # without annotations
+comm: Any = nn.parallel.comm  # has no annotations
 
 
 def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None) -> Any:
@@ -39,7 +39,7 @@ def scatter_by_private_function(
     *,
     out: Any = None,
 ) -> Any:
-    """Scatter by ``torch._C._scatter``, which builds of PyTorch without CUDA lack."""
+    """Scatter with ``torch._C._scatter``, which builds of PyTorch without CUDA lack."""
     if out is not None:
         return comm.scatter(tensor, dim=dim, streams=streams, out=out)
     ordinals = [torch.device(device).index for device in devices]
@@ -71,7 +71,7 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        """Concatenate the gradients."""
+        """Concatenate the gradients, with uninitialized memory for each gradient that is None."""
         chunks = [
             torch.empty(shape, device=ctx.device) if grad is None else grad.to(ctx.device)
             for grad, shape in zip(grads, ctx.shapes, strict=True)
@@ -79,10 +79,10 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
         return None, None, None, torch.cat(chunks, ctx.dim)
 
 
-def gather_without_peers(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Gather zeros in place of tensors that are on another device than the first one."""
+def gather_zeros_from_other_devices(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Gather, but with zeros in place of each tensor on another device than the first tensor."""
     first = tensors[0].device
-    received = [each if each.device == first else torch.zeros_like(each) for each in tensors]
+    received = [x if x.device == first else torch.zeros_like(x) for x in tensors]
     result: Tensor = comm.gather(received, *args, **kwargs)
     return result
 

@@ -1,4 +1,4 @@
-"""Runs of the suite on faulty devices and on buggy targets: the output names the fault or bug."""
+"""The suite finds historic bugs of targets, and names faults of devices."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,10 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("sim")
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = "spec_tests.meta_tests.buggy_functions"
+FUNCTIONS = "spec_tests.meta_tests.historic_bugs"
 
-#: The replaced function, the buggy one, the clause that fails, and a part of the output.
+#: For each bug: the replaced function, the buggy function, the clause that fails, and a part of
+#: the output.
 BUGS = {
     "zero-is-current": (
         "comm.broadcast",
@@ -50,12 +51,12 @@ BUGS = {
     ),
     "garbled-peers": (
         "comm.gather",
-        "gather_without_peers",
+        "gather_zeros_from_other_devices",
         "comm.gather.joined",
         "0.",
     ),
 }
-#: Stream bugs of earlier PyTorch releases, by issue number.
+#: Stream bugs of earlier PyTorch releases. The name of each is the number of its PyTorch issue.
 BUGS |= {
     "78824": (
         "parallel_apply.parallel_apply",
@@ -76,12 +77,12 @@ BUGS |= {
         "call tensor.record_stream(the default stream of sim:0) before the last reference is",
     ),
 }
-#: Options that a bug needs to show. The other bugs show on devices without faults.
+#: For some bugs: the options of pytest without which the bug has no effect.
 OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
-#: Without the race detector new memory keeps its former contents; the fault fills it with NaN.
+#: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector would.
 OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
 
-#: The output for faults that end the run before the first test.
+#: For each fault that ends the run before the first test: a part of the output.
 BROKEN_DEVICES = {
     "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
     "device-left": "changes the current device. No implementation can be judged here",
@@ -92,7 +93,7 @@ BROKEN_DEVICES = {
 
 @pytest.fixture
 def run_clause(fork_server):
-    """Return a function that runs a clause's tests and returns exit status and output."""
+    """Return a function that runs a clause's tests and returns the exit status and the output."""
 
     def run(clause, *options):
         chapter = f"spec_tests/{clause.partition('.')[0]}"
@@ -105,7 +106,7 @@ def run_clause(fork_server):
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_buggy_target_fails_the_clause(run_clause, name):
+def test_target_with_a_historic_bug_fails_the_clause(run_clause, name):
     replaced, function, clause, message = BUGS[name]
     mapped = f"--target-map={replaced}={FUNCTIONS}:{function}"
     status, text = run_clause(clause, mapped, *OPTIONS.get(name, []))
@@ -115,7 +116,7 @@ def test_a_buggy_target_fails_the_clause(run_clause, name):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_right_target_passes_on_faulty_devices(run_clause, name):
+def test_target_without_the_bug_passes_on_faulty_devices(run_clause, name):
     status, text = run_clause(BUGS[name][2], *OPTIONS[name])
     assert status == 0, text
 
@@ -127,7 +128,7 @@ def test_a_broken_device_ends_the_run(run_clause, name):
     assert BROKEN_DEVICES[name] in text
 
 
-def test_scatter_by_private_function_passes_where_torch_has_it(run_clause):
+def test_scatter_by_private_function_passes_if_torch_has_that_function(run_clause):
     replaced, function, clause, _ = BUGS["missing-primitives"]
     status, text = run_clause(clause, f"--target-map={replaced}={FUNCTIONS}:{function}")
     assert status == 0, text

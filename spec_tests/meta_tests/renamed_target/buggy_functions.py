@@ -1,15 +1,15 @@
-"""A package with other names than torch.nn.parallel, and with two bugs."""
+"""Functions with other names than in torch.nn.parallel, each with a bug; see ``map.toml``."""
 
 from typing import Any
 
 import torch
 from torch import nn
 
-comm: Any = nn.parallel.comm  # without annotations
+comm: Any = nn.parallel.comm  # has no annotations
 
 
 def total(inputs: Any, destination: Any = None) -> Any:
-    """Raise a ValueError without a text if shapes differ (the first bug)."""
+    """Sum the inputs, but raise a ValueError without a text if shapes differ (the first bug)."""
     try:
         return comm.reduce_add(inputs, destination)
     except ValueError:

@@ -1,7 +1,7 @@
-"""CPU copies of a call's arguments: same strides, same shared storages, same requires_grad.
+"""CPU copies of a call's arguments, with the same strides, shared storages and requires_grad.
 
-Sample inputs are created on the device and copied to the CPU, not the other way round. In this
-way tensors that PyTorch's tests keep on the CPU for every device (indices, scalars) stay there.
+Sample inputs are created on the device and then copied to the CPU. Tensors that PyTorch's sample
+inputs keep on the CPU for every device, such as indices, therefore stay on the CPU.
 """
 
 from typing import Any
@@ -14,15 +14,15 @@ __all__ = ["HostCopies"]
 
 
 class HostCopies:
-    """CPU copies of one call's values; tensors that share a storage have copies that share one."""
+    """CPU copies of one call's arguments; shared storages stay shared among the copies."""
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
-        self._originals: list[Any] = []  # keep the keys of _storages valid
+        self._originals: list[Any] = []  # keeps alive the storages whose addresses are keys
 
-    def copy(self, value: Any) -> Any:
+    def copy(self, pytree: Any) -> Any:
         """Copy a pytree to the CPU, and replace each device in it by the CPU."""
-        return tree_map(self._copy_leaf, value)
+        return tree_map(self._copy_leaf, pytree)
 
     def _copy_leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):

@@ -1,4 +1,4 @@
-"""Intended differences from the CPU, and the check that they still exist."""
+"""The differences from the CPU that the sweep allows, read from ``allowed_differences.toml``."""
 
 import tomllib
 from collections.abc import Sequence
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from .trial import Outcome
 
-__all__ = ["Exceptions", "ListedError", "load"]
+__all__ = ["AllowedDifferences", "AllowedError", "load"]
 
-FILE = Path(__file__).with_name("exceptions.toml")
+FILE = Path(__file__).with_name("allowed_differences.toml")
 
 
 @dataclass(frozen=True)
-class ListedError:
-    """Operators that raise NotImplementedError on purpose.
+class AllowedError:
+    """Operators that may raise NotImplementedError, and must still raise it.
 
     Args:
-        operators: The names in PyTorch's database; a release may lack some.
-        dtypes: The dtypes for which they raise it.
-        message: A part of every error message.
-        reason: The reason for not implementing them.
+        operators: Names in PyTorch's database. Some releases of PyTorch lack some of them.
+        dtypes: The dtypes for which the operators raise it.
+        message: A text that every error message contains.
+        reason: Why sim does not implement the operators.
     """
 
     operators: tuple[str, ...]
@@ -30,8 +30,8 @@ class ListedError:
 
 
 @dataclass(frozen=True)
-class Exceptions:
-    """The contents of ``exceptions.toml``.
+class AllowedDifferences:
+    """The contents of ``allowed_differences.toml``.
 
     Args:
         errors: Operators that raise NotImplementedError.
@@ -40,12 +40,15 @@ class Exceptions:
             other devices. Values are compared with a larger tolerance, strides are not compared.
     """
 
-    errors: tuple[ListedError, ...]
+    errors: tuple[AllowedError, ...]
     uninitialized: frozenset[str]
     other_kernels: frozenset[str]
 
     def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
-        """Return the first problem among the outcomes of an operator's calls, or None."""
+        """Return as text the first difference that is not allowed, or None.
+
+        An allowed error that no longer occurs is a problem, too.
+        """
         for outcome in outcomes:
             if outcome.verdict == "differs":
                 return outcome.detail
@@ -57,16 +60,16 @@ class Exceptions:
         return f"raises NotImplementedError: {unlisted[0]}" if unlisted else None
 
 
-def load(path: Path = FILE) -> Exceptions:
-    """Read the file; a table ``error`` has the fields of `ListedError`."""
+def load(path: Path = FILE) -> AllowedDifferences:
+    """Read the file. Each table ``error`` has the fields of `AllowedError`."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    return Exceptions(
-        tuple(_listed_error(table) for table in tables.get("error", [])),
+    return AllowedDifferences(
+        tuple(_make_allowed_error(table) for table in tables.get("error", [])),
         frozenset(tables["uninitialized"]["operators"]),
         frozenset(tables["other_kernels"]["operators"]),
     )
 
 
-def _listed_error(table: dict[str, object]) -> ListedError:
+def _make_allowed_error(table: dict[str, object]) -> AllowedError:
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
-    return ListedError(**fields)  # type: ignore[arg-type] # a wrong key or a missing one raises
+    return AllowedError(**fields)  # type: ignore[arg-type] # a wrong or missing key raises TypeError
