@@ -9,7 +9,7 @@ DataParallel, and `module` is the plain module on the whole batch.
 import pytest
 import torch
 
-from .bench_compiled import uncompiled_graph
+from .bench_compiled import eager_backend
 from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build_module_and_input
 from .models import WIDTH, build_blocks
 
@@ -48,7 +48,7 @@ def bench_forward_backward(timed, benchmark, library, topology, compiled):
     benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
     modules, inputs = _build_modules_and_inputs(library, topology)
     if compiled and library == "impl":
-        modules = [torch.compile(module, backend=uncompiled_graph) for module in modules]
+        modules = [torch.compile(module, backend=eager_backend) for module in modules]
         _run_step(modules, inputs)  # The first step compiles the modules.
 
     timed(_run_step, modules, inputs)

@@ -18,7 +18,7 @@ def bench_forward_backward_compiled(timed, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology)
     if library == "impl":
-        module.module.compile(backend=uncompiled_graph)
+        module.module.compile(backend=eager_backend)
         run_step(module, x)  # The first step compiles the module.
         gc.collect()
 
@@ -27,6 +27,6 @@ def bench_forward_backward_compiled(timed, benchmark, library, topology):
     assert all(p.grad is not None for p in module.parameters())
 
 
-def uncompiled_graph(graph, inputs):
+def eager_backend(graph, inputs):
     """Return the graph as torch.compile captured it: a back end that optimises nothing."""
     return graph.forward

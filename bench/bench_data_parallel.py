@@ -26,11 +26,11 @@ BLOCKS = 100
 WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def build_module_and_input(library, topology, count=BLOCKS, width=WIDTH, **options):
+def build_module_and_input(library, topology, num_blocks=BLOCKS, width=WIDTH, **options):
     # Use all devices of the run. If there is only one, use it four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)
-    module = build_blocks(count, width).to(devices[0])
+    module = build_blocks(num_blocks, width).to(devices[0])
     x = torch.randn(BATCH, width, device=devices[0])
     if library == "module":
         return module, x
@@ -98,11 +98,11 @@ def bench_forward_backward_in_turn(timed, benchmark, library, topology):
 @pytest.mark.parametrize("library", list(LIBRARIES))
 def bench_peak_memory(timed, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    module, x = build_module_and_input(library, topology, count=20, width=256)
+    module, x = build_module_and_input(library, topology, num_blocks=20, width=256)
     run_step(module, x)
     peak = measure_peak_bytes(topology, partial(run_step, module, x))
     if peak is None:
-        not_run(f"torch.{topology.accelerator} does not count memory")
+        not_run(f"torch.{topology.accelerator} does not report peak memory")
     benchmark.extra_info["peak_bytes"] = peak
 
     timed(run_step, module, x)

@@ -8,10 +8,10 @@ from .models import Identity
 
 
 @for_both_libraries
-@pytest.mark.parametrize("count", [2, 4], ids="modules={}".format)
-def bench_parallel_apply(timed, benchmark, library, topology, count):
-    benchmark.group = f"parallel_apply identity modules={count}"
-    devices = topology.take(count)
+@pytest.mark.parametrize("num_modules", [2, 4], ids="modules={}".format)
+def bench_parallel_apply(timed, benchmark, library, topology, num_modules):
+    benchmark.group = f"parallel_apply identity modules={num_modules}"
+    devices = topology.take(num_modules)
     modules = [Identity() for _ in devices]
     inputs = [torch.ones(2, device=device) for device in devices]
 

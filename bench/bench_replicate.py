@@ -14,11 +14,11 @@ DEVICES = 4
 
 @for_both_libraries
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
-@pytest.mark.parametrize("count", [10, 100, 400, 1000], ids="blocks={}".format)
-def bench_replicate(timed, benchmark, library, topology, count, detach):
-    benchmark.group = f"replicate blocks={count} {'detached' if detach else 'with-grad'}"
+@pytest.mark.parametrize("num_blocks", [10, 100, 400, 1000], ids="blocks={}".format)
+def bench_replicate(timed, benchmark, library, topology, num_blocks, detach):
+    benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
-    module = build_blocks(count).to(devices[0])
+    module = build_blocks(num_blocks).to(devices[0])
 
     replicas = timed(library.replicate.replicate, module, devices, detach)
 

@@ -22,8 +22,8 @@ DEVICES = 4
 BLOCKS = 30
 WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 #: Pairs: a number of blocks and a number of devices.
-BLOCKS_AND_DEVICES = [(count, DEVICES) for count in (10, 30, 100, 300, 1000)]
-BLOCKS_AND_DEVICES += [(BLOCKS, devices) for devices in (1, 2, 3, 6, 8)]
+BLOCKS_AND_DEVICES = [(num_blocks, DEVICES) for num_blocks in (10, 30, 100, 300, 1000)]
+BLOCKS_AND_DEVICES += [(BLOCKS, num_devices) for num_devices in (1, 2, 3, 6, 8)]
 
 
 class Nested(nn.Module):
@@ -38,8 +38,8 @@ class Nested(nn.Module):
         return [{name: x * self.weight for name, x in pair.items()} for pair in pairs]
 
 
-def _wrap(library, topology, module, count):
-    devices = topology.take(count)
+def _wrap(library, topology, module, num_devices):
+    devices = topology.take(num_devices)
     module = module.to(devices[0])
     if library == "module":
         return module, devices[0]
@@ -54,10 +54,10 @@ def _time_forward(timed, benchmark, topology, module, x):
 
 
 @WITH_MODULE
-@pytest.mark.parametrize(("count", "devices"), BLOCKS_AND_DEVICES, ids="{}".format)
-def bench_scaling(timed, benchmark, library, topology, count, devices):
-    benchmark.group = f"DataParallel scaling blocks={count} devices={devices}"
-    module, device = _wrap(library, topology, build_blocks(count), devices)
+@pytest.mark.parametrize(("num_blocks", "num_devices"), BLOCKS_AND_DEVICES, ids="{}".format)
+def bench_scaling(timed, benchmark, library, topology, num_blocks, num_devices):
+    benchmark.group = f"DataParallel scaling blocks={num_blocks} devices={num_devices}"
+    module, device = _wrap(library, topology, build_blocks(num_blocks), num_devices)
     x = torch.randn(BATCH, WIDTH, device=device)
 
     y = _time_forward(timed, benchmark, topology, module, x)
@@ -80,14 +80,16 @@ def bench_scaling_width(timed, benchmark, library, topology, width):
 
 
 @WITH_MODULE
-@pytest.mark.parametrize("count", [1, 10, 100, 1000], ids="pairs={}".format)
-def bench_scaling_nested(timed, benchmark, library, topology, count):
-    benchmark.group = f"DataParallel scaling pairs={count}"
+@pytest.mark.parametrize("num_pairs", [1, 10, 100, 1000], ids="pairs={}".format)
+def bench_scaling_nested(timed, benchmark, library, topology, num_pairs):
+    benchmark.group = f"DataParallel scaling pairs={num_pairs}"
     module, device = _wrap(library, topology, Nested(), DEVICES)
-    pairs = [{name: torch.ones(BATCH, 4, device=device) for name in "ab"} for _ in range(count)]
+    pairs = [
+        {name: torch.ones(BATCH, 4, device=device) for name in "ab"} for _ in range(num_pairs)
+    ]
 
     outputs = _time_forward(timed, benchmark, topology, module, pairs)
 
-    assert len(outputs) == count
+    assert len(outputs) == num_pairs
     assert outputs[-1]["b"].shape == (BATCH, 4)
     assert outputs[-1]["b"].device == device

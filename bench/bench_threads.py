@@ -68,10 +68,10 @@ def _run_in_turn(replicas, inputs):
 
 
 @contextmanager
-def _use_threads(count: int) -> Iterator[None]:
+def _use_threads(num_threads: int) -> Iterator[None]:
     """Set the number of intra-op threads in a ``with`` block."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(num_threads)
     try:
         yield
     finally:

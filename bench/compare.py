@@ -84,11 +84,11 @@ def _groups_of(rows: Collection[str]) -> set[str]:
     return {row.removesuffix(" (bytes)") for row in rows}
 
 
-def _run_benchmarks(names: Collection[str]) -> Mapping[str, Any]:
+def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "again.json")
         options = [f"--benchmark-max-time={REPEAT_SECONDS}", f"--benchmark-json={file}", "--quiet"]
-        command = [sys.executable, "-m", "pytest", *names, *options]
+        command = [sys.executable, "-m", "pytest", *benchmark_names, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{done.stdout}{done.stderr}the benchmarks failed when measured again")

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 WIDTH = 16
 
 
-def build_blocks(count: int, width: int = WIDTH) -> nn.Module:
-    """Return ``count`` blocks of Linear, BatchNorm and ReLU (per block 4 modules, 7 tensors)."""
+def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:
+    """Return blocks of Linear, BatchNorm and ReLU; each block has 4 modules and 7 tensors."""
     torch.manual_seed(0)
     return nn.Sequential(
         *(
             nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
-            for _ in range(count)
+            for _ in range(num_blocks)
         )
     )
 

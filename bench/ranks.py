@@ -23,22 +23,22 @@ _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
 def build_module_and_batch(
-    rank: RankContext, library: str, layers: int, width: int, rows: int, cap_mb: float
+    rank: RankContext, library: str, layers: int, width: int, rows_per_rank: int, bucket_cap_mb: float
 ) -> None:
-    """Build a wrapped module and a batch of ``rows`` rows per rank."""
+    """Build a wrapped module and a batch of ``rows_per_rank`` rows for each rank."""
     torch.manual_seed(0)
     module = nn.Sequential(
         *(_build_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES)
     )
-    x = torch.randn(rows * rank.size, width)
-    options: dict[str, Any] = {"bucket_cap_mb": cap_mb}
+    x = torch.randn(rows_per_rank * rank.size, width)
+    options: dict[str, Any] = {"bucket_cap_mb": bucket_cap_mb}
     if library == "impl":
         net = rank.distributed.DataParallel(module, rank.group, **options)
     else:
         options["find_unused_parameters"] = True  # impl always does this.
         net = DistributedDataParallel(module, process_group=rank.group, **options)
         net.register_comm_hook(rank.group, allreduce_hook)
-        x = x[rank.rank * rows :][:rows]
+        x = x[rank.rank * rows_per_rank :][:rows_per_rank]
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
@@ -52,26 +52,26 @@ def run_step(rank: RankContext) -> float:
 
 def count_bytes_sent(rank: RankContext) -> dict[str, int]:
     """Return for each collective the bytes that this rank passes to it in one step."""
-    counts: Counter[str] = Counter()
+    byte_counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}
     for name, index in _COLLECTIVES.items():
-        setattr(dist, name, _counting_bytes(originals[name], name, index, counts))
+        setattr(dist, name, _counting_bytes(originals[name], name, index, byte_counts))
     try:
         run_step(rank)
     finally:
         for name, function in originals.items():
             setattr(dist, name, function)
-    return dict(counts)
+    return dict(byte_counts)
 
 
 def _counting_bytes(
-    function: Callable[..., Any], name: str, index: int, counts: Counter[str]
+    function: Callable[..., Any], name: str, index: int, byte_counts: Counter[str]
 ) -> Callable[..., Any]:
     """Return ``function``, changed so that it counts the bytes of its argument ``index``."""
 
     def count_and_call(*args: Any, **kwargs: Any) -> Any:
         tensor: Tensor = args[index]
-        counts[name] += tensor.numel() * tensor.element_size()
+        byte_counts[name] += tensor.numel() * tensor.element_size()
         return function(*args, **kwargs)
 
     return count_and_call

@@ -1,10 +1,10 @@
 """Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator.
 
-Names and signatures are those of ``torch.nn.parallel``. ``Whole``, ``SplitAlong`` and ``install``,
-which replaces ``torch.nn.parallel`` by this package, are additions.
+Names and signatures are those of ``torch.nn.parallel``. Additions are ``Whole``, ``SplitAlong``,
+and ``install``, which replaces ``torch.nn.parallel`` by this package.
 """
 
-from . import _functions as _functions  # Other packages use this module.
+from . import _functions as _functions  # Other packages import this private module.
 from . import comm
 from ._compat import install, installed, uninstall
 from ._pytree import SplitAlong, Whole

@@ -1,4 +1,4 @@
-"""The module ``functions`` under its name in torch.nn.parallel."""
+"""Alias of the module ``functions``, which torch.nn.parallel calls ``_functions``."""
 
 from torch.autograd.function import Function as Function
 

@@ -1,13 +1,16 @@
 """Undocumented names that other packages import from the modules of torch.nn.parallel.
 
+For each module: a name, and the software that uses it.
+
 _functions
     _get_stream                      mmcv, torch.distributed, and copies of DataParallel for other
-                                     containers, which copy from the CPU during the computation
+                                     containers. They copy from the CPU on this stream during the
+                                     computation.
     _streams                         torch_npu, which stores its streams in it
-    Function                         nncore, with Scatter
+    Function                         nncore, which imports it together with Scatter
 comm
     _get_device_index                a test that replaces it
-    _handle_complex                  code that reads complex tensors as real ones
+    _handle_complex                  code that views complex tensors as real ones
 data_parallel
     _check_balance                   petals, and copies of DataParallel; code that replaces it
     _get_available_device_type       tests that replace it
@@ -20,10 +23,11 @@ replicate
                                      copies of replicate
 scatter_gather
     _is_namedtuple                   nncore and torch.distributed
-    is_namedtuple                    copies of scatter, by the older name
+    is_namedtuple                    copies of scatter, which use this older name
 
-``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are in ``replicate``, whose functions
-they need. If a test replaces one of these names, only ``_check_balance`` has an effect.
+``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are defined in ``replicate``, because
+they need its functions. Of the names that tests replace, impl itself uses only
+``_check_balance``: replacing another one does not change impl.
 """
 
 import warnings
@@ -47,7 +51,7 @@ from ._device import (
 )
 from ._pytree import is_named_tuple
 
-#: The smallest ratio of memory, or of cores, of two devices without a warning.
+#: A smaller ratio of the memory, or of the cores, of two devices causes a warning.
 _BALANCED = 0.75
 
 _IMBALANCE = """
@@ -62,7 +66,7 @@ _get_available_device_type = accelerator_type
 
 _is_jit_enabled = is_torchscript_enabled
 
-#: None, as in torch.nn.parallel before its first copy. The streams are in ``_device.stream``.
+#: Always None, as in torch.nn.parallel before its first copy. ``_device.stream`` has the streams.
 _streams: list[torch.Stream | None] | None = None
 
 
@@ -101,7 +105,7 @@ def _get_device_index(
 
 
 def _handle_complex(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as a real view, any other tensor itself."""
+    """Return a real view of a complex tensor; return any other tensor itself."""
     # `is_complex` fails for an uninitialized parameter.
     return torch.view_as_real(tensor) if not is_lazy(tensor) and tensor.is_complex() else tensor
 
@@ -119,7 +123,9 @@ def _init_script_module() -> torch.jit.ScriptModule:
 
 
 def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn the caller of the calling function if the devices differ much in memory or cores.
+    """Warn if the devices differ much in memory or cores.
+
+    The warning points to the caller of the calling function.
 
     Args:
         device_ids: Devices of the accelerator. A device without index is the current device.

@@ -89,7 +89,7 @@ def broadcast(
         check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
-    return [_broadcast_one(tensor, target) for target in targets]
+    return [_copy_unless_there(tensor, target) for target in targets]
 
 
 @exclude_from_compilation
@@ -98,13 +98,13 @@ def broadcast_coalesced(
     devices: Iterable[DeviceLike],
     buffer_size: int = DEFAULT_BUFFER_SIZE,
 ) -> list[list[Tensor]]:
-    """Copy many tensors to each of ``devices``. Small tensors are copied together.
+    """Copy many tensors to each of ``devices``. Small tensors share a transfer.
 
     Args:
         tensors: ``n`` tensors on ``devices[0]``, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        buffer_size: Bytes of small tensors that are copied together, without the gaps between
-            them.
+        buffer_size: The largest number of bytes of small tensors in one transfer, not counting
+            the gaps between them.
 
     Returns:
         ``k`` lists of ``n`` tensors. The first list contains ``tensors`` themselves. The others
@@ -129,16 +129,17 @@ def broadcast_coalesced(
 
 @exclude_from_compilation
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) -> Tensor:
-    """Add tensors of several devices on one of them.
+    """Add tensors from several devices. The sum is on one of these devices.
 
     Args:
         inputs: ``k`` tensors of one shape on devices of the accelerator, dense or sparse COO.
-        destination: The device of the sum, which is the device of an input. By default the
+        destination: The device of the sum. One of the inputs must be on it. By default the
             current device.
 
     Returns:
-        The sum on ``destination``. It starts with the last input on that device; the others are
-        added in order, so rounding does not depend on timing. A single input is returned itself.
+        The sum on ``destination``. The last input on that device is the first addend. The other
+        inputs are added in order, so rounding does not depend on timing. A single input is
+        returned itself.
 
     Raises:
         ValueError: ``inputs`` is empty; two shapes differ; ``destination`` is the CPU.
@@ -154,14 +155,14 @@ def reduce_add_coalesced(
     destination: DeviceLike | None = None,
     buffer_size: int = DEFAULT_BUFFER_SIZE,
 ) -> tuple[Tensor, ...]:
-    """Add lists of tensors index by index. Small tensors are added together.
+    """Add lists of tensors index by index. Small tensors share a transfer and an addition.
 
     Args:
         inputs: ``k`` lists of ``n`` tensors, each list on one device of the accelerator. The sum
             of sparse tensors is sparse; the sum of sparse and dense tensors is dense.
-        destination: The device of the sums, which is the device of one list. By default the
+        destination: The device of the sums. One of the lists must be on it. By default the
             current device.
-        buffer_size: Bytes of small tensors that are added together.
+        buffer_size: The largest number of bytes of small tensors that are added in one operation.
 
     Returns:
         ``n`` sums on ``destination``, added in the order of :func:`reduce_add`. Dense sums are
@@ -201,7 +202,7 @@ def scatter(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` along ``dim`` over ``devices``, or into the tensors of ``out``.
+    """Split ``tensor`` along ``dim`` into one chunk per device, or into the tensors of ``out``.
 
     Args:
         tensor: A dense tensor on any device, of shape ``(*, N, *)`` with ``N`` at ``dim``.
@@ -209,8 +210,9 @@ def scatter(
         chunk_sizes: ``k`` non-negative sizes that sum to ``N``. By default all chunks but the
             last have ``ceil(N / k)`` rows, so there may be fewer chunks than devices.
         dim: The dimension to split. Negative values count from the last one.
-        streams: The stream to copy on, or None, for each device. A stream stays current for the
-            following chunks until the next stream. The caller synchronizes with it.
+        streams: For each device, the stream to copy on, or None. A stream stays current for the
+            following chunks until another stream is listed. The caller must synchronize with the
+            streams.
         out: Tensors of the accelerator to fill, instead of ``devices`` and ``chunk_sizes``.
             Values are converted to their dtypes.
 
@@ -230,11 +232,11 @@ def scatter(
     """
     check_streams(streams)
     if out is not None:
-        _refuse_with_out(devices=devices, chunk_sizes=chunk_sizes)
+        _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         dim = check_scatter_outputs(tensor, out, dim)
         chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
-    ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # None is refused by Python itself
+    ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
     check_chunk_count(chunk_sizes, len(ordinals))
     return chunks_to_devices(
         split_into_views(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams
@@ -249,7 +251,7 @@ def gather(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Concatenate tensors of several devices along ``dim`` on one device, or in ``out``.
+    """Concatenate tensors from several devices along ``dim``, on one device or in ``out``.
 
     Args:
         tensors: ``k`` dense tensors of the accelerator, of one shape except at ``dim``.
@@ -277,30 +279,33 @@ def gather(
         device = as_target(destination)
         dim = check_gather_inputs(tensors, dim)
         return cat_on_device(tensors, dim, device)
-    _refuse_with_out(destination=destination)
+    _check_not_given_with_out(destination=destination)
     dim = check_gather_inputs(tensors, dim)
     check_gather_output(out, cat_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
 
 
-def _broadcast_one(tensor: Tensor, target: torch.device) -> Tensor:
+def _copy_unless_there(tensor: Tensor, target: torch.device) -> Tensor:
+    """Return ``tensor`` itself if it is on ``target``, else a copy there."""
     return tensor if tensor.device == target else row_major_copy(tensor, target)
 
 
 def _as_dense(addends: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Convert the sparse tensors among ``addends`` to dense ones."""
     if not any(tensor.is_sparse for tensor in addends):
         return addends
     return [tensor.to_dense() if tensor.is_sparse else tensor for tensor in addends]
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:
-    """Return the ordinal of ``device``, or of the current device if it has none."""
+    """Return the ordinal of ``device``, or the current ordinal if ``device`` has none."""
     if is_cpu(device):
         raise ValueError(f"Expected a non cpu device, but got: {device}")
     return as_device_or_current(device).index
 
 
-def _refuse_with_out(**kwargs: object) -> None:
+def _check_not_given_with_out(**kwargs: object) -> None:
+    """Check that all ``kwargs`` are None. They exclude the argument ``out``."""
     for name, value in kwargs.items():
         if value is not None:
             raise RuntimeError(

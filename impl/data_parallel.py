@@ -1,4 +1,4 @@
-"""DataParallel: one module computes each batch on several devices.
+"""DataParallel: replicas of one module compute each batch on several devices.
 
     scatter        splits the inputs into one chunk per device
     replicate      copies the module to the devices that have a chunk
@@ -49,8 +49,8 @@ class DataParallel(nn.Module, Generic[T]):
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
     :meth:`parallel_apply` and :meth:`gather`. A subclass may override them. With one device,
     ``module`` itself computes the batch there: arguments and outputs are moved, and nothing is
-    replicated. Without an accelerator that has device indices, ``module`` is only called, unless
-    ``device_ids`` names the CPU.
+    replicated. If there is no accelerator with device indices, a forward only calls ``module``,
+    unless ``device_ids`` names the CPU.
 
     Args:
         module: The module to run. With several devices it must be on the first one when it is
@@ -63,12 +63,12 @@ class DataParallel(nn.Module, Generic[T]):
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
             sizes of the chunks; otherwise ``N`` is divided in proportion to them.
-        in_turn: Whether the calling thread runs the replicas one after the other. See
-            :func:`parallel_apply` for the cases in which that is faster.
+        in_turn: Whether the calling thread runs the replicas one after the other. The
+            documentation of :func:`parallel_apply` says when that is faster.
 
     Attributes:
         module: The wrapped module.
-        device_ids: Ordinals, or CPU devices; empty if ``module`` is only called.
+        device_ids: Ordinals, or CPU devices; empty if a forward only calls ``module``.
         output_device: An ordinal, or the CPU.
         dim: The argument ``dim``.
         src_device_obj: The first device.
@@ -89,10 +89,10 @@ class DataParallel(nn.Module, Generic[T]):
         ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
     """
 
-    #: Defaults in the class, so that states pickled without these attributes can be loaded.
+    #: Class attributes as defaults, so that wrappers pickled without them can be loaded.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
-    #: The profiler's name of a forward.
+    #: The name of a forward in profiles.
     _recorded_name = "DataParallel.forward"
 
     def __init__(
@@ -139,7 +139,7 @@ class DataParallel(nn.Module, Generic[T]):
         Raises:
             RuntimeError: A parameter or buffer is not on the first device, or torch.jit.trace
                 records a call on several devices.
-            ValueError: Two tensors give different numbers of chunks.
+            ValueError: Two tensors have different numbers of chunks.
             Exception: A replica raised an exception; see :func:`parallel_apply`.
         """
         if len(self.device_ids) > 1:
@@ -149,7 +149,7 @@ class DataParallel(nn.Module, Generic[T]):
             return self._compute_on_one(inputs, kwargs)
         with ProfilerSpan(self._recorded_name):
             if self.device_ids:
-                self._checked_replicas()
+                self._find_cached_replicas()
             return self._compute_on_one(inputs, kwargs)
 
     @exclude_from_compilation
@@ -166,15 +166,16 @@ class DataParallel(nn.Module, Generic[T]):
         attributes that a replica sets remain on that replica until the block ends. Attributes
         and hooks that are added to the module in the block do not reach the replicas.
 
-        With one device, or none, the block has no effect. A forward on other current streams of
-        the accelerator builds replicas for these streams.
+        With one device, or none, the block has no effect. If other streams are current in a later
+        forward, that forward builds replicas for these streams.
 
         Raises:
-            RuntimeError: Raised by a forward in the block. Grad mode is on; or, since the
+            RuntimeError: A forward in the block raises it. Grad mode is on; or, since the
                 replicas were built, a parameter was changed or replaced, a module was switched
                 between train and eval, a submodule was replaced, or ``device_ids`` was changed.
                 The text names the change. Changes through ``.data``, and changes of parameters
-                that were created in inference mode, have no version counter and are not detected.
+                that were created in inference mode, are not detected, because they increase no
+                version counter.
         """
         return (
             use_replica_cache(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
@@ -208,14 +209,14 @@ class DataParallel(nn.Module, Generic[T]):
         return gather(outputs, output_device, dim=self.dim)
 
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the module itself, on the one device or without devices."""
+        """Call the module itself, on the only device or, without devices, where it is."""
         if not self.device_ids:
             args, kwargs = _remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
             return _compute_on_one(self.module, inputs, kwargs, source, output, self.dim)
-        args, kwargs = _first_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+        args, kwargs = _first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
         return _move_output(self.module(*args, **kwargs), source, output)
 
     @exclude_from_compilation
@@ -224,19 +225,23 @@ class DataParallel(nn.Module, Generic[T]):
     ) -> Any:
         check_not_traced()
         with record_function(self._recorded_name):
-            cached = self._checked_replicas()
-            all_args, all_kwargs = _or_no_arguments(*self.scatter(inputs, kwargs, self.device_ids))
-            # A short batch has fewer chunks than devices; the last devices stay idle.
+            cached = self._find_cached_replicas()
+            all_args, all_kwargs = _at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
+            # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
             replicas = cached[: len(used)] or self.replicate(self.module, used)
             outputs = self.parallel_apply(replicas, all_args, all_kwargs)
-            # Free their memory for the outputs.
+            # Free the memory of the replicas and the inputs before the outputs are gathered.
             del cached, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
 
     @exclude_from_compilation
-    def _checked_replicas(self) -> Sequence[T]:
-        """Return the cached replicas, or an empty tuple. Check the module's devices."""
+    def _find_cached_replicas(self) -> Sequence[T]:
+        """Return the cached replicas, or an empty tuple if there are none.
+
+        Raises:
+            RuntimeError: A parameter or buffer of the module is not on the first device.
+        """
         cache = find_replica_cache(self)
         if cache is not None:
             return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
@@ -257,11 +262,11 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Compute one batch on several devices. Unlike DataParallel, never detach the replicas.
+    """Compute one batch on several devices. Unlike with DataParallel, replicas are never detached.
 
     Args:
         module: The module to run, with its parameters and buffers on the first device.
-        inputs: A tuple of positional arguments, or one argument; None for no argument.
+        inputs: A tuple of positional arguments, or a single argument; None for no argument.
         device_ids: See :class:`DataParallel`.
         output_device: See :class:`DataParallel`.
         dim: See :class:`DataParallel`.
@@ -276,7 +281,7 @@ def data_parallel(
             parameter or buffer is not on the first device; torch.jit.trace records a call on
             several devices.
         IndexError: ``device_ids`` is empty.
-        ValueError: ``device_ids`` mixes the CPU with other devices; two tensors give different
+        ValueError: ``device_ids`` mixes the CPU with other devices; two tensors have different
             numbers of chunks.
         Exception: A replica raised an exception; see :func:`parallel_apply`.
     """
@@ -286,13 +291,13 @@ def data_parallel(
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
-        return _FunctionCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
+        return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
     return _compute_on_one(module, inputs, module_kwargs or {}, source, output, dim)
 
 
-class _FunctionCall(DataParallel[nn.Module]):
+class _DataParallelCall(DataParallel[nn.Module]):
     """One call of :func:`data_parallel` on several devices."""
 
     _recorded_name = "data_parallel"
@@ -322,7 +327,7 @@ def _compute_on_one(
 
 @compile_only_inlined
 def _remove_markers(arguments: Any) -> Any:
-    """Return the arguments without markers, which a module never receives."""
+    """Return the arguments with each marker replaced by its value."""
     return arguments if is_recorded() and is_movable(arguments, 0) else remove_markers(arguments)
 
 
@@ -330,31 +335,31 @@ def _remove_markers(arguments: Any) -> Any:
 def _scatter_to_one(
     inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return positional and keyword arguments scattered to the one ``device``."""
+    """Return positional and keyword arguments, scattered to a single device."""
     if is_recorded() and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs
-    return _first_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
+    return _first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
 
 
 @compile_only_inlined
-def _first_arguments(
+def _first_replica_arguments(
     inputs: Sequence[Any], kwargs: Sequence[Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    all_args, all_kwargs = _or_no_arguments(inputs, kwargs)
+    all_args, all_kwargs = _at_least_one(inputs, kwargs)
     return all_args[0], all_kwargs[0]
 
 
 @compile_only_inlined
-def _or_no_arguments(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-    """Return empty arguments for one replica if nothing was scattered."""
+def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    """Return the arguments of at least one replica: empty ones if there were no arguments."""
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 
 
 @compile_only_inlined
 def _move_output(output: Any, source: torch.device, target: DeviceId) -> Any:
-    """Return nested ``output`` with its tensors on ``source`` moved to ``target``."""
-    # If nothing moves, the caller gets the module's own output object.
+    """Move the tensors in ``output`` that are on ``source`` to ``target``."""
+    # If no tensor has to move, the caller gets the module's own output object.
     is_there = target == source or target == source.index
     return output if is_there else _move_tensors(output, source, target)
 
@@ -366,8 +371,7 @@ def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
         return output
     leaves = InputLeaves()
     root = leaves.flatten(output, None, "output")
-    # Tensors that the module has put on other devices stay there, as several replicas' outputs
-    # on the CPU do.
+    # Only tensors on `source` move. Outputs of several replicas on the CPU also stay on the CPU.
     pieces: dict[Leaf, list[Tensor]] = {
         leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
         for leaf in leaves.copied

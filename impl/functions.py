@@ -1,7 +1,7 @@
-"""The functions of comm as autograd Functions.
+"""The functions of ``comm`` as autograd Functions.
 
-Each Function is called by its ``apply`` and can be differentiated twice. Devices are given as in
-comm. None, or an accelerator without index, is the current device.
+Callers use the method ``apply`` of a Function. Each Function can be differentiated twice. Device
+arguments are those of ``comm``. None, or an accelerator without index, is the current device.
 
 Letters used in this file: ``N`` is the size of a tensor along ``dim``, ``k`` the number of
 devices, ``n`` the number of tensors per device.
@@ -47,7 +47,7 @@ __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
 class Broadcast(Function):
-    """Copies of ``n`` tensors on ``k`` devices; its gradient is their sum."""
+    """Copies of ``n`` tensors on ``k`` devices. Backward adds the gradients of all copies."""
 
     @staticmethod
     @exclude_from_compilation
@@ -69,7 +69,7 @@ class Broadcast(Function):
         Raises:
             AssertionError: An input is on the CPU.
             RuntimeError: An input is not on the first device.
-            ValueError: There is no device.
+            ValueError: ``target_gpus`` is empty.
         """
         if any(map(is_on_cpu, inputs)):
             raise AssertionError("Broadcast function not implemented for CPU tensors")
@@ -79,7 +79,7 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
-        # By default all outputs require grad if any input does.
+        # Without this mark, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))
@@ -88,13 +88,13 @@ class Broadcast(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Add the gradients of each input on its device."""
-        # A Function instead of comm's function, so that this backward can be differentiated.
+        # Use a Function instead of `comm.reduce_add_coalesced`, so that double backward works.
         sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums
 
 
 class ReduceAddCoalesced(Function):
-    """Sums of ``k`` lists of ``n`` tensors; each addend has the gradient of its sum."""
+    """Sums of ``k`` lists of ``n`` tensors. Each addend gets the gradient of its sum."""
 
     @staticmethod
     @exclude_from_compilation
@@ -105,7 +105,7 @@ class ReduceAddCoalesced(Function):
 
         Args:
             ctx: The context of autograd.
-            destination: The device of the sums, which is the device of one list.
+            destination: The device of the sums. One of the lists must be on it.
             num_inputs: ``n``.
             grads: ``k * n`` tensors: the ``n`` tensors of one device, then those of the next one.
 
@@ -114,8 +114,8 @@ class ReduceAddCoalesced(Function):
 
         Raises:
             AssertionError: A tensor is on the CPU.
-            ValueError: The number of ``grads`` is no multiple of ``n``, or two addends differ in
-                size.
+            ValueError: The number of ``grads`` is not a multiple of ``n``, or two addends differ
+                in size.
             RuntimeError: No list is on ``destination``.
         """
         starts = range(0, len(grads), num_inputs)
@@ -128,12 +128,12 @@ class ReduceAddCoalesced(Function):
     @exclude_from_compilation
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Copy the gradient of each sum to the devices of its addends."""
-        # Copies from the node's own device to others need no saved streams.
+        # No saved streams are needed: all copies start on the device of this node.
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
 class Scatter(Function):
-    """Chunks of one tensor on ``k`` devices; its gradient concatenates theirs."""
+    """Chunks of one tensor on ``k`` devices. Backward concatenates the gradients of the chunks."""
 
     @staticmethod
     @exclude_from_compilation
@@ -161,8 +161,8 @@ class Scatter(Function):
 
         Raises:
             IndexError: ``input`` has no dimension ``dim``.
-            RuntimeError: There is no device; ``chunk_sizes`` does not have ``k`` entries, has a
-                negative one, or does not sum to ``N``; ``input`` is 0-dim; an ordinal is
+            RuntimeError: ``target_gpus`` is empty; ``chunk_sizes`` does not have ``k`` entries,
+                has a negative one, or does not sum to ``N``; ``input`` is 0-dim; an ordinal is
                 negative.
         """
         devices = [as_device_or_current(device) for device in target_gpus]
@@ -177,18 +177,18 @@ class Scatter(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Concatenate the gradients of the chunks on the input's device."""
         if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
-            # Gather would leave CPU gradients on the CPU, raise for a mix of the CPU and other
-            # devices, and return a plain tensor.
+            # Gather would leave CPU gradients on the CPU, raise an error for a mix of the CPU and
+            # other devices, and return a plain tensor for tensor subclasses.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)
         else:
             grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
-        # Autograd runs this node on the device of the first chunk, and the gradient is on the
-        # device of the input.
+        # Autograd runs this node on the stream of the first chunk's device, but the gradient is
+        # on the device of the input.
         return None, None, None, wait_for_grad(grad)
 
 
 class Gather(Function):
-    """The concatenation of tensors of ``k`` devices; its gradient is split among them."""
+    """The concatenation of tensors from ``k`` devices. Backward splits the gradient among them."""
 
     @staticmethod
     @exclude_from_compilation
@@ -211,7 +211,7 @@ class Gather(Function):
         Raises:
             AssertionError: Some inputs are on the CPU and others are not.
             IndexError: An input has no dimension ``dim``.
-            RuntimeError: There is no input, or shapes differ in another dimension than ``dim``.
+            RuntimeError: ``inputs`` is empty, or shapes differ in another dimension than ``dim``.
         """
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
@@ -220,7 +220,7 @@ class Gather(Function):
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]
         if ctx.scalars:
-            _warn_of_scalars()
+            _warn_about_scalars()
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else as_target(target_device)
@@ -231,7 +231,7 @@ class Gather(Function):
     @exclude_from_compilation
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
-        # Copies from the node's own device to others need no saved streams.
+        # No saved streams are needed: all copies start on the device of this node.
         chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # in torch
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
@@ -243,14 +243,14 @@ def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
         # A wrapper tensor may lack `record_stream`.
         return to_device(chunk, device)
-    # 1. The side stream copies at once. The current stream may have work queued before.
+    # 1. Copy on the side stream, which starts at once. The current stream may have queued work.
     side, current = side_stream(device), current_stream(device)
     with use_stream(side):
         copy = to_device(chunk, device)
-    # 2. The current stream waits for the copy.
+    # 2. Make the current stream wait for the copy.
     current.wait_stream(side)
-    # 3. The allocator must not reuse the memory on the side stream before the current stream
-    #    has finished with it.
+    # 3. Record that the current stream uses the copy. Otherwise the allocator could reuse the
+    #    memory on the side stream too early.
     copy.record_stream(current)
     return copy
 
@@ -259,7 +259,7 @@ def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:
     return grad.real if grad.is_complex() and not is_complex else grad
 
 
-def _warn_of_scalars() -> None:
+def _warn_about_scalars() -> None:
     warnings.warn(
         "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
         "unsqueeze and return a vector.",

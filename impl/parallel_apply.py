@@ -1,4 +1,4 @@
-"""Calls of several modules at the same time, each on its device and in its thread."""
+"""Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -66,24 +66,26 @@ def parallel_apply(
     """Call each ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
     The first module runs in the calling thread, unless modes are active there that other threads
-    cannot inherit. Each other module has a worker thread. When the first module has ended, the
-    calling thread also runs the modules that no worker has started. Each module runs with the
-    state of the calling thread: grad mode, autocast, streams, context variables and the rest of
-    ``_threads.state.ThreadState``. Changes that a module makes to this state are discarded.
+    cannot inherit. Each of the other modules has a worker thread. When the first module has ended,
+    the calling thread also runs the modules that no worker has started. Each module runs with the
+    state of the calling thread: grad mode, autocast, streams, context variables and everything
+    else that ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are
+    discarded.
     Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
     compiles in one thread at a time.
 
     Args:
         modules: ``k`` modules, at least one.
         inputs: ``k`` inputs. A list or tuple contains the positional arguments; any other object
-            is the one argument.
+            is the only argument.
         kwargs_tup: ``k`` mappings of keyword arguments; None for no keyword arguments.
-        devices: ``k`` current devices for the modules. None is the device of the first tensor
-            among the inputs, then the keyword arguments, or else the caller's current device.
+        devices: For each module, the device that is current while it runs. None means the device
+            of the first tensor in its inputs, else in its keyword arguments, else the caller's
+            current device.
         in_turn: Whether the calling thread calls the modules one after the other. Then no thread
             waits for the interpreter lock, and asynchronous devices still compute at the same
-            time. This is faster if an operator takes less than about 60 µs on the host, the time
-            to hand over the lock. It is slower if operators take longer on the host, as on the
+            time. This is faster if an operator takes less time on the host than the hand-over of
+            the lock, about 60 µs. It is slower if operators take longer on the host, as on the
             CPU, or if a module waits for its device. Modules must not wait for each other.
 
     Returns:
@@ -93,21 +95,23 @@ def parallel_apply(
     Raises:
         AssertionError: The lengths differ.
         IndexError: ``modules`` is empty.
-        Exception: A module raised an exception. If several did, the first in ``modules`` counts.
-            The exception has the same class if that can be built from a text, else it is a
-            RuntimeError. Its text names the replica and its device, and the original exception
-            is its cause. It is raised when all modules have ended.
-        BaseException: A module raised a BaseException that is no Exception. The same object is
-            raised. With ``in_turn``, later modules are not called.
+        Exception: A module raised an exception. If several modules did, the exception of the
+            first one in ``modules`` is raised. The raised exception is new. It has the original
+            class if that can be built from a text, else it is a RuntimeError. Its text names the
+            replica and its device, and the original exception is its cause. It is raised when all
+            modules have ended.
+        BaseException: A module raised a BaseException other than an Exception. The same object
+            is raised. With ``in_turn``, later modules are not called.
         RuntimeError: torch.jit.trace records a call of several modules.
 
     Note:
         With ``in_turn``, a module that waits for a later one waits forever. An interrupt
         (Ctrl-C) then prints the line that waits.
 
-        An interrupt of the calling thread ends the module that runs there, and is raised when the
-        other modules have ended. If the calling thread waits for the others, the interrupt is
-        raised at once; the others finish, and their results are discarded.
+        An interrupt of the calling thread ends the module that runs there. The interrupt is
+        raised when the other modules have ended. If the calling thread only waits for the other
+        modules, the interrupt is raised at once; these modules finish, and their results are
+        discarded.
     """
     _check_length(modules, "inputs", inputs)
     if kwargs_tup is not None:
@@ -115,8 +119,8 @@ def parallel_apply(
     if devices is not None:
         _check_length(modules, "devices", devices)
     if len(modules) > 1:
-        check_not_traced()  # A trace would contain the outputs of other threads as constants.
-    _ = modules[0]  # An empty container raises IndexError here.
+        check_not_traced()  # A trace would record the outputs of other threads as constants.
+    _ = modules[0]  # Raises IndexError if `modules` is empty.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = _find_devices(inputs, all_kwargs, devices)
@@ -129,8 +133,8 @@ def parallel_apply(
     outcomes = _run(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, CapturedError):
-            # The traceback refers to this frame, and `outcomes` to the exceptions. This cycle
-            # would keep them alive until the next garbage collection.
+            # The tracebacks refer to this frame, and `outcomes` in this frame refers to the
+            # exceptions. This cycle would live until the next garbage collection.
             outcomes.clear()
             reraise(
                 outcome.pop(), f"in replica {index} on device {_format_device(targets[index])}"
@@ -141,9 +145,9 @@ def parallel_apply(
 def _run(
     calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
 ) -> list[Any]:
-    """Return a result or a CapturedError for each of ``calls``."""
+    """Run ``calls``. Return a result or a CapturedError for each."""
     if len(calls) == 1:
-        # No other thread needs the modes that are active here.
+        # Run the only call in this thread, even if modes are active: no other thread needs them.
         return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):
@@ -154,22 +158,23 @@ def _run(
 def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run ``calls`` at the same time. Return a result or CapturedError for each.
 
-    caller    1 wake workers ──► 2 run the first ──► 3 run unstarted calls ──► 4 wait for workers
-    worker         wakes up ────────► runs its call, unless the caller has claimed it
+    caller   1. wake workers ─► 2. run the first call ─► 3. run unstarted calls ─► 4. wait
+    worker      wake up ─────────► run one call, unless the caller has claimed it
     """
     here = 1 if is_fully_transferable() else 0
-    # 1. Wake the workers before the first call, because modules may wait for each other.
+    # 1. Wake the workers. This precedes the first call, because modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
     with isolate_locals() as clear_locals:
-        # 2.
+        # 2. Run the first call in this thread.
         outcomes = [capture(call) for call in calls[:here]]
-        # 3. Claim from the end: the workers that were woken last are most likely still asleep.
-        #    Check again for each call, because a module that ran here may have left a mode.
+        # 3. Run unstarted calls, the last one first: the workers that were woken last are most
+        #    likely still asleep. Check the modes again before each call, because a module that
+        #    ran in this thread may have left a mode active.
         for other in reversed(pending):
             if is_fully_transferable():
                 clear_locals()
                 other.run_if_unclaimed()
-    # 4.
+    # 4. Wait for the workers.
     return outcomes + [other.wait() for other in pending]
 
 
@@ -182,6 +187,7 @@ def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> N
 
 
 def _as_args(args: Any) -> Sequence[Any]:
+    """Return the positional arguments for one member of ``inputs``."""
     return args if isinstance(args, (list, tuple)) else (args,)
 
 
@@ -190,16 +196,17 @@ def _find_devices(
     all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
-    """Return the device of each module."""
+    """Return the device that is current while each module runs."""
     return [
         as_device_or_current(device)
         if device is not None
-        else _device_of(inputs[index], all_kwargs[index])
+        else _find_device(inputs[index], all_kwargs[index])
         for index, device in enumerate(devices or [None] * len(inputs))
     ]
 
 
-def _device_of(*nested: Any) -> torch.device:
+def _find_device(*nested: Any) -> torch.device:
+    """Return the device of the first tensor in ``nested``, or the current device."""
     tensor = get_a_var(nested)
     return as_device_or_current(None if tensor is None else tensor.device)
 

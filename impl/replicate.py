@@ -1,4 +1,4 @@
-"""Replicas of a module on several devices, with gradients that flow back to the module.
+"""Replicas of a module on several devices. Gradients flow back to the module.
 
 ``k`` is the number of devices.
 """
@@ -48,17 +48,17 @@ def replicate(
             changed.
         devices: ``k`` targets. The same device may appear twice.
         detach: Whether the replicas are detached: no gradient flows back to ``network``.
-        buffer_size: Bytes per transfer and per sum of gradients, without the gaps between
-            tensors. Each such bucket has its own autograd node, so small buckets free the
-            replicas' gradients sooner.
+        buffer_size: The largest number of bytes of the tensors in one bucket. A bucket is copied
+            in one transfer, and its gradients are summed in one autograd node, so small buckets
+            free the replicas' gradients sooner.
 
     Returns:
         ``k`` modules of the same classes. Their ``parameters()`` are empty: the copy of a
         parameter is an attribute of the same name, and an entry of ``_former_parameters``. The
         first replica shares the memory of ``network``. Its buffers are those of ``network``, and
         with ``detach`` its parameters are, too. All other copies have their own memory, aligned
-        like new tensors. Buffers that require grad are copied like parameters; other buffers are
-        copied without history.
+        like new tensors. Buffers that require grad are copied like parameters. Copies of other
+        buffers have no autograd history.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on
@@ -68,8 +68,9 @@ def replicate(
         ValueError: A parameter or buffer is not initialized.
 
     Note:
-        Changes that a replica's forward makes to the replica are lost with it, except changes in
-        place to the first replica's buffers and, under ``no_grad``, to its parameters.
+        Changes that a forward makes to its replica are lost when the replica is freed. Exceptions
+        are in-place changes to the first replica's buffers and, under ``no_grad``, to its
+        parameters, since these share the memory of ``network``.
     """
     tree = collect_tree(network)
     _check_script_modules(tree)
@@ -77,8 +78,9 @@ def replicate(
     if not targets:
         return []
     attached, detached = _partition_tensors(tree, detach=detach)
-    _check_ready(attached, detached, targets[0])
-    # All objects created here live as long as the replicas, so a collection would free nothing.
+    _check_tensors(attached, detached, targets[0])
+    # All objects that are created here live as long as the replicas, so the garbage collector
+    # would free nothing.
     with pause_gc():
         attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
         detached_rows = detached_copies(detached, targets, buffer_size=buffer_size)
@@ -124,10 +126,11 @@ def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) 
 
     Args:
         module: The root of the tree.
-        memo: Modules to skip, except ``module``. The modules of the tree are added to it.
+        memo: The modules that are not checked, unless it is ``module``. The function adds the
+            modules of the tree to it.
 
     Returns:
-        Also True if TorchScript is disabled.
+        True also if TorchScript is disabled.
     """
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)
@@ -155,7 +158,7 @@ def _has_python_child(module: nn.Module) -> bool:
 
 
 def _partition_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the tensors that gradients flow back to, and the others."""
+    """Return the tensors that receive gradients from their copies, and the other tensors."""
     if detach:
         return [], [*tree.parameters, *tree.buffers]
     with_grad = [buffer for buffer in tree.buffers if buffer.requires_grad]
@@ -163,7 +166,7 @@ def _partition_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[
     return [*tree.parameters, *with_grad], without
 
 
-def _check_ready(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
+def _check_tensors(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
     """Check that all tensors are on ``source`` and initialized."""
     if not is_cpu(source) and any(map(is_cpu, {tensor.device for tensor in attached})):
         raise AssertionError("Broadcast function not implemented for CPU tensors")

@@ -1,8 +1,8 @@
 """Scatter of nested arguments over devices, and gather of nested outputs.
 
-Three modules split and concatenate. ``comm`` moves one tensor, without gradients. ``functions``
-adds an autograd node. This module handles nested values, and applies a node only to tensors that
-need one.
+Three modules split and concatenate. ``comm`` handles one tensor, without gradients. ``functions``
+handles one tensor by an autograd node. This module handles nested values, and uses a node only
+for tensors that need gradients.
 
 Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of devices.
 """
@@ -45,6 +45,7 @@ from .functions import Gather, Scatter
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
+#: The classes of tensors that support all operators; a subclass may not.
 _PLAIN = frozenset((Tensor, nn.Parameter))
 
 
@@ -65,25 +66,27 @@ def scatter(
     - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
       split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.
     - A 0-dim tensor, and a value marked ``Whole``, is copied to each device.
-    - A tensor with ``k`` rows, beside tensors of another size, has one row per device. The rows
-      of devices without a chunk are dropped.
+    - If a tensor has ``k`` rows and the other tensors have another number of rows, it is split
+      into one row per device. The rows for devices without a chunk are dropped.
 
     Args:
-        inputs: Any nested value. ``SplitAlong`` marks a part with another ``dim``.
+        inputs: Any nested value. ``SplitAlong`` marks a value in it that is split along another
+            dimension.
         target_gpus: ``k`` devices in output order. The same device may appear twice.
         dim: The dimension to split. Negative values count from the last one.
         chunk_sizes: ``k`` sizes that sum to ``N``, or ``k`` weights: ``N`` is then divided in
             proportion to them. By default each chunk but the last has ``ceil(N / k)`` rows.
 
     Returns:
-        One value per chunk, at most ``k``: a tuple for a tensor, else a list. If nothing is
-        split, there are ``k`` values. A chunk on the device of its tensor is a view. A chunk on
-        another device is a copy that keeps dense strides. A tensor that goes to each device is
-        itself or a view on its own device, and a row-major copy on the others. Gradients flow
-        back to the tensors; those of a copied tensor are summed.
+        At most ``k`` values, one per chunk: in a tuple if ``inputs`` is a tensor, else in a list.
+        If no tensor is split, there are ``k`` values. A chunk on the device of its tensor is a
+        view. A chunk on another device is a copy that keeps dense strides. A tensor that each
+        device receives whole is the tensor itself or a view on its own device, and a row-major
+        copy on other devices. Gradients flow back to the tensors. The gradients of all copies of
+        a tensor are summed.
 
     Raises:
-        ValueError: Two tensors give different numbers of chunks; ``chunk_sizes`` does not have
+        ValueError: Two tensors have different numbers of chunks; ``chunk_sizes`` does not have
             ``k`` entries, has a negative one, or only zeros; a device has no index.
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
@@ -102,7 +105,7 @@ def scatter_kwargs(
     *,
     chunk_sizes: Sequence[float] | None = None,
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
-    """Split positional and keyword arguments together with :func:`scatter`.
+    """Split positional and keyword arguments together, by the rules of :func:`scatter`.
 
     Args:
         inputs: The positional arguments.
@@ -113,8 +116,8 @@ def scatter_kwargs(
 
     Returns:
         A tuple with the positional arguments of each replica, and a tuple of the same length with
-        the keyword arguments. The length is the number of chunks, ``k`` if nothing is split, or 0
-        without any argument.
+        the keyword arguments of each replica. The length is the number of chunks, ``k`` if no
+        tensor is split, or 0 if there are no arguments.
 
     Raises:
         ValueError: See :func:`scatter`.
@@ -139,8 +142,8 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
       or another iterable is called with one iterable. A mapping and a dataclass keep their other
       attributes.
     - Packed sequences become one packed sequence that has all sequences in order.
-    - Other values become a list with one entry per replica, and so do iterables that cannot be
-      iterated over or rebuilt.
+    - Other values become a list with one entry per replica. So do iterables that raise an error
+      when they are iterated over or rebuilt.
 
     Args:
         outputs: The outputs of the replicas, at least one.
@@ -148,13 +151,13 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
         dim: The dimension to concatenate along. Scalars become a vector, with a warning.
 
     Returns:
-        One value. Its tensors are new. They are on ``target_device``, or on the CPU if all of
-        the replicas' tensors are. Gradients flow back to the replicas' tensors.
+        One nested value with new tensors. A tensor is on ``target_device``, or on the CPU if the
+        replicas' tensors are on the CPU. Gradients flow back to the replicas' tensors.
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
-        ValueError: At one place some replicas returned None or a tensor and others did not;
-            dictionaries or sequences differ in length.
+        ValueError: In the same place of the outputs, some replicas returned None or a tensor and
+            others did not; or dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
         RuntimeError: Tensors differ in another dimension than ``dim``.
 
@@ -175,12 +178,22 @@ def _scatter_together(
     dim: int,
     weights: Sequence[float] | None,
 ) -> list[list[Any]]:
-    """Split several values together. Return the list of each value's parts, one per replica."""
+    """Split several nested values into equally many parts.
+
+    Args:
+        roots: Each value, and its name in error messages.
+        devices: The devices of the parts.
+        dim: The dimension to split.
+        weights: The argument ``chunk_sizes`` of :func:`scatter`.
+
+    Returns:
+        For each value, the list of its parts, one for each replica.
+    """
     targets = list(devices)
     if weights is not None:
         check_weights(weights, len(targets))
-    # All values are flattened before any tensor is copied: the number of chunks depends on all
-    # tensors, and sizes that do not match raise before any device has work.
+    # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
+    # and sizes that do not match must raise an error before any device has work.
     leaves = InputLeaves()
     nodes = [leaves.flatten(value, dim, name) for value, name in roots]
     count, pieces = _split_leaves(leaves, targets, weights)
@@ -190,10 +203,10 @@ def _scatter_together(
 def _split_leaves(
     leaves: InputLeaves, devices: Sequence[DeviceLike], weights: Sequence[float] | None
 ) -> tuple[int, Pieces]:
-    """Return the number of replicas that have work, and their pieces of each leaf."""
+    """Return the number of replicas with a chunk, and for each leaf the pieces of the replicas."""
     if not (leaves.splits or leaves.copied):
         return len(devices), {}
-    check_not_traced()  # A trace would contain the sizes as constants.
+    check_not_traced()  # A trace would record the chunk sizes as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
@@ -210,11 +223,16 @@ def _split_leaves(
 def split_lengths(
     splits: Sequence[SplitLeaf], count: int, weights: Sequence[float] | None
 ) -> list[list[int]]:
-    """Return the chunk lengths of each leaf, equally many for all leaves.
+    """Return the chunk lengths of each leaf. All leaves have equally many chunks.
 
     A tensor with one row per device, beside a batch of another size, has chunks of one row.
-    transformers' Trainer passes such a tensor with every batch. If the batch has fewer chunks
-    than there are devices, the last rows are dropped.
+    transformers' Trainer passes a tensor of this kind with every batch. If the batch has fewer
+    chunks than there are devices, the last rows of the tensor are dropped.
+
+    Args:
+        splits: The leaves.
+        count: The number of devices.
+        weights: The argument ``chunk_sizes`` of :func:`scatter`.
     """
     batch = [split for split in splits if not _has_one_row_per_device(split, count)]
     if not batch or len({split.extent for split in splits}) == 1:
@@ -257,9 +275,9 @@ def split_leaf(
 
     Args:
         split: The leaf.
-        devices: At least as many devices as chunks.
+        devices: The device of each chunk. Further devices are ignored.
         lengths: The lengths of the chunks. Rows beyond their sum are dropped.
-        even: Whether ``Tensor.chunk`` gives chunks of these lengths.
+        even: Whether ``Tensor.chunk`` returns chunks of these lengths.
     """
     targets = devices[: len(lengths)]
     if not isinstance(split.value, Tensor):
@@ -271,15 +289,15 @@ def split_leaf(
         return _split_wrapper(split, targets, lengths, even=even)
     used = sum(lengths)
     rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
-    # `split_with_sizes` is faster than `chunk`, but a subclass may not support it.
+    # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
     return _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
 
 
 def _split_tensor(
     tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
-    # Scatter also copies from the CPU without gradients, because it uses side streams.
-    if _needs_node([tensor]) or is_on_cpu(tensor):
+    # Scatter copies from the CPU on side streams, so it is used there even without gradients.
+    if _needs_grad([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
     pairs = zip(split_into_views(tensor, len(targets), sizes, dim), targets, strict=True)
@@ -289,9 +307,9 @@ def _split_tensor(
 def _split_wrapper(
     split: SplitLeaf, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
 ) -> Sequence[Tensor]:
-    """Split a tensor by the operations of its own class, which are differentiable."""
+    """Split a tensor subclass by its own operators, which are differentiable."""
     rest = split.extent - sum(lengths)
-    # Rows are dropped only if each chunk has one row.
+    # If rows are dropped, each chunk has one row (see `split_lengths`).
     count = split.extent if rest else len(lengths)
     chunks = split_into_views(split.value, count, None if even else [*lengths, rest], split.dim)
     pairs = zip(chunks, targets, strict=False)
@@ -301,7 +319,7 @@ def _split_wrapper(
 def _copy_leaves(
     copied: Sequence[CopiedLeaf], devices: Sequence[torch.device]
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
-    """Yield each leaf with its copies. Leaves with gradients are copied separately."""
+    """Yield each leaf with its copies. Leaves that require grad are copied separately."""
     for leaf in copied:
         if is_wrapper(leaf.tensor):
             yield leaf, [wrapper_to_device(leaf.tensor, device) for device in devices]
@@ -321,18 +339,18 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
-    # Gather handles gradients, the warning about scalars, the CPU, and errors.
-    if is_minus_one(device) or _needs_node(tensors) or any(map(_is_special, tensors)):
+    # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
+    if is_minus_one(device) or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return whole
     dim = check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))
 
 
-def _is_special(tensor: Tensor) -> bool:
+def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
     return tensor.dim() == 0 or is_on_cpu(tensor)
 
 
-def _needs_node(tensors: Sequence[Tensor]) -> bool:
-    """Return whether gradients flow. Without gradients a node only costs time."""
+def _needs_grad(tensors: Sequence[Tensor]) -> bool:
+    """Return whether ``tensors`` need an autograd node."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

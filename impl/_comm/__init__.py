@@ -1,6 +1,6 @@
-"""Tensors on several devices: split, concatenate, copy and reduce them.
+"""Splits, concatenations, copies and sums of tensors on several devices.
 
-It imports ``_compat``, ``_device`` and ``_pytree``.
+This package imports ``_compat`` and ``_device``.
 """
 
 from .broadcast import attached_copies, detached_copies

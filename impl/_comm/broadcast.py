@@ -1,11 +1,11 @@
 """Copies of many tensors on many devices. Backward sums the gradients of all copies.
 
-    tensors ──► [CopiedBucket] ──► views on the device of the tensors
-            ◄── sum of grads   ──► copies on another device
-                               ──► …
+    forward:    tensors ──► CopiedBucket ──► views on the device of the tensors
+                                         ──► copies on each of the other devices
+    backward:   sums    ◄── CopiedBucket ◄── gradients of the views and copies
 
-Each bucket has its own autograd node. Backward therefore sums and frees the gradients of a bucket
-as soon as all replicas have computed them.
+Each bucket of tensors has its own autograd node. Backward therefore sums and frees the gradients
+of a bucket as soon as all replicas have computed them.
 
 ``k`` is the number of devices, ``n`` the number of tensors.
 """
@@ -29,6 +29,7 @@ from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
 from .copy import copy_bucket, to_device
 from .reduce import add_buckets
 
+#: For each device, the list of its tensors.
 _Rows = list[list[Tensor]]
 
 
@@ -38,25 +39,27 @@ def attached_copies(
     *,
     buffer_size: int = REPLICA_BUFFER_SIZE,
 ) -> _Rows:
-    """Copy ``tensors`` to each of ``devices``, differentiably.
+    """Copy ``tensors`` to each of ``devices``. Gradients flow back to ``tensors``.
 
     Args:
         tensors: ``n`` tensors on any devices, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        buffer_size: Bytes per bucket, that is, per transfer and per sum of gradients.
+        buffer_size: The largest number of bytes of a bucket. A bucket is copied in one transfer,
+            and its gradients are summed in one operation.
 
     Returns:
-        ``k`` lists of ``n`` tensors. They require grad if their source does and grad mode is on.
-        The first one on the device of its source shares the memory of the source; in-place
-        changes under ``no_grad`` change the source. All others are row-major copies in new memory;
-        the copies in one list may share one storage.
+        ``k`` lists of ``n`` tensors. A tensor requires grad if its source does and grad mode is
+        on. In the first list for the device of a source, the tensor shares the memory of the
+        source: an in-place change under ``no_grad`` changes the source. In all other lists, the
+        tensor is a row-major copy in new memory. The copies in one list may share one storage.
 
-        Backward adds the gradients on the device of the source: that of the shared tensor first,
-        then the others in the order of ``devices``. A tensor whose copies are not used gets no
-        gradient. After an in-place change of the shared tensor, autograd adds its gradient to
-        the source directly, apart from the sum of the others.
+        Backward adds the gradients on the device of the source: first the gradient of the shared
+        tensor, then those of the copies in the order of ``devices``. A source gets no gradient if
+        neither the shared tensor nor a copy is used. After an in-place change of the shared
+        tensor, autograd adds its gradient to the source directly, apart from the sum of the
+        gradients of the copies.
     """
-    return _copy_by_bucket(
+    return _copy_bucket_by_bucket(
         _copy_attached, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
     )
 
@@ -72,22 +75,25 @@ def detached_copies(
     Args:
         tensors: As for :func:`attached_copies`.
         devices: As for :func:`attached_copies`.
-        buffer_size: Bytes per transfer.
+        buffer_size: The largest number of bytes in one transfer.
 
     Returns:
-        ``k`` lists of ``n`` tensors. The first one on the device of its source is the source
-        itself. All others are row-major copies in new memory that require no grad; the copies in
-        one list may share one storage.
+        ``k`` lists of ``n`` tensors. In the first list for the device of a source, the tensor is
+        the source itself. In all other lists, it is a row-major copy in new memory that does not
+        require grad. The copies in one list may share one storage.
     """
-    return _copy_by_bucket(_copy_detached, tensors, devices, plan_buckets(tensors, buffer_size))
+    return _copy_bucket_by_bucket(
+        _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
+    )
 
 
-def _copy_by_bucket(
+def _copy_bucket_by_bucket(
     copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
     plan: Sequence[Sequence[int]],
 ) -> _Rows:
+    """Copy each bucket of ``plan`` by ``copy_rows``. Return rows in the order of ``tensors``."""
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
         copied = copy_rows([tensors[index] for index in indices], devices)
@@ -97,33 +103,40 @@ def _copy_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _index_of_source(bucket, devices)
-    rows = copy_bucket(bucket, _without(devices, source))
+    source = _find_source_index(bucket, devices)
+    rows = copy_bucket(bucket, _without_index(devices, source))
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _index_of_source(bucket, devices)
-    others = _without(devices, source)
+    source = _find_source_index(bucket, devices)
+    others = _without_index(devices, source)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _copy_by_node(bucket, others, with_views=source is not None)
+        rows = _copy_by_autograd_node(bucket, others, with_views=source is not None)
     else:
-        # Not views: even under `no_grad`, a view of a leaf that requires grad requires grad.
+        # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
+        # `no_grad`.
         rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
         rows += copy_bucket(bucket, others)
     if source is not None:
-        # Move the row of the source's device from the front to its place in `devices`.
+        # Move the row for the sources' device from the front to its index in `devices`.
         rows.insert(source, rows.pop(0))
     return rows
 
 
-def _copy_by_node(
+def _copy_by_autograd_node(
     bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
-    """Return views of ``bucket``, if wanted, and its copies on ``others``, from one node."""
+    """Return the outputs of one :class:`CopiedBucket` node, one row for each device.
+
+    Args:
+        bucket: The tensors of the bucket.
+        others: The devices of the copies.
+        with_views: Whether the first row has views of ``bucket``.
+    """
     # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
-    # view's node. By default the new node is a strided view, which sparse gradients cannot pass.
-    # A node that repeats the original view passes them.
+    # view's node. By default the new node is a strided view, which raises an error for sparse
+    # gradients. A node that repeats the original view operation accepts sparse gradients.
     with track_original_views():
         outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [
@@ -132,8 +145,8 @@ def _copy_by_node(
         if with_views:
             rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
-    # replicas, so it would run after the backward of the first replica, and all gradients would
-    # be kept until then. With the highest priority it runs as soon as it is ready.
+    # replicas. By default it would run after the backward of the whole first replica, and all
+    # gradients would be kept until then. With the highest priority it runs as soon as it is ready.
     run_first_in_backward(outputs[-1].grad_fn)
     return rows
 
@@ -141,9 +154,9 @@ def _copy_by_node(
 def _single_output_view(output: Tensor) -> Tensor:
     """Return a view of ``output`` from a node with a single output.
 
-    Autograd can replace this node after an in-place change (see ``_copy_by_node``). It cannot
-    replace the node of the bucket, which has several outputs, so it forbids in-place changes of
-    these (pytorch/pytorch#37246).
+    Autograd can replace this node after an in-place change (see ``_copy_by_autograd_node``). It
+    cannot replace the node of the bucket, which has several outputs. It therefore forbids in-place
+    changes of these outputs (pytorch/pytorch#37246).
     """
     view = output[...]
     allow_inplace_changes(view)
@@ -152,11 +165,11 @@ def _single_output_view(output: Tensor) -> Tensor:
 
 
 class CopiedBucket(Function):
-    """Copies of one bucket of tensors, after views of the tensors if wanted.
+    """Copies of one bucket of tensors, and views of the tensors if they are requested.
 
-    Unlike ``functions.Broadcast``, which behaves as in torch.nn.parallel, there is one node for
-    each bucket, so that gradients are freed early. Sources may be on any device, and unused
-    copies get no gradient instead of zeros.
+    ``functions.Broadcast`` behaves as in torch.nn.parallel. This Function differs from it: there
+    is one node for each bucket, so that gradients are freed early; sources may be on any device;
+    and an unused copy has no gradient instead of zeros.
     """
 
     @staticmethod
@@ -165,9 +178,9 @@ class CopiedBucket(Function):
         ctx: Any, others: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:
         """Return views of ``bucket`` if ``with_views``, then copies on each of ``others``."""
-        ctx.set_materialize_grads(False)  # An unused copy has no gradient.
+        ctx.set_materialize_grads(False)  # The gradient of an unused copy is None, not zeros.
         ctx.device = bucket[0].device
-        ctx.bucket = range(len(bucket))  # Only the length: the node must not keep the tensors.
+        ctx.bucket = range(len(bucket))  # Its length is used. The node must not keep the tensors.
         save_streams(ctx, [ctx.device, *others])
         views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, others)))
@@ -183,9 +196,10 @@ class CopiedBucket(Function):
 def _sum_rows(
     rows: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
+    """Add the gradients in ``rows``, one row for each device, index by index on ``device``."""
     columns = list(zip(*rows, strict=True))
-    # If all replicas have dense gradients of a tensor, they are added in one operation with the
-    # other such tensors. Sums with sparse or missing gradients are computed one by one.
+    # One operation adds the gradients of all tensors whose gradients are dense on all devices.
+    # Sums with sparse or missing gradients are computed tensor by tensor.
     dense = {index: column for index, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
     if len(rows) > 1 and dense:
@@ -204,21 +218,25 @@ def _is_dense(column: Sequence[Tensor | None]) -> TypeGuard[Sequence[Tensor]]:
 def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     grads = [to_device(grad, device) for grad in column if grad is not None]
     if not all(grad.is_sparse for grad in grads):
-        grads = [grad.to_dense() for grad in grads]  # Returns dense gradients unchanged.
+        # `to_dense` returns dense gradients unchanged.
+        grads = [grad.to_dense() for grad in grads]
     total = None
     for grad in grads:
         total = grad if total is None else torch.add(total, grad)
     return total
 
 
-def _index_of_source(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _find_source_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
     device = bucket[0].device
     return devices.index(device) if device in devices else None
 
 
-def _without(devices: Sequence[torch.device], source: int | None) -> list[torch.device]:
-    return [device for index, device in enumerate(devices) if index != source]
+def _without_index(
+    devices: Sequence[torch.device], excluded_index: int | None
+) -> list[torch.device]:
+    return [device for index, device in enumerate(devices) if index != excluded_index]
 
 
 def _row_starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
+    """Return the indices in ``flat`` at which the rows of ``len(bucket)`` members begin."""
     return range(0, len(flat), len(bucket))

@@ -1,4 +1,4 @@
-"""Buckets of tensors: many small tensors are copied in one transfer."""
+"""Buckets: groups of small tensors that are copied in one transfer."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -10,11 +10,12 @@ from torch import Tensor
 from .._compat import flatten, sparse_parts, use_unrecorded_views
 from .._device import alignment_on
 
-#: Bytes per bucket by default.
+#: The default for the largest number of bytes in a bucket.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 
-#: Bytes per bucket of replicas. The gradients of a bucket are kept until all are computed: at
-#: 10 MiB the peak memory of a backward pass can be 1.4 times that at 2 MiB.
+#: The largest number of bytes in a bucket of a replica's parameters. Backward keeps the gradients
+#: of a bucket until all of them are computed: with buckets of 10 MiB the peak memory of a backward
+#: pass can be 1.4 times that with buckets of 2 MiB.
 REPLICA_BUFFER_SIZE = 2 * 1024 * 1024
 
 
@@ -25,8 +26,8 @@ def plan_buckets(
 
     Args:
         tensors: Dense or sparse COO tensors.
-        buffer_size: The maximal number of bytes in a bucket, without gaps between tensors. Only
-            a bucket with a single tensor may be larger.
+        buffer_size: The largest number of bytes in a bucket, not counting the gaps between
+            tensors. Only a bucket with a single tensor may be larger.
         by_grad: Whether to separate tensors that require grad from those that do not.
 
     Returns:
@@ -40,7 +41,7 @@ def plan_buckets(
         kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
         bucket = filling.setdefault(kind, [])
         total = filled.get(kind, 0) + size
-        # The bucket would be too large, and it is not empty.
+        # Close the bucket if it is not empty and would become too large.
         if size < total > buffer_size:
             closed.append(bucket)
             bucket = filling[kind] = []
@@ -61,7 +62,7 @@ def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
 def sorted_by_index(
     rows: Iterable[Sequence[Tensor]], indices: Sequence[int]
 ) -> list[list[Tensor]]:
-    """Sort the members of each row, whose indices are ``indices``, by index."""
+    """Sort the members of each row by index. ``indices`` has the index of each member."""
     order = sorted(range(len(indices)), key=indices.__getitem__)
     if order == list(range(len(indices))):
         return [list(row) for row in rows]
@@ -70,19 +71,20 @@ def sorted_by_index(
 
 
 def spacing_on(devices: Iterable[torch.device], dtype: torch.dtype) -> int:
-    """Return the alignment of tensors in a flat tensor, in elements.
+    """Return the alignment, in elements, of tensors that are packed into one flat tensor.
 
-    It makes them as aligned as new tensors on each of ``devices``. For a less aligned tensor a
-    kernel may take a slower path that rounds differently, and tensor cores need multiples of 16
-    bytes for products of half-precision matrices.
+    With this alignment the tensors are as aligned as new tensors on each of ``devices``. For a
+    less aligned tensor a kernel may take a slower path that rounds differently, and tensor cores
+    need multiples of 16 bytes for products of half-precision matrices.
     """
     return max(map(alignment_on, devices)) // dtype.itemsize
 
 
 def pack(tensors: Sequence[Tensor], spacing: int) -> Tensor:
-    """Concatenate dense tensors into one flat tensor, each at a multiple of ``spacing``.
+    """Concatenate dense tensors into one flat tensor.
 
-    Gaps contain zeros. For a single contiguous tensor the result is a view.
+    Each tensor begins at a multiple of ``spacing`` elements. The gaps between tensors contain
+    zeros. For a single contiguous tensor the result is a view.
     """
     gaps = [-tensor.numel() % spacing for tensor in tensors]
     gaps[-1] = 0
@@ -93,7 +95,7 @@ def pack(tensors: Sequence[Tensor], spacing: int) -> Tensor:
     parts: list[Tensor] = []
     for tensor, gap in zip(tensors, gaps, strict=True):
         parts.append(tensor)
-        if gap:  # Empty parts would double the time.
+        if gap:  # Parts of size 0 would double the time of the concatenation.
             parts.append(fillers[gap])
     return flatten(parts)
 
@@ -101,9 +103,10 @@ def pack(tensors: Sequence[Tensor], spacing: int) -> Tensor:
 def unpack(flat: Tensor, shapes: Iterable[torch.Size], spacing: int) -> list[Tensor]:
     """Split ``flat``, a result of :func:`pack`, into row-major tensors of ``shapes``.
 
-    The tensors share the memory of ``flat``, except empty ones. Each has its own version counter:
-    an in-place change of one must not count as a change of the others (pytorch/pytorch#13594).
-    Consecutive tensors of one shape are split in one operation, which is several times faster.
+    The tensors share the memory of ``flat``, except tensors without elements. Each tensor has its
+    own version counter: an in-place change of one tensor must not count as a change of the others
+    (pytorch/pytorch#13594). Consecutive tensors with the same shape are split in one operation,
+    which is several times faster.
     """
     runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
     steps = [-(-shape.numel() // spacing) * spacing for shape, _ in runs]

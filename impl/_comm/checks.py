@@ -1,4 +1,4 @@
-"""Checks of the arguments of comm, with the error messages of torch.nn.parallel.
+"""Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel.
 
 ``N`` is the extent of a tensor along ``dim``.
 """
@@ -23,13 +23,13 @@ def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
 
 
 def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -> int:
-    """Check that ``tensor`` exactly fills the outputs; return ``dim`` counted from the front."""
+    """Check that chunks of ``tensor`` fill the outputs. Return the non-negative ``dim``."""
     if not outputs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor.dim())
     total = 0
     for index, output in _enumerate_on_accelerator(outputs, "output"):
-        if _other_sizes(output, dim) != _other_sizes(tensor, dim):
+        if _sizes_except(output, dim) != _sizes_except(tensor, dim):
             raise RuntimeError(
                 f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
                 f"Expected same shape except for scatter dim {dim} as the source tensor: "
@@ -46,12 +46,12 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
 
 
 def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
-    """Check that inputs fit, and are on the accelerator; return ``dim`` counted from the front.
+    """Check that inputs can be concatenated. Return the non-negative ``dim``.
 
     Args:
         tensors: The inputs.
         dim: The dimension to concatenate along.
-        any_device: Whether inputs may be on any device.
+        any_device: Whether inputs may be on any device; if not, all must be on the accelerator.
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
@@ -69,6 +69,7 @@ def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool
 
 
 def _check_slice_shape(tensors: Sequence[Tensor], index: int, dim: int) -> None:
+    """Check that ``tensors[index]`` has the shape of the first tensor, except along ``dim``."""
     tensor = tensors[index]
     _check_dimension(tensor, index, "gather")
     expected = list(tensors[0].shape)
@@ -81,6 +82,7 @@ def _check_slice_shape(tensors: Sequence[Tensor], index: int, dim: int) -> None:
 
 
 def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
+    """Check that ``out`` has the shape of the concatenated inputs."""
     if list(out.shape) != list(shape):
         raise RuntimeError(
             f"Expected out tensor to have shape {list(shape)}, but got {list(out.shape)}"
@@ -88,7 +90,7 @@ def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
 
 
 def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
-    """Check that there are devices, and one chunk size for each of the ``count`` devices."""
+    """Check that there are ``count > 0`` devices, and as many chunk sizes, if any are given."""
     if count == 0:
         raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != count:
@@ -101,9 +103,10 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
 def _enumerate_on_accelerator(
     tensors: Sequence[Tensor], role: str
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield the index of each tensor with the tensor; check first that it is on the accelerator.
+    """Check that each tensor is on the accelerator, then yield its index and the tensor.
 
-    The checks of one tensor thus precede those of the next, as in torch.nn.parallel.
+    A generator, so that all checks of one tensor precede those of the next tensor, as in
+    torch.nn.parallel.
     """
     kind = accelerator_type()
     for index, tensor in enumerate(tensors):
@@ -116,7 +119,8 @@ def _enumerate_on_accelerator(
         yield index, tensor
 
 
-def _other_sizes(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
+def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
+    """Return the number of dimensions of ``tensor``, and its sizes without that along ``dim``."""
     sizes = list(tensor.shape)
     return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
 

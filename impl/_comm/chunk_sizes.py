@@ -7,7 +7,7 @@ devices.
 import math
 from collections.abc import Sequence
 
-#: Rows by which rounding may increase a quotient that is an integer in exact arithmetic.
+#: The largest error, in rows, of a computed share that is an integer in exact arithmetic.
 _ROUNDING = 1e-9
 
 
@@ -17,12 +17,12 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
     Args:
         extent: ``N``, zero or more.
         count: ``k``, one or more.
-        weights: ``k`` chunk sizes that sum to ``N``, or weights: chunks are then proportional
-            to them, rounded up while rows are left. By default every chunk but the last has
+        weights: Either ``k`` chunk sizes that sum to ``N``, or ``k`` proportions: each chunk is
+            rounded up until no rows are left. By default every chunk but the last has
             ``ceil(N / k)`` rows.
 
     Returns:
-        At most ``k`` lengths that sum to ``N``: devices for which no row is left have none. If
+        At most ``k`` lengths that sum to ``N``. Devices after the last row get no length. If
         ``N`` is 0, there are ``k`` lengths of 0.
     """
     if extent == 0:

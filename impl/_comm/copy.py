@@ -12,25 +12,26 @@ from torch import Tensor
 from .._device import is_cpu
 from .buckets import pack, sizes_in_bytes, sorted_by_index, spacing_on, unpack
 
-#: Bytes from which packing a tensor takes longer than a separate transfer.
+#: Tensors of at least this many bytes are copied separately, because packing takes longer.
 _LARGE_BYTES = 1024 * 1024
 
 
 def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
-    """Return ``tensor`` on ``device``, differentiably, with the same dense strides.
+    """Return ``tensor`` on ``device``, with the same dense strides. Gradients flow through it.
 
-    A tensor that is already there is copied only if ``copy``. The host waits only for copies to
-    the CPU, which has no stream that could order later reads.
+    A tensor that is already on ``device`` is copied only if ``copy`` is True. The host waits only
+    for copies to the CPU, because no stream orders later reads there.
     """
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
 def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor whose class implements its own operators, differentiably."""
+    """Copy a tensor whose class implements its own operators. Gradients flow through the copy."""
     is_jagged = tensor.layout is torch.jagged
     if not is_jagged or not tensor.requires_grad or tensor.device == device:
         return to_device(tensor, device)
-    # Autograd cannot pass a nested gradient to another device. That of the values is dense.
+    # Autograd cannot pass the gradient of a nested tensor to another device. The gradient of its
+    # values is dense.
     nested: Any = tensor
     return torch.nested.nested_tensor_from_jagged(
         to_device(nested.values(), device), to_device(nested.offsets(), device)
@@ -38,13 +39,16 @@ def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
-    """Copy a bucket, whose tensors have one device, dtype and layout, to each of ``devices``.
+    """Copy the tensors of a bucket to each of ``devices``.
+
+    Args:
+        bucket: Tensors with the same device, dtype and layout.
+        devices: The devices of the copies.
 
     Returns:
-        For each device a list of plain tensors without history, in the order of the bucket.
-        They are row-major, aligned as new tensors, and have their own version counters. They
-        share no memory with the bucket or with other lists; tensors of one list may share one
-        storage.
+        For each device a list of plain tensors without history, in the order of the bucket. Each
+        tensor is row-major, is aligned like a new tensor, and has its own version counter.
+        Tensors of one list may share one storage, but not with other lists or with the bucket.
     """
     if not devices:
         return []
@@ -52,7 +56,7 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     with torch.no_grad():
         rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
         if small:
-            # Tensors of one shape are unpacked in one operation.
+            # Sort by shape: consecutive tensors with the same shape are unpacked in one operation.
             small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
             packed = _packed_copies([bucket[index] for index in small], devices)
             rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
@@ -67,7 +71,7 @@ def _packed_copies(
     flat = pack(bucket, spacing)
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):
-        # The flat tensor is new, so the first copy on its device may use its memory.
+        # The flat tensor is new. On its own device, the first copies are therefore views of it.
         yield unpack(to_device(flat, device, copy=device in devices[:index]), shapes, spacing)
 
 
@@ -78,9 +82,9 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def partition_by_size(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-    """Return the indices of the tensors to pack, and of those to copy separately.
+    """Return the indices of the tensors to pack, and the indices of those to copy separately.
 
-    Sparse tensors, and a single small tensor, are not packed.
+    Sparse tensors are not packed, nor is a single small tensor.
     """
     sizes = sizes_in_bytes(bucket)
     small = [index for index, size in enumerate(sizes) if size < _LARGE_BYTES]

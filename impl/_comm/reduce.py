@@ -15,7 +15,10 @@ from .copy import partition_by_size, to_device
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
-    """Add ``k`` tensors on the device ``ordinal``, differentiably, as ``comm.reduce_add`` does."""
+    """Add ``k`` tensors on the device ``ordinal``, as ``comm.reduce_add`` does.
+
+    Gradients flow back to the tensors.
+    """
     if not tensors:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
@@ -29,7 +32,7 @@ def reduce_lists(
 ) -> list[Tensor]:
     """Add ``k`` lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
 
-    Buckets of ``buffer_size`` bytes are added in one operation each.
+    Each bucket of at most ``buffer_size`` bytes is added in one operation.
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -41,14 +44,17 @@ def reduce_lists(
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add lists of dense tensors index by index, in the given order, differentiably.
+    """Add lists of dense tensors index by index, in the given order.
+
+    Gradients flow back to the tensors. If a list is not on ``device``, small tensors are packed
+    for the transfer.
 
     Args:
         lists: Two or more buckets with the same shapes, each on one device.
         device: The device of the sums.
 
     Returns:
-        New, aligned tensors. If a list is on another device, small tensors are packed.
+        New tensors that are aligned like separately allocated ones.
     """
     if all(tensors[0].device == device for tensors in lists):
         return _add_lists(lists)
@@ -61,7 +67,8 @@ def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Ten
 
 
 def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    # The addends belong to the caller. The first sum is new, so the rest is added in place.
+    # The first addition creates a tensor, to which the other addends are added in place. The
+    # addends themselves belong to the caller and must not change.
     total = torch.add(to_device(tensors[0], device), to_device(tensors[1], device))
     for other in tensors[2:]:
         total.add_(to_device(other, device))
@@ -76,7 +83,7 @@ def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
-    # The packed tensor is new, so the other lists are added to it in place.
+    # The first packed tensor is a copy, so the other lists are added to it in place.
     spacing = spacing_on([device], lists[0][0].dtype)
     total = to_device(pack(lists[0], spacing), device)
     for other in lists[1:]:
@@ -85,7 +92,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 
 
 def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
-    """Return the buckets of each list; lists with other dtypes or shapes get their own."""
+    """Return the buckets of each list. Lists with equal dtypes and shapes share one plan."""
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
@@ -98,7 +105,7 @@ def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[lis
 
 
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
-    if _is_local(lists, ordinal):
+    if _are_equal_dense_lists_on(lists, ordinal):
         *others, root = lists
         totals = _add_lists([root, *others])
     else:
@@ -112,7 +119,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     is_uniform = (
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
-    # Without gaps if lists differ in sizes or dtypes: their gaps would be at different places.
+    # If lists differ in sizes or dtypes, their gaps would be at different places: use no gaps.
     spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)
@@ -130,7 +137,8 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
 
 
 def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
-    # The last one on the device, as in torch.nn.parallel: the order decides the rounding.
+    # The last tensor on the device is added first, as in torch.nn.parallel: the order of the
+    # additions decides the rounding.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
             return [tensors[root], *tensors[:root], *tensors[root + 1 :]]
@@ -139,13 +147,13 @@ def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]
     )
 
 
-def _is_local(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
-    """Return whether two or more lists are on the device, row-major, and of equal shapes."""
+def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
+    """Return whether two or more lists on the device have row-major tensors of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_memory_properties, tensors)) for tensors in lists}
+    kinds = {tuple(map(_describe_memory, tensors)) for tensors in lists}
     return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
 
 
-def _memory_properties(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
+def _describe_memory(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
     return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

@@ -1,4 +1,4 @@
-"""Splitting of tensors along a dimension, and concatenation.
+"""Splitting and concatenation of tensors along a dimension.
 
 ``N`` is the extent of a tensor along ``dim``, ``k`` the number of slices.
 """
@@ -15,20 +15,20 @@ from .._device import is_cpu
 def is_wrapper(tensor: Tensor) -> bool:
     """Return whether the class of ``tensor`` implements its own operators.
 
-    Some may be missing: jagged nested tensors and masked tensors have ``chunk``, but no
-    ``split_with_sizes``.
+    The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
+    no ``split_with_sizes``.
     """
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
-def wrap_dim(dim: int, dims: int) -> int:
-    """Return ``dim`` counted from the front.
+def wrap_dim(dim: int, num_dims: int) -> int:
+    """Return ``dim`` as a non-negative dimension of a tensor with ``num_dims`` dimensions.
 
     Raises:
-        IndexError: A tensor with ``dims`` dimensions has no ``dim``.
+        IndexError: The tensor has no dimension ``dim``.
     """
-    # A 0-dim tensor counts as having one dimension.
-    extent = max(dims, 1)
+    # As in PyTorch, a 0-dim tensor has the dimensions 0 and -1.
+    extent = max(num_dims, 1)
     if not -extent <= dim < extent:
         raise IndexError(
             "Dimension out of range (expected to be in range of "
@@ -40,7 +40,13 @@ def wrap_dim(dim: int, dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views along ``dim``, of ``chunk_sizes`` or as ``torch.chunk`` does.
+    """Split ``tensor`` into views along ``dim``.
+
+    Args:
+        tensor: A dense tensor.
+        count: The number of chunks for ``torch.chunk``, which may return fewer.
+        chunk_sizes: The sizes of the chunks instead of ``count``, or None.
+        dim: The dimension to split.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -54,12 +60,12 @@ def split_into_views(
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
-    """Concatenate one or more ``tensors`` along ``dim``, counted from the front, on ``device``.
+    """Concatenate one or more ``tensors`` along the non-negative ``dim``, on ``device``.
 
     Returns:
-        A new tensor with the layout and dtype of the first one, but complex if any input is. It
-        is channels-last if all inputs are, else row-major. The host waits only for copies to the
-        CPU.
+        A new tensor with the layout and dtype of the first input, but with a complex dtype if any
+        input is complex. It is channels-last if all inputs are, else row-major. The host waits
+        only for copies to the CPU.
     """
     out = torch.empty(
         cat_shape(tensors, dim),
@@ -108,13 +114,16 @@ def _memory_format(tensor: Tensor) -> torch.memory_format:
 
 
 def _is_channels_last(tensor: Tensor) -> bool:
-    """Return whether the strides increase from channels over space to batch, unambiguously."""
+    """Return whether the strides are those of a channels-last tensor and of no row-major one.
+
+    They increase in this order: channels, width, height, depth, batch.
+    """
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
         return False
     min_stride = 0
     for dim in (1, *range(dims - 1, 1, -1), 0):
-        # One-element images have the same strides in both formats; they count as row-major.
+        # Images of one element have the same strides in both formats and count as row-major.
         is_ambiguous = dim == 0 and min_stride == strides[1]
         if strides[dim] < min_stride or is_ambiguous:
             return False

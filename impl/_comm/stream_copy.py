@@ -1,4 +1,4 @@
-"""Copies of chunks on streams of the caller.
+"""Copies of chunks on streams that the caller passes.
 
 The stream of a chunk stays current for the following chunks, until a chunk has another stream.
 """
@@ -12,7 +12,8 @@ from torch import Tensor
 from .._device import accelerator_type, device_at, use_stream
 from .copy import to_device
 
-#: One stream per chunk; None keeps the current stream. May be shorter or longer than the chunks.
+#: One stream for each chunk; None keeps the current stream. The sequence may be shorter or longer
+#: than that of the chunks.
 Streams = Sequence[torch.Stream | None] | None
 
 
@@ -41,11 +42,11 @@ def chunks_to_devices(
             device.
     """
     results = []
-    with ExitStack() as current:
-        # There may be fewer chunks than devices; the remaining devices are not checked.
+    with ExitStack() as stream_stack:
+        # If there are fewer chunks than devices, the remaining devices are not checked.
         for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
             if chunk.get_device() != ordinal:
-                _enter_stream(current, streams, index, ordinal)
+                _enter_stream(stream_stack, streams, index, ordinal)
                 chunk = to_device(chunk, device_at(ordinal))
             results.append(chunk)
     return tuple(results)
@@ -55,20 +56,23 @@ def copy_chunks(
     chunks: Sequence[Tensor], outputs: Sequence[Tensor], streams: Streams
 ) -> tuple[Tensor, ...]:
     """Copy each chunk into its output, and return the outputs."""
-    with ExitStack() as current:
+    with ExitStack() as stream_stack:
         for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
-            _enter_stream(current, streams, index, output.get_device())
+            _enter_stream(stream_stack, streams, index, output.get_device())
             output.copy_(chunk, non_blocking=True)
     return tuple(outputs)
 
 
 def _enter_stream(
-    current: ExitStack,
+    stream_stack: ExitStack,
     streams: Streams,
     index: int,
     ordinal: int,
 ) -> None:
-    """Make the stream of the chunk ``index`` current, if it has one."""
+    """Make the stream for the chunk ``index`` current, if there is one.
+
+    ``stream_stack`` holds the context of the stream that was current for the previous chunk.
+    """
     stream = streams[index] if streams is not None and index < len(streams) else None
     if stream is not None:
         if stream.device_index != ordinal:
@@ -77,5 +81,5 @@ def _enter_stream(
                 f"(was {stream.device_index}) to match the device supplied at that index "
                 f"(expected {ordinal})"
             )
-        current.close()
-        current.enter_context(use_stream(stream))
+        stream_stack.close()
+        stream_stack.enter_context(use_stream(stream))

@@ -1,4 +1,4 @@
-"""Private names of PyTorch, recorded calls, installation, garbage collection, and forks.
+"""Compatibility with PyTorch and Python: private names, compilation, installation, GC, forks.
 
 This package imports torch only.
 """
@@ -18,10 +18,10 @@ from .torch_private import (
     add_lists,
     add_lists_in_place,
     allow_inplace_changes,
-    compilation_in_place,
-    compilation_of_wrapper,
     compile_only_inlined,
     compiled_module,
+    compiler_of_module,
+    compiler_of_wrapper,
     copy_context_of_backward,
     exclude_from_compilation,
     flatten,

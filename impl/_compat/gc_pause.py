@@ -12,10 +12,11 @@ from .forks import register_fork_handler
 def pause_gc() -> Iterator[None]:
     """Disable the garbage collector inside a ``with`` block.
 
-    The collector runs whenever enough objects have been created. While a block creates a hundred
-    thousand objects and drops none, it would run many times without effect, the last time over
-    the whole heap. The setting is process-wide: garbage of other threads waits, too. Blocks may
-    overlap in several threads. The last one to end restores the state that the first one found.
+    The collector runs whenever enough objects have been created. If a block creates a hundred
+    thousand objects and drops none, the collector would run many times without effect, and scan
+    more objects each time. The setting is process-wide, so garbage of other threads is not
+    collected either. Blocks may overlap in several threads. The first block saves whether the
+    collector is enabled, and the last block to end restores this.
     """
     _pauses.begin()
     try:
@@ -25,7 +26,7 @@ def pause_gc() -> Iterator[None]:
 
 
 class _Pauses:
-    """The active blocks."""
+    """The active blocks of :func:`pause_gc`, in all threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,8 +34,8 @@ class _Pauses:
         self._was_enabled = False
 
     def begin(self) -> None:
-        # Check and disable under one lock. Otherwise another thread could enable the collector in
-        # between, which would then stay disabled.
+        # One lock for the check and the change. If another block ended between them, this block
+        # would save that the collector is disabled, and leave it disabled forever.
         with self._lock:
             if not self._threads:
                 self._was_enabled = gc.isenabled()
@@ -49,7 +50,7 @@ class _Pauses:
 
     def reset_after_fork(self) -> None:
         """Remove the blocks of the parent's other threads, in a forked child."""
-        self._lock = Lock()  # Another thread of the parent may hold the old one.
+        self._lock = Lock()  # A thread of the parent process may have held the old lock.
         was_paused = bool(self._threads)
         self._threads = [each for each in self._threads if each == get_ident()]
         if was_paused and not self._threads and self._was_enabled:

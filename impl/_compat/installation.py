@@ -1,7 +1,8 @@
 """Installation of impl under the names of torch.nn.parallel.
 
-Replaced objects are found by name, and only their identity is used: none is called. Functions and
-classes of the reference refer to each other, so existing objects continue to run reference code.
+Objects of torch.nn.parallel are found by name. This module compares their identity and never
+calls them. Functions and classes of torch.nn.parallel refer to each other, so existing objects
+continue to run the code of torch.nn.parallel.
 """
 
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 #: The name of this package, which may be vendored under another name than ``impl``.
 _PACKAGE = __name__.rpartition("._compat.")[0]
 
-#: The packages in which names are replaced, and these names. This package has all of them.
+#: For each package: the names in it that are replaced. This package defines the same names.
 _NAMES = {
     "torch.nn": ("DataParallel",),
     "torch.nn.parallel": (
@@ -27,7 +28,7 @@ _NAMES = {
     ),
     "torch.cuda": ("comm",),
 }
-#: The replaced modules, and the modules of this package that replace them.
+#: For each replaced module: the module of this package that replaces it.
 _MODULES = {
     "torch.cuda.comm": "comm",
     "torch.nn.parallel._functions": "_functions",
@@ -37,16 +38,17 @@ _MODULES = {
     "torch.nn.parallel.replicate": "replicate",
     "torch.nn.parallel.scatter_gather": "scatter_gather",
 }
-#: Modules that are never rebound: DistributedDataParallel keeps the reference's functions.
+#: Packages whose globals are not replaced: DistributedDataParallel keeps the original functions.
 _NOT_REBOUND = ("torch.nn.parallel.distributed", "torch.distributed")
 #: The package that defines the replaced objects.
 _REFERENCE = "torch.nn.parallel"
+#: The value before the installation of an entry that did not exist.
 _ABSENT = object()
 
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """A replacement of one entry of a module or of ``sys.modules``."""
+    """The replacement of one entry in the globals of a module or in ``sys.modules``."""
 
     entries: dict[str, Any]
     name: str
@@ -58,7 +60,7 @@ class _Change:
 
     def undo(self) -> None:
         if self.entries.get(self.name) is not self.after:
-            return  # Other code has replaced the entry since.
+            return  # Other code has replaced the entry after the installation.
         if self.before is _ABSENT:
             del self.entries[self.name]
         else:
@@ -74,13 +76,13 @@ def install(*, rebind: bool = False) -> None:
     """Replace ``torch.nn.parallel`` by this package, for the whole process.
 
     ``torch.nn.DataParallel``, ``torch.cuda.comm``, and the names and submodules of
-    ``torch.nn.parallel`` then refer to this package, however they are imported.
-    DistributedDataParallel and its module are not replaced. Further calls have no effect: one
-    :func:`uninstall` undoes them all.
+    ``torch.nn.parallel`` then refer to this package, in every form of import.
+    DistributedDataParallel and its module are not replaced. Further calls have no effect, and one
+    :func:`uninstall` undoes all calls.
 
     Args:
-        rebind: Also replace the old objects in the global names of modules that have already
-            imported them, except modules of ``torch.distributed``.
+        rebind: Whether to replace the old objects also in the globals of modules that have
+            already imported them, except modules of ``torch.distributed``.
 
     Raises:
         ImportError: There is no ``torch.nn.parallel``.
@@ -91,19 +93,20 @@ def install(*, rebind: bool = False) -> None:
 
     Note:
         Models that are already wrapped, and classes that are already derived, keep the old
-        DataParallel, and are no instances of the new one. Objects in attributes, closures and
-        default arguments are not replaced. Models that are pickled while this package is
-        installed name it. Call this function first, before other threads run. Spawned processes
-        need another call; forked ones do not.
+        DataParallel, and are not instances of the new one. Objects in attributes, closures and
+        default arguments are not replaced. A model that is pickled while this package is installed
+        can be loaded only where this package can be imported. Call this function first, before
+        other threads run. Spawned processes have to call it again; forked processes do not.
     """
-    _install(rebind=rebind, level=3)
+    _install(rebind=rebind, stacklevel=3)
 
 
 def uninstall() -> None:
     """Undo every :func:`install`, and restore all entries, including rebound ones.
 
-    Entries that other code has changed since are kept, as are names that modules have imported
-    from the installed modules. Without an installation nothing happens.
+    Entries that other code has changed after the installation are kept. Names that modules have
+    imported from the installed modules are kept, too. Without an installation this function does
+    nothing.
     """
     _set_changes(())
 
@@ -123,21 +126,22 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     with _lock:
         before = tuple(_changes)
     try:
-        _install(rebind=rebind, level=4)  # contextlib adds a frame.
+        _install(rebind=rebind, stacklevel=4)  # contextlib adds a frame.
         yield
     finally:
         _set_changes(before)
 
 
-def _install(*, rebind: bool, level: int) -> None:
+def _install(*, rebind: bool, stacklevel: int) -> None:
     with _lock:
         new = [change for change in _list_changes() if change.before is not change.after]
         replacements = _map_replacements([*_changes, *new])
-        found = list(_find_references(replacements))
-        if new or (rebind and found):
-            _warn(found, _find_subclasses([*_changes, *new]), rebind=rebind, level=level + 1)
+        references = list(_find_references(replacements))
+        if new or (rebind and references):
+            subclasses = _find_subclasses([*_changes, *new])
+            _warn(references, subclasses, rebind=rebind, stacklevel=stacklevel + 1)
         if rebind:
-            new += [change for _, change in found]
+            new += [change for _, change in references]
         for change in new:
             change.apply()
         _changes.extend(new)
@@ -158,7 +162,7 @@ def _set_changes(changes: Sequence[_Change]) -> None:
 
 
 def _list_changes() -> Iterator[_Change]:
-    """Yield all changes of an installation, including those that are already active."""
+    """Yield all changes that an installation consists of, including active ones."""
     package = sys.modules[_PACKAGE]
     for name, new_name in _MODULES.items():
         module = sys.modules[f"{package.__name__}.{new_name}"]
@@ -170,18 +174,19 @@ def _list_changes() -> Iterator[_Change]:
 
 
 def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
-    """Return the replacement of each old object, by the ``id`` of the old one."""
+    """Return a dictionary from the ``id`` of each old object to its replacement."""
     pairs = [(change.before, change.after) for change in changes]
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # Skip objects that the old module imports, since other modules may import the same ones.
+        # Only objects that the reference defines: other modules may also import an object that the
+        # old module has imported.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 
 
 def _is_replacement(old: Any, new: Any) -> bool:
-    """Return whether ``old`` is a module, class or function, and ``new`` is of this package."""
+    """Return whether ``new`` of this package replaces the module, class or function ``old``."""
     known = isinstance(old, ModuleType | type | FunctionType)
     return known and _is_below(_defining_module(new), _PACKAGE)
 
@@ -196,8 +201,8 @@ def _is_below(module: str | None, package: str) -> bool:
 
 
 def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
-    """Yield the references to old objects in globals of other modules, with the modules' names."""
-    # The main module may have two names. The first one is reported.
+    """Yield each global that refers to an old object: the module's name, and the change."""
+    # The main module may have two names in `sys.modules`. Use the first one.
     modules = {id(module): (name, module) for name, module in reversed([*sys.modules.items()])}
     for name, module in sorted(modules.values(), key=lambda each: each[0]):
         if not isinstance(module, ModuleType) or id(module) in replacements:
@@ -223,18 +228,22 @@ def _find_subclasses(changes: Iterable[_Change]) -> list[str]:
 
 
 def _warn(
-    found: Iterable[tuple[str, _Change]], derived: Sequence[str], *, rebind: bool, level: int
+    references: Iterable[tuple[str, _Change]],
+    subclasses: Sequence[str],
+    *,
+    rebind: bool,
+    stacklevel: int,
 ) -> None:
-    """Warn of modules and classes that refer to old objects."""
+    """Warn about modules and classes that refer to old objects."""
     names: dict[str, list[str]] = {}
-    for module, change in found:
+    for module, change in references:
         names.setdefault(module, []).append(change.name)
     listed = "; ".join(f"{module}: {', '.join(sorted(keys))}" for module, keys in names.items())
     lines = []
     if listed:
         state = "rebound" if rebind else "not replaced without rebind=True"
         lines.append(f"imported from torch.nn.parallel before the installation, {state}: {listed}")
-    if derived:
-        lines.append(f"still derived from replaced classes: {', '.join(derived)}")
+    if subclasses:
+        lines.append(f"still derived from replaced classes: {', '.join(subclasses)}")
     if lines:
-        warnings.warn("\n".join(lines), UserWarning, stacklevel=level)
+        warnings.warn("\n".join(lines), UserWarning, stacklevel=stacklevel)

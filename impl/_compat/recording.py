@@ -1,7 +1,8 @@
 """Calls that torch.compile, torch.export or torch.jit.trace record as a graph.
 
 A graph contains the work of one device. With several devices torch.compile breaks the graph, and
-torch.jit.trace raises an error. With one device, or none, the graph is that of the module.
+torch.jit.trace raises an error. With one device, or none, the graph of the call is that of the
+wrapped module.
 """
 
 from typing import Any
@@ -12,13 +13,16 @@ from torch.autograd.profiler import record_function
 
 from .torch_private import compile_only_inlined, exclude_from_compilation
 
-#: Types without tensors. A value of any other type may contain a tensor or a marker.
+#: Types whose values contain no tensor and no marker such as ``Whole``.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
 
 
 @compile_only_inlined
 def is_recorded() -> bool:
-    """Return whether this call is recorded. For torch.compile the result is a constant."""
+    """Return whether this call is recorded as a graph.
+
+    torch.compile evaluates the result while it compiles, so graphs contain no condition.
+    """
     return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call] # in torch
 
 
@@ -32,7 +36,10 @@ def check_not_traced() -> None:
 
 
 def break_graph() -> None:
-    """Break the graph if torch.compile records this call, which raises with ``fullgraph=True``."""
+    """Break the graph if torch.compile records this call.
+
+    With ``fullgraph=True`` torch.compile then raises an error.
+    """
     if torch.compiler.is_compiling():
         return _compute_on_several_devices()
     return None
@@ -64,7 +71,7 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` does the same as scatter to one device.
+    """Return whether :func:`move_tensors` is equivalent to scatter to one device.
 
     Args:
         value: Any nested value.
@@ -80,7 +87,7 @@ def is_movable(value: Any, dim: int) -> bool:
 
 
 def move_tensors(value: Any, device: torch.device) -> Any:
-    """Return nested ``value`` with its tensors on ``device``, by recorded operators."""
+    """Move the tensors in ``value`` to ``device``, by operators that can be recorded."""
     if isinstance(value, Tensor):
         return value if value.device == device else value.to(device)
     if type(value) is tuple:

@@ -1,9 +1,10 @@
-"""Every private name of PyTorch that impl uses. No other module of impl uses one.
+"""All private names of PyTorch that impl uses. No other module of impl uses private names.
 
-A private name may disappear in any release. Each function documents its name, its purpose, and the
-loss without it. ``since <= 2.11`` means that 2.11, 2.13 and 2.15 have the name; impl does not
-support older releases. Names are looked up at the time of use, except ``DeviceContext``: a missing
-name breaks only the features that need it, with an error that names it.
+A private name may disappear in any release. The docstring of each function has a section "Name",
+with the private name that it uses, and a section "Without it", with the consequence for impl if
+PyTorch removes the name. ``since <= 2.11`` means that 2.11, 2.13 and 2.15 have the name; impl does
+not support older releases. Names other than ``DeviceContext`` are looked up when they are used, so
+a missing name breaks only the features that need it, with an error that names it.
 
 The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
 here: saved models contain them, so they do not change.
@@ -22,18 +23,19 @@ from torch.utils._device import DeviceContext
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: The reason that torch.compile prints for a call that is in no graph.
+#: The reason that torch.compile prints if it leaves a call out of its graphs.
 _REASON = (
     "a graph holds the work of one device; to compile the work of each of several devices, "
     "compile the module itself, as in DataParallel(torch.compile(module))"
 )
 
-#: PyTorch numbers the nodes of each thread from 0. Backward runs the highest ready node first.
+#: The largest sequence number. PyTorch numbers the autograd nodes of each thread from 0, and
+#: backward runs the ready node with the largest number first.
 _MAX_SEQUENCE_NR = 2**63 - 1
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Concatenate dense tensors into a flat one, or return a view of a single contiguous one.
+    """Concatenate dense tensors into a flat tensor. For a single contiguous tensor it is a view.
 
     Name: ``torch._C._nn.flatten_dense_tensors``, since <= 2.11.
     Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
@@ -61,7 +63,7 @@ def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
 
 
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices and the values of a sparse COO tensor as stored.
+    """Return the stored indices and values of a sparse COO tensor, even if it is not coalesced.
 
     Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, since <= 2.11.
     Without it: ``coalesce()`` before the public ``indices()``, which sorts a copy.
@@ -70,10 +72,10 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def track_original_views() -> AbstractContextManager[None]:
-    """Record the original operation of views that are created in a ``with`` block.
+    """Record the operation that creates each view in a ``with`` block.
 
-    After an in-place change of its memory autograd rebuilds the node of a view: from the recorded
-    operation, or by default as a strided view.
+    After an in-place change of the memory of a view, autograd replaces the view's node. The new
+    node repeats the recorded operation; by default it is a strided view.
 
     Name: ``torch.autograd.grad_mode._force_original_view_tracking``, since <= 2.11.
     Without it: sparse gradients do not reach a parameter that was changed in place.
@@ -85,9 +87,9 @@ def track_original_views() -> AbstractContextManager[None]:
 def use_unrecorded_views() -> AbstractContextManager[None]:
     """Make operators in a ``with`` block return plain tensors where they would return views.
 
-    The tensor shares memory with its source, and gradients flow through it. But it has a new
-    version counter, and autograd does not know of the shared memory: an in-place change does not
-    count as a change of the source.
+    A returned tensor shares memory with its source, and gradients flow through it. But it has its
+    own version counter, and autograd does not record the shared memory: an in-place change of the
+    tensor does not count as a change of the source.
 
     Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``, since <= 2.11.
     Without it: ``torch.unsafe_split`` if there are no gaps between the tensors, else ``.data``
@@ -99,12 +101,13 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
 
 
 def allow_inplace_changes(view: Tensor) -> None:
-    """Allow in-place changes of ``view``, a view of one of several outputs of a Function.
+    """Allow in-place changes of ``view``, a view of an output of a Function.
 
-    Autograd forbids them for these outputs and their views (pytorch/pytorch#37246).
+    If a Function has several outputs, autograd forbids in-place changes of the outputs and of
+    their views (pytorch/pytorch#37246).
 
     Name: ``torch._C._autograd._set_creation_meta``, since <= 2.11.
-    Without it: no parameter of the first replica could be changed under ``no_grad``.
+    Without it: a forward could not change parameters of the first replica under ``no_grad``.
     """
     torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
 
@@ -130,7 +133,9 @@ def function_mode_count() -> int:
 
 
 def unnumbered_default_device() -> torch.device | None:
-    """Return this thread's default device, or None. It has an index only if the caller set one.
+    """Return this thread's default device as the caller has set it, or None.
+
+    The device has an index only if the caller gave one.
 
     Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``,
     since <= 2.11.
@@ -139,7 +144,8 @@ def unnumbered_default_device() -> torch.device | None:
     """
     if not function_mode_count():
         return None
-    bottom = torch._C._get_function_stack_at(0)  # The default device is always at the bottom.
+    # A default device is always the bottom entry of the stack of function modes.
+    bottom = torch._C._get_function_stack_at(0)
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
@@ -158,7 +164,7 @@ def has_saved_tensor_hooks() -> bool:
     Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, since <= 2.11.
     Without it: as for :func:`function_mode_count`.
     """
-    # True: include hooks that are disabled during tracing.
+    # The argument True includes hooks that are disabled during tracing.
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
@@ -172,9 +178,10 @@ def has_transforms() -> bool:
 
 
 def has_registration_hooks() -> bool:
-    """Return whether global registration hooks of modules exist.
+    """Return whether hooks exist that run when any module registers a member.
 
-    They are public: ``register_module_parameter_registration_hook`` and similar functions.
+    Users create these hooks by ``register_module_parameter_registration_hook`` and the similar
+    functions for modules and buffers.
 
     Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the same for
     parameters and buffers, since <= 2.11.
@@ -185,39 +192,39 @@ def has_registration_hooks() -> bool:
 
 
 def is_compilation_loaded() -> bool:
-    """Return whether any module can be compiled already.
+    """Return whether ``torch.compile`` has been loaded, so that compiled modules may exist.
 
     Name: ``torch._dynamo.eval_frame``, since <= 2.11.
     Without it: as for :func:`is_compiled`.
     """
-    # The import takes seconds. Without it no module is compiled.
+    # Do not import the module, which takes seconds. Before its import no module is compiled.
     return "torch._dynamo.eval_frame" in sys.modules
 
 
-def is_compiled(kind: type[nn.Module]) -> bool:
-    """Return whether ``kind`` is the class of modules that ``torch.compile`` returns.
+def is_compiled(module_class: type[nn.Module]) -> bool:
+    """Return whether ``module_class`` is the class of modules that ``torch.compile`` returns.
 
     Name: ``torch._dynamo.eval_frame.OptimizedModule``, since <= 2.11.
     Without it: a replica of a compiled module would assign its members to the original module.
     """
     if not is_compilation_loaded():
         return False
-    return issubclass(kind, sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
+    return issubclass(module_class, sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
 
 
 def compiled_module(module: nn.Module) -> nn.Module | None:
-    """Return the module that ``torch.compile`` has wrapped in ``module``, or None.
+    """Return the original module if ``module`` is a wrapper from ``torch.compile``, else None.
 
     Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``, since <= 2.11.
-    Without it: a replica would run the compiled code, which uses the module's weights.
+    Without it: a replica would run the compiled code of the module, with the module's weights.
     """
     if "_torchdynamo_orig_callable" not in module.__dict__:
         return None
     return module.get_submodule("_orig_mod")
 
 
-def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
-    """Return a compiler with the ``torch.compile`` options of the wrapper ``module``.
+def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
+    """Return ``torch.compile`` with the options that created the wrapper ``module``.
 
     Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, since <= 2.11.
     Without it: None, and replicas of compiled modules run uncompiled.
@@ -225,8 +232,8 @@ def compilation_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     return getattr(module, "dynamo_ctx", None)
 
 
-def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
-    """Return a compiler with the options of ``module.compile()``.
+def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
+    """Return ``torch.compile`` with the options of the call ``module.compile()``.
 
     Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, since <= 2.11.
     Without it: None, and replicas of such modules run uncompiled.
@@ -238,14 +245,14 @@ def compilation_in_place(module: nn.Module) -> Callable[..., Any] | None:
 
 
 def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -> _Function:
-    """Exclude a function from torch.compile: a decorator that returns ``function`` itself.
+    """Exclude ``function`` from torch.compile. The decorator returns ``function`` itself.
 
-    ``torch.compiler.disable`` does the same, by a wrapper, and imports ``torch._dynamo``, which
-    takes seconds.
+    ``torch.compiler.disable`` has the same purpose, but it returns a wrapper and imports
+    ``torch._dynamo``, which takes seconds.
 
     Args:
         function: A function written in Python.
-        has_callees: Whether the functions that it calls are excluded, too.
+        has_callees: Whether to exclude also the functions that ``function`` calls.
 
     Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
     ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
@@ -262,9 +269,9 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
 
 
 def compile_only_inlined(function: _Function) -> _Function:
-    """Make torch.compile inline a function, but never compile it by itself; a decorator.
+    """Decorate a function that torch.compile inlines in a compiled caller.
 
-    If the caller is not compiled, the function is not compiled, but its callees may be.
+    The function is never compiled without its caller. Functions that it calls may be.
 
     Name: as for :func:`exclude_from_compilation`, since <= 2.11.
     Without it: as for :func:`exclude_from_compilation`.
@@ -274,7 +281,8 @@ def compile_only_inlined(function: _Function) -> _Function:
 
 
 def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
-    with suppress(AttributeError):  # This runs at import, which must not fail.
+    # This code runs when impl is imported. The import must not fail if a name is missing.
+    with suppress(AttributeError):
         dynamo = torch._C._dynamo.eval_frame
         action = dynamo._FrameAction
         callees = action.SKIP if has_callees else action.DEFAULT
@@ -291,19 +299,25 @@ def next_sequence_nr() -> int:
     return torch._C._autograd._get_sequence_nr()
 
 
-def was_created_since(number: int, node: Any) -> bool:
-    """Return whether ``node`` was created after :func:`next_sequence_nr` returned ``number``.
+def was_created_since(sequence_nr: int, node: Any) -> bool:
+    """Return whether ``node`` was created after the call of :func:`next_sequence_nr`.
 
-    Nodes of :func:`run_first_in_backward` count as older.
+    The result is False for nodes that :func:`run_first_in_backward` has changed.
+
+    Args:
+        sequence_nr: The result of that call.
+        node: A node of an autograd graph.
 
     Name: ``torch.autograd.graph.Node._sequence_nr``, since <= 2.11.
     Without it: as for :func:`next_sequence_nr`.
     """
-    return bool(number <= node._sequence_nr() < _MAX_SEQUENCE_NR)
+    return bool(sequence_nr <= node._sequence_nr() < _MAX_SEQUENCE_NR)
 
 
 def copy_context_of_backward() -> None:
-    """Copy the caller's context variables for the node that backward runs next.
+    """Copy the context variables that the running backward pass has inherited from its caller.
+
+    The node that runs next in this thread then uses the copy.
 
     Name: ``torch._C._get_obj_in_tls`` and similar functions, key ``"context"``, since <= 2.11.
     Without it: compiled code of two devices could not run backward concurrently.
@@ -325,13 +339,13 @@ def is_needed_in_backward(leaf: Tensor) -> bool:
     """Return whether the running backward computes the gradient of ``leaf``.
 
     Name: ``torch._C._will_engine_execute_node``, since <= 2.11.
-    Without it: ``torch.autograd.grad`` of parameters would silently return each process's own
-    share of the gradients.
+    Without it: ``torch.autograd.grad`` of parameters would silently return the gradients of this
+    process's rows only.
     """
     try:
         return bool(torch._C._will_engine_execute_node(get_gradient_edge(leaf).node))
     except RuntimeError:
-        return True  # The function fails for the inputs of `torch.autograd.grad`.
+        return True  # For inputs of `torch.autograd.grad` the function raises an error.
 
 
 def has_hooks(leaf: Tensor) -> bool:
@@ -348,8 +362,8 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """Return the version counter of each tensor.
 
     Returns:
-        Integers; None for None; for inference tensors, which have no counter, objects that are
-        equal to no other object.
+        An integer for each tensor; None for None; for an inference tensor, which has no counter,
+        a new object, which is unequal to every other object.
 
     Name: ``torch.Tensor._version``, since <= 2.11.
     Without it: changes of parameters would not be detected while replicas are cached.

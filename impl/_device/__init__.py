@@ -1,4 +1,4 @@
-"""Devices and streams: conversion of arguments, and current devices and streams.
+"""Devices and streams: conversion of device arguments, current devices, current streams.
 
 This package imports ``_compat``.
 """

@@ -1,7 +1,7 @@
 """Conversion of device arguments, and the current device.
 
-Only this module distinguishes device types, and knows that -1 is a deprecated name of the CPU.
-"The accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
+No other module compares device types, or treats -1 as the CPU, its deprecated meaning. "The
+accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
 integer is an ordinal of the accelerator.
 """
 
@@ -25,7 +25,10 @@ def accelerator_type() -> str | None:
 
 @cache
 def _usable_type(accelerator: torch.device) -> str | None:
-    """Return the type of ``accelerator`` if it is usable. The driver is queried once."""
+    """Return the type of ``accelerator``, or None if its driver reports no device.
+
+    The result is cached, because queries of the driver are slow.
+    """
     usable = torch.get_device_module(accelerator).is_available()
     return accelerator.type if usable else None
 
@@ -56,7 +59,7 @@ def is_cpu(device: DeviceLike | None) -> bool:
 
 
 def is_cuda(device: torch.device) -> bool:
-    """Return whether ``device`` is a CUDA device, which reports its memory and cores."""
+    """Return whether ``device`` is a CUDA device. Only these report their memory and cores."""
     return device.type == "cuda"
 
 
@@ -75,20 +78,20 @@ def is_on_cpu(tensor: Tensor) -> bool:
 
 
 def is_minus_one(device: DeviceLike | None) -> bool:
-    """Return whether ``device`` is -1, which means the CPU, as a target only."""
+    """Return whether ``device`` is -1, the deprecated name of the CPU as a target."""
     return device == -1
 
 
-def is_of_type(device: torch.device, kind: str | None) -> bool:
-    """Return whether ``device`` is of the type ``kind``; False if ``kind`` is None."""
-    return device.type == kind
+def is_of_type(device: torch.device, device_type: str | None) -> bool:
+    """Return whether ``device`` is of the type ``device_type``; False for None."""
+    return device.type == device_type
 
 
-def check_device_type(device: torch.device, kind: str) -> None:
-    """Raise AssertionError if ``device`` is not of the accelerator's type ``kind``."""
-    if device.type != kind:
+def check_device_type(device: torch.device, accelerator: str) -> None:
+    """Raise AssertionError if ``device`` is not of the type ``accelerator``."""
+    if device.type != accelerator:
         raise AssertionError(
-            f"Expected current accelerator type {kind} to match device type {device.type}"
+            f"Expected current accelerator type {accelerator} to match device type {device.type}"
         )
 
 
@@ -114,14 +117,18 @@ def device_index(device: DeviceLike) -> int:
 
 
 def device_at(ordinal: int) -> torch.device:
-    """Return the accelerator's device ``ordinal``; raise RuntimeError if it is negative."""
+    """Return the device of the accelerator with this ordinal.
+
+    Raises:
+        RuntimeError: ``ordinal`` is negative, or there is no accelerator.
+    """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
     return torch.device(_require_accelerator(), ordinal)
 
 
 def as_device(device: DeviceLike) -> torch.device:
-    """Return a device of the accelerator, with its index, or ``torch.device("cpu")``.
+    """Convert ``device`` to a device of the accelerator with an index, or to the CPU.
 
     Raises:
         ValueError: ``device`` has no index and is not the CPU.
@@ -132,7 +139,7 @@ def as_device(device: DeviceLike) -> torch.device:
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Return the same as :func:`as_device`, or the current device if ``device`` has no index.
+    """Convert ``device`` as :func:`as_device` does. Without an index it is the current device.
 
     Raises:
         RuntimeError: As for :func:`as_device`.
@@ -148,9 +155,12 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
-    """Return the same as :func:`as_device_or_current`, and the CPU for -1, its deprecated name.
+    """Convert ``device`` as :func:`as_device_or_current` does, and -1 to the CPU.
 
-    If ``warns``, -1 raises a FutureWarning at the caller of the calling function.
+    Args:
+        device: The target of a copy.
+        warns: Whether -1, a deprecated name of the CPU, issues a FutureWarning. The warning points
+            to the caller of the calling function.
     """
     if not is_minus_one(device):
         return as_device_or_current(device)
@@ -165,23 +175,27 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
 
 def current_device() -> torch.device:
-    """Return the accelerator's current device; raise RuntimeError without an accelerator."""
+    """Return the current device of the accelerator.
+
+    Raises:
+        RuntimeError: There is no accelerator.
+    """
     return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
 
 
 def all_devices() -> list[torch.device]:
-    """Return the accelerator's devices by ordinal; an empty list without an accelerator."""
+    """Return all devices of the accelerator, or an empty list if there is no accelerator."""
     return [*map(device_at, range(torch.accelerator.device_count()))]
 
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:
-    """Make ``device`` current inside a ``with`` block. The CPU changes nothing."""
-    # The index of the CPU is None, for which PyTorch changes nothing.
+    """Make ``device`` current inside a ``with`` block. For the CPU the block has no effect."""
+    # The index of the CPU is None. For None `torch.accelerator.device_index` changes nothing.
     return torch.accelerator.device_index(device.index)
 
 
 def has_streams(device: torch.device) -> bool:
-    """Return whether ``device`` has several streams."""
+    """Return whether kernels on ``device`` run on streams that impl can choose."""
     return device.type not in ("cpu", "mps")
 
 

@@ -16,18 +16,18 @@ from .device import (
     is_cpu,
 )
 
-#: An ordinal of the accelerator, unchecked, or the CPU.
+#: An ordinal of the accelerator, which need not exist, or the CPU.
 DeviceId = int | torch.device
 
 
 class Placement(NamedTuple):
-    """The devices of one data-parallel module. Their existence is not checked.
+    """The devices of one data-parallel module, which need not exist.
 
     Attributes:
         device_ids: Ordinals of the accelerator in the order of the chunks, or the CPU once for
             each chunk.
         output_device: The device of the outputs; -1 is a deprecated name of the CPU.
-        source: The first device, which must hold the module.
+        source: The first device. The module must be on it.
     """
 
     device_ids: list[DeviceId]
@@ -39,7 +39,7 @@ class Placement(NamedTuple):
 def choose_devices(
     device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
 ) -> Placement | None:
-    """Return the devices for the arguments of a data-parallel call.
+    """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
 
     Args:
         device_ids: Devices of the accelerator, or the CPU any number of times; None for all
@@ -47,7 +47,8 @@ def choose_devices(
         output_device: Any device; None for the first of ``device_ids``.
 
     Returns:
-        None if there is no accelerator with indexed devices, unless ``device_ids`` is the CPU.
+        The devices. None if ``device_ids`` does not name the CPU and there is no accelerator with
+        device indices.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -59,14 +60,14 @@ def choose_devices(
     if kind is None and not are_cpu:
         return None
     devices = all_devices() if device_ids is None else device_ids
-    output = _device_id(devices[0] if output_device is None else output_device)
+    output = _as_device_id(devices[0] if output_device is None else output_device)
     if kind is None:
         return Placement([CPU] * len(devices), output, CPU)
-    ordinals = [device_index(_device_id(device)) for device in devices]
+    ordinals = [device_index(_as_device_id(device)) for device in devices]
     return Placement([*ordinals], output, torch.device(kind, ordinals[0]))
 
 
-def _device_id(device: DeviceLike | None) -> DeviceId:
+def _as_device_id(device: DeviceLike | None) -> DeviceId:
     if isinstance(device, int):
         return device
     found = as_device_or_current(device)

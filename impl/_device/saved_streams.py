@@ -1,10 +1,11 @@
-"""Restoration of the streams of a forward pass in its backward.
+"""Use of the streams of a forward pass in its backward pass.
 
-Autograd sets the current stream of a node only on the device of the node's first output. On all
-other devices an autograd thread uses the default stream. A copy there would read a gradient on the
-default stream, although its memory belongs to the stream that created it and is reused by that
-stream as soon as the gradient is dropped. Nodes that only copy to other devices are not affected:
-they read on the node's own stream, and autograd records the use of the memory.
+When autograd runs a node, it sets the current stream only on the device of the node's first
+output. On all other devices an autograd thread uses the default stream. A copy from another device
+would therefore read a gradient on the default stream. But the memory of the gradient belongs to
+the stream that created it, which reuses the memory as soon as the gradient is freed. Nodes that
+only copy to other devices are not affected: they read on the node's own stream, and autograd
+records the use of the memory.
 """
 
 import functools
@@ -23,16 +24,17 @@ _Backward = Callable[..., Any]
 
 def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
     """Save the current streams of ``devices`` in ``ctx``."""
-    # A dictionary removes repeated devices.
+    # Use a dictionary, which drops repeated devices and keeps their order.
     ctx.streams = current_streams(
         {each.index: None for each in devices if _has_current_stream(each)}
     )
 
 
 def wait_for_grad(grad: Tensor) -> Tensor:
-    """Make the current stream of the node wait for ``grad``, and return ``grad``.
+    """Make the current stream of the running node wait for ``grad``, and return ``grad``.
 
-    The next node waits for the stream of this node, which may be on another device than ``grad``.
+    The next node waits only for the stream of this node, which may be on another device than
+    ``grad``.
     """
     if _has_current_stream(grad.device) and grad.device != current_device():
         current_stream(current_device()).wait_stream(current_stream(grad.device))
@@ -40,7 +42,7 @@ def wait_for_grad(grad: Tensor) -> Tensor:
 
 
 def with_saved_streams(backward: _Backward) -> _Backward:
-    """Wrap ``backward`` so that it runs with the streams of :func:`save_streams`."""
+    """Decorate ``backward`` to run on the streams that :func:`save_streams` saved in ``ctx``."""
 
     @exclude_from_compilation
     @functools.wraps(backward)
@@ -48,7 +50,7 @@ def with_saved_streams(backward: _Backward) -> _Backward:
         before = current_streams(stream.device_index for stream in ctx.streams)
         if before == ctx.streams:
             return backward(ctx, *grads)
-        # The thread runs other nodes afterwards, so its streams are restored.
+        # Restore the streams afterwards, because this thread also runs other nodes.
         set_current_streams(ctx.streams)
         try:
             return backward(ctx, *grads)

@@ -46,11 +46,11 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
 def side_stream(device: torch.device) -> torch.Stream:
     """Return the stream of ``device`` for copies from the CPU.
 
-    All calls and threads share one stream: only the stream that allocated memory reuses it, so a
-    new stream per call would never reuse any.
+    All calls and threads share one stream per device. The allocator reuses memory only on the
+    stream that allocated it, so a new stream for each call would never reuse memory.
     """
     known = _side_streams.get(device)
-    # Two threads may both create the first stream; both receive the one that is stored first.
+    # If two threads both create a first stream, `setdefault` returns the same one to both.
     return known or _side_streams.setdefault(device, torch.Stream(device))
 
 

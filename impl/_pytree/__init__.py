@@ -1,4 +1,4 @@
-"""Pytrees: flattening of nested inputs and outputs into leaves, and unflattening.
+"""Pytrees: nested inputs and outputs are flattened into leaves, and unflattened.
 
 This package imports torch only.
 """

@@ -1,8 +1,8 @@
-"""Nodes of a flattened pytree, and the containers that they are built from.
+"""Nodes of a flattened pytree, with one class of node for each kind of container.
 
-A value is flattened into a tree of nodes, from which any number of values can be built. A *branch*
-is a node for a container, and builds containers of the same kind from new parts. A *leaf* is a
-node that the caller replaces by new values.
+A nested value is flattened into a tree of nodes. Any number of new values can be built from the
+tree. A *branch* is the node of a container, and builds containers of the same kind from new parts.
+A *leaf* is a node that the caller replaces by new values.
 """
 
 import copy
@@ -11,14 +11,15 @@ from collections import UserDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
-#: The path from the root to a part. For the root it is the root's name. For any other part it is
-#: the path of its container, the format of the last step (``"[{!r}]"``), and that step: an index,
-#: a key or a field name. Linked pairs are cheap to create; only error messages format them.
+#: The path from the root to a part. The path of the root is the root's name. Any other path is a
+#: tuple: the path of the container, the format of the last step (``"[{!r}]"``), and the last step,
+#: which is an index, a key or a field name. These tuples are cheap to create; only error messages
+#: format them.
 KeyPath = str | tuple[Any, str, Any]
 
 
 def format_path(path: KeyPath) -> str:
-    """Return a path as Python code: ``kwargs['y'][1]``, ``args[0].mask``."""
+    """Format ``path`` as Python code, for example ``kwargs['y'][1]`` or ``args[0].mask``."""
     steps = []
     while not isinstance(path, str):
         path, step_format, step = path
@@ -27,12 +28,16 @@ def format_path(path: KeyPath) -> str:
 
 
 class Node:
-    """A part of a flattened value."""
+    """A node of a flattened value: a container, a leaf or a constant."""
 
     __slots__ = ()
 
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
-        """Return this part of each of ``count`` new values, with ``pieces`` in place of leaves.
+        """Build this part of ``count`` new values.
+
+        Args:
+            count: The number of new values.
+            pieces: For each leaf, its replacements in the new values.
 
         Raises:
             ValueError: Two leaves have different numbers of pieces.
@@ -41,7 +46,7 @@ class Node:
 
 
 class Constant(Node):
-    """A part that every value refers to."""
+    """A part that is the same object in every new value."""
 
     __slots__ = ("value",)
 
@@ -53,7 +58,7 @@ class Constant(Node):
 
 
 class Leaf(Node):
-    """A part that the caller replaces."""
+    """A part that the caller replaces by another object in each new value."""
 
     __slots__ = ()
 
@@ -61,21 +66,21 @@ class Leaf(Node):
         return pieces[self]
 
 
-#: The replacements of each leaf, one for each new value.
+#: For each leaf: its replacement in each new value.
 Pieces = Mapping[Leaf, Sequence[Any]]
 
 
 class Branch(Node):
-    """A container.
+    """The node of a container.
 
     Args:
         template: The original container, which is never changed.
-        children: The nodes of its parts, in order.
+        children: The nodes of the container's parts, in order.
     """
 
     __slots__ = ("children", "template")
 
-    #: The format of the step to a part, in a path.
+    #: The format of the step from the container to a part, for :func:`format_path`.
     step_format: ClassVar[str] = "[{!r}]"
 
     def __init__(self, template: Any, children: Sequence[Node]) -> None:
@@ -84,23 +89,24 @@ class Branch(Node):
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
-        """Return the parts of the container ``value``, each after the step that leads to it."""
+        """Return pairs for the container ``value``: the step to a part, and the part."""
         return enumerate(value)
 
     def unflatten(self, count: int, pieces: Pieces) -> Sequence[Any]:
         columns = []
-        for child in self.children:  # Before Python 3.12 a comprehension adds a stack frame.
+        # Use a loop: before Python 3.12 a comprehension adds a stack frame per level of nesting.
+        for child in self.children:
             columns.append(child.unflatten(count, pieces))
         parts = zip(*columns, strict=True) if columns else [()] * count
         return list(map(self.build, parts))
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        """Return a container like the template with new parts, one for each child."""
+        """Build a container of the template's kind from new parts, one for each child."""
         raise NotImplementedError
 
 
 class TupleBranch(Branch):
-    """A tuple. A tuple of a subclass becomes a plain tuple."""
+    """The node of a tuple. It builds plain tuples, also for a subclass of tuple."""
 
     __slots__ = ()
 
@@ -109,7 +115,7 @@ class TupleBranch(Branch):
 
 
 class ListBranch(Branch):
-    """A list. A list of a subclass becomes a plain list."""
+    """The node of a list. It builds plain lists, also for a subclass of list."""
 
     __slots__ = ()
 
@@ -118,7 +124,7 @@ class ListBranch(Branch):
 
 
 class NamedTupleBranch(Branch):
-    """A named tuple. Its class is called with the fields."""
+    """The node of a named tuple. It calls the class of the named tuple with the fields."""
 
     __slots__ = ()
     step_format = ".{}"
@@ -132,18 +138,19 @@ class NamedTupleBranch(Branch):
 
 
 class MappingBranch(Branch):
-    """A mapping; its parts are its values."""
+    """The node of a mapping. The parts are the values of the mapping."""
 
     __slots__ = ()
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
-        return value.items()  # type: ignore[no-any-return] # of any mapping
+        return value.items()  # type: ignore[no-any-return] # `value` is untyped
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        """Return a mapping of the template's class with its keys, default factory and attributes.
+        """Build a mapping of the template's class with its keys, default factory and attributes.
 
-        A mapping that cannot be copied and written to is built from key and value pairs.
+        If the template cannot be copied, or its copy cannot be written to, its class is called
+        with pairs of keys and values.
         """
         pairs = zip(self.template.keys(), parts, strict=True)
         kind = type(self.template)
@@ -151,12 +158,12 @@ class MappingBranch(Branch):
             return dict(pairs)
         if isinstance(self.template, dict | UserDict):
             return _copy_with_items(self.template, list(pairs))
-        # A shallow copy of another mapping may share its items with the template.
+        # Do not copy mappings of other classes: the copy may share its items with the template.
         return kind(dict(pairs))
 
 
 class FieldsBranch(Branch):
-    """A dataclass instance; its parts are the values of its fields that are set."""
+    """The node of a dataclass instance. The parts are the values of the fields that are set."""
 
     __slots__ = ()
     step_format = ".{}"
@@ -169,7 +176,7 @@ class FieldsBranch(Branch):
         """Copy the template and set the fields, without calling its constructor."""
         built = copy.copy(self.template)
         for name, part in zip(field_names(self.template), parts, strict=True):
-            # The dataclass may be frozen, but nothing else refers to this copy yet.
+            # This works for frozen dataclasses, too. Nothing else refers to the copy yet.
             object.__setattr__(built, name, part)
         return built
 
@@ -190,6 +197,7 @@ def is_dataclass_instance(value: object) -> TypeGuard[Any]:
 
 
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
+    """Copy a dictionary and set the values; if that fails, call its class with ``pairs``."""
     try:
         built: Any = copy.copy(template)
         for key, value in pairs:

@@ -1,4 +1,4 @@
-"""Flattening of nested inputs into tensors to split, tensors to copy, and constants."""
+"""Flattening of nested inputs. Leaves are tensors to split and tensors to copy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ class InputLeaves:
         self.splits: list[SplitLeaf] = []
         self.copied: list[CopiedLeaf] = []
         self.num_markers = 0
-        # The ids of the dataclass instances that contain the current part.
+        # The ids of the dataclass instances that contain the part that is being flattened.
         self._open: set[int] = set()
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
@@ -108,7 +108,7 @@ class InputLeaves:
         return self._add_split(value, 0, count_sequences(value), path)
 
     def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        # One stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
+        # Use one stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
         branch = _BRANCHES.get(type(value)) or _find_branch(value)
         children: list[Node] = []
         for step, part in branch.items(value):
@@ -117,16 +117,15 @@ class InputLeaves:
         return branch(value, children) if children or value else Constant(value)
 
     def _flatten_dataclass(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance; without tensors and markers it is a constant."""
+        """Flatten a dataclass instance. Without tensors and markers its node is a constant."""
         if id(value) in self._open:
-            return Constant(value)  # It contains itself.
+            return Constant(value)  # The instance contains itself.
         before, is_outermost = self._count(), not self._open
         self._open.add(id(value))
         try:
             node = self._flatten_container(value, dim, path)
         except RecursionError:
-            # A long chain of instances without tensors is passed by reference, as in
-            # torch.nn.parallel.
+            # As in torch.nn.parallel, pass deeply nested instances without tensors by reference.
             if not is_outermost or self._count() > before:
                 raise
             return Constant(value)
@@ -151,11 +150,12 @@ class InputLeaves:
         return self.copied[-1]
 
     def _count(self) -> int:
+        """Return the number of leaves and markers found so far."""
         return len(self.splits) + len(self.copied) + self.num_markers
 
 
 def remove_markers(value: Any) -> Any:
-    """Return ``value`` with its markers replaced by their values; itself if it has none."""
+    """Replace each marker in ``value`` by its value. Without markers return ``value`` itself."""
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
     pieces: dict[Leaf, list[Any]] = {leaf: [leaf.tensor] for leaf in leaves.copied}
@@ -165,7 +165,8 @@ def remove_markers(value: Any) -> Any:
 
 _Handler = Callable[[InputLeaves, Any, int | None, KeyPath], Node]
 
-#: Handlers by exact type: a chain of `isinstance` calls would take most of the time of a leaf.
+#: For each exact type: the method that flattens it. For most leaves this look-up saves a chain of
+#: ``isinstance`` calls, which would take most of the time.
 _HANDLERS: dict[type, _Handler] = {
     Tensor: InputLeaves._flatten_tensor,
     nn.Parameter: InputLeaves._flatten_tensor,
@@ -179,6 +180,7 @@ _HANDLERS: dict[type, _Handler] = {
         [bool, int, float, complex, str, bytes, type(None)], InputLeaves._flatten_constant
     ),
 }
+#: For each exact type of a container: the class of its node.
 _BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 

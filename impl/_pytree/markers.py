@@ -1,7 +1,8 @@
 """Markers for arguments that are not split along ``dim``.
 
-A marker may be anywhere in a nested argument, and may contain a nested value; it applies to every
-tensor inside. The innermost marker of a tensor applies. Modules receive the values of the markers.
+A marker may be anywhere in a nested argument, and may contain a nested value. It applies to every
+tensor inside, unless a marker further inside contains the tensor, too. Modules receive the values
+of the markers, never the markers.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ class Whole(Generic[T]):
     The gradients of all copies are summed on the device of the original.
 
     Args:
-        value: A tensor, or any nested value; its tensors are copied, not split. A replica on
-            the device of a tensor shares that tensor's memory, every other one has a copy.
+        value: A tensor, or any nested value. Its tensors are copied, not split. The first replica
+            on the device of a tensor shares the memory of the tensor; every other replica has a
+            copy.
     """
 
     value: T

@@ -1,6 +1,6 @@
-"""Flattening of the nested outputs of several replicas into tensors to gather, and constants.
+"""Flattening of the nested outputs of several replicas. Leaves are tensors to gather.
 
-The first replica's output determines the structure.
+The output of the first replica determines the structure.
 """
 
 import enum
@@ -30,7 +30,7 @@ from .containers import (
     is_named_tuple,
 )
 
-#: Types that are iterable, but are no containers of outputs.
+#: Iterable types that are not treated as containers.
 _SINGLE_VALUES = (
     str,
     bytes,
@@ -44,14 +44,15 @@ _SINGLE_VALUES = (
     Iterator,
 )
 
-#: If a part is of one of these types in one replica, it must be so in all replicas.
+#: If a part of the outputs has one of these types in one replica, it must have it in all replicas.
+#: The values are the names of the types in error messages.
 _UNIFORM_TYPES: dict[type, str] = {
     type(None): "None",
     Tensor: "a tensor",
     PackedSequence: "a packed sequence",
 }
 
-#: Errors that the class of a container did not cause.
+#: Errors that are raised again, because the class of a container is not their cause.
 _MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
@@ -71,7 +72,7 @@ class GatheredLeaf(Leaf):
 
 
 class _MakeNamedTupleBranch(NamedTupleBranch):
-    """A named tuple that is built by ``_make``, which does not call its constructor."""
+    """The node of a named tuple. It calls ``_make``, which does not call the constructor."""
 
     __slots__ = ()
 
@@ -80,10 +81,11 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
 
 
 class _IterableBranch(Branch):
-    """Another iterable, whose class is called with one iterable of the parts.
+    """The node of any other iterable. It calls the iterable's class with a tuple of the parts.
 
     Args:
-        template: The iterables of all replicas. They are listed if the class raises an error.
+        template: The iterables of all replicas. If the class raises an error, the result is a list
+            of them.
         children: The nodes of the parts.
     """
 
@@ -103,7 +105,7 @@ class OutputLeaves:
     """The leaves of flattened outputs.
 
     Attributes:
-        gathered: The leaves.
+        gathered: The leaves: tensors or packed sequences, one from each replica.
     """
 
     __slots__ = ("gathered",)
@@ -112,11 +114,11 @@ class OutputLeaves:
         self.gathered: list[GatheredLeaf] = []
 
     def flatten(self, values: Sequence[Any], path: KeyPath) -> Node:
-        """Flatten one part of the outputs of all replicas, and add its leaves to this object.
+        """Flatten the values of all replicas together, and add their leaves to this object.
 
         Args:
             values: One value from each replica, at least one.
-            path: The path of this part.
+            path: The path of the values in the outputs.
 
         Raises:
             ValueError: Some values are None or tensors, and others are not; or dictionaries or
@@ -129,7 +131,7 @@ class OutputLeaves:
         return handler(self, values, path)
 
     def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Branch:
-        # One stack frame per level, as in `InputLeaves`.
+        # Use one stack frame per level, as in `InputLeaves`.
         branch = _find_branch(values[0])
         children: list[Node] = []
         for step, row in _ITEMS[branch](values):
@@ -163,10 +165,11 @@ class OutputLeaves:
         return Constant(None)
 
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
-        """Return a list of other values, in the order of the replicas."""
+        """Return a constant: the list of the values that are not gathered."""
         return Constant(list(values))
 
 
+#: Pairs for a container: the step to a part, and this part in each replica.
 _Items = Iterable[tuple[Any, Sequence[Any]]]
 
 
@@ -190,7 +193,7 @@ def _field_items(values: Sequence[Any]) -> _Items:
     return ((name, [getattr(value, name) for value in values]) for name in names)
 
 
-#: For each kind of container, its parts: the step, and the part of each replica.
+#: For each class of node: the function that returns the parts of the containers of all replicas.
 _ITEMS: dict[type[Branch], Callable[[Sequence[Any]], _Items]] = {
     TupleBranch: _sequence_items,
     ListBranch: _sequence_items,
@@ -201,7 +204,7 @@ _ITEMS: dict[type[Branch], Callable[[Sequence[Any]], _Items]] = {
 
 _Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
 
-#: Handlers by exact type, as for inputs.
+#: For each exact type: the method that flattens it, as in ``inputs``.
 _HANDLERS: dict[type, _Handler] = {
     Tensor: OutputLeaves._flatten_tensors,
     tuple: OutputLeaves._flatten_container,
@@ -211,6 +214,7 @@ _HANDLERS: dict[type, _Handler] = {
     type(None): OutputLeaves._flatten_none,
     **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
+#: For each exact type of a container: the class of its node.
 _BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
@@ -237,6 +241,7 @@ def _find_branch(first: Any) -> type[Branch]:
 
 
 def _is_single_value(value: Any) -> bool:
+    """Return whether ``value`` is gathered as one value, not as a container."""
     if isinstance(value, _SINGLE_VALUES) or hasattr(value, "__array__"):
         return True
     is_sequence = hasattr(value, "__getitem__") and hasattr(value, "__len__")
@@ -244,14 +249,21 @@ def _is_single_value(value: Any) -> bool:
 
 
 def _are_unordered(values: Sequence[Any]) -> bool:
-    """Return whether these are sets with members other than tensors, which have no order."""
+    """Return whether ``values`` are sets, and not all members are tensors.
+
+    Equal members of two sets may be in different orders, so these sets cannot be gathered.
+    """
     return all(isinstance(value, set | frozenset) for value in values) and not all(
         isinstance(member, Tensor) for value in values for member in value
     )
 
 
 def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
-    """Raise ValueError if some replicas have None, a tensor or a packed sequence, others not."""
+    """Check that None, a tensor or a packed sequence is not in some replicas only.
+
+    Raises:
+        ValueError: Some replicas have a value of one of these types, and others do not.
+    """
     if len(set(map(type, values))) == 1:
         return
     for kind, name in _UNIFORM_TYPES.items():
@@ -266,7 +278,7 @@ def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
 
 def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> None:
     name = type(values[0]).__name__
-    # Unlike `str(error)`, this never raises.
+    # Unlike `str(error)`, this never raises an error.
     reason = traceback.format_exception_only(error)[-1].strip()
     warnings.warn(
         f"{name} among the outputs cannot {verb} ({reason}), so those of all replicas are listed",

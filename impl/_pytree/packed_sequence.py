@@ -1,8 +1,9 @@
-"""Packed sequences, split by sequence and concatenated again.
+"""Split and concatenation of packed sequences.
 
 A packed sequence stores its rows step by step: at step ``t`` one row of each of the first
-``batch_sizes[t]`` sequences, longest sequence first. A chunk of sequences is therefore no slice of
-the rows. The functions below permute the rows, and compute the permutation on the CPU.
+``batch_sizes[t]`` sequences, longest sequence first. The rows of a chunk of sequences are
+therefore not a slice of all rows. The functions below permute the rows. They compute the
+permutation on the CPU.
 
 Letters: ``S`` is the number of sequences, ``T`` the number of steps.
 """
@@ -20,19 +21,24 @@ from .containers import Branch
 
 @dataclass(frozen=True, slots=True)
 class PackedChunk:
-    """A packed sequence without its rows; ``order`` is None if the sequences are sorted."""
+    """A packed sequence without its rows.
+
+    Attributes:
+        batch_sizes: The number of sequences that reach each step.
+        order: The indices that sort the sequences by length; None if they are sorted.
+    """
 
     batch_sizes: Tensor
     order: Tensor | None
 
     def with_data(self, data: Tensor) -> PackedSequence:
-        """Return the packed sequence with the rows ``data``, on any device."""
+        """Return the packed sequence with the rows ``data``, on the device of ``data``."""
         order = None if self.order is None else self.order.to(data.device)
         return PackedSequence(data, self.batch_sizes, order)
 
 
 class PackedBranch(Branch):
-    """A packed sequence whose one part is its rows."""
+    """The node of a packed sequence. Its only part is the tensor of the rows."""
 
     __slots__ = ()
 
@@ -56,9 +62,10 @@ def split_packed(
         counts: The number of sequences of each chunk; their sum is ``S``.
 
     Returns:
-        The rows of all chunks, one chunk after the other, differentiably (shape, dtype and device
-        of ``packed.data``); the number of rows of each chunk; and the chunks without rows. Waits
-        for the device if ``packed`` has indices there.
+        The rows of all chunks, one chunk after the other; the number of rows of each chunk; and
+        the chunks without their rows. The rows have the shape, dtype and device of
+        ``packed.data``, and gradients flow back to it. The host waits for a device on which
+        ``packed`` has indices.
     """
     sizes = packed.batch_sizes
     starts = sizes.cumsum(0) - sizes
@@ -74,16 +81,16 @@ def split_packed(
 
 
 def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
-    """Concatenate packed sequences, with their sequences in the original order.
+    """Concatenate packed sequences. Their sequences keep the original order.
 
     Args:
-        chunks: The packed sequences; their rows are ignored.
-        data: The rows of all of them, one chunk after the other.
+        chunks: The packed sequences. Their rows are ignored.
+        data: The rows of all chunks, one chunk after the other.
 
     Returns:
-        One packed sequence on the device of ``data``, differentiable with respect to ``data``.
-        Sequences of equal length keep their order. It has sorting indices unless no chunk has
-        some and the lengths never increase. Waits for the device if a chunk has indices there.
+        One packed sequence on the device of ``data``. Gradients flow back to ``data``. Sequences
+        of equal length keep their order. The result has no sorting indices if no chunk has any and
+        the lengths never increase. The host waits for a device on which a chunk has indices.
     """
     reached, rows = _rows_by_step(chunks)
     by_length = reached.sum(0).sort(descending=True, stable=True).indices
@@ -102,7 +109,11 @@ def _sorted_positions(packed: PackedSequence) -> Tensor:
 
 
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
-    """Return whether each sequence reaches each step, and its row there; shapes ``(T, S)``."""
+    """Return two tensors of shape ``(T, S)``, for each step and sequence.
+
+    The first one says whether the sequence reaches the step. The second one is the index of the
+    row of the sequence at this step.
+    """
     steps = max(len(chunk.batch_sizes) for chunk in chunks)
     totals = [int(chunk.batch_sizes.sum()) for chunk in chunks]
     reached, rows = [], []
@@ -115,7 +126,7 @@ def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
 
 
 def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
-    """Return the original index of each sequence, chunk after chunk, longest first in each."""
+    """Return the original indices of the sequences of all chunks, in the order of their rows."""
     bases = accumulate((count_sequences(chunk) for chunk in chunks), initial=0)
     return torch.cat(
         [base + _original_order(chunk) for base, chunk in zip(bases, chunks, strict=False)]
@@ -123,7 +134,7 @@ def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
 
 
 def _original_order(packed: PackedSequence) -> Tensor:
-    """Return the original index of each sequence, longest first."""
+    """Return the original indices of the sequences of one chunk, longest sequence first."""
     if packed.sorted_indices is not None:
         return packed.sorted_indices.cpu()
     return _arange(count_sequences(packed))
@@ -138,4 +149,5 @@ def _is_identity(indices: Tensor) -> bool:
 
 
 def _arange(stop: int) -> Tensor:
-    return torch.arange(stop, device="cpu")  # The caller may have set another default device.
+    # The device is explicit, because the caller may have set another default device.
+    return torch.arange(stop, device="cpu")

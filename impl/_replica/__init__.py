@@ -1,6 +1,6 @@
 """Construction, compilation and caching of the replicas of a module tree.
 
-This package imports all packages below it: ``_comm``, ``_threads`` and their imports.
+This package imports ``_comm``, ``_compat``, ``_device`` and ``_pytree``.
 """
 
 from .build import ReplicaMap, build_replicas

@@ -1,11 +1,12 @@
-"""Replicas of a module tree, built around copies of its tensors.
+"""Construction of the replicas of a module tree from copies of its tensors.
 
-Most modules are *written*: the ``__dict__`` of the replica is built from that of the module, which
-costs a fraction of attribute assignment. A module that overrides replication or attribute
-assignment, in its class or in the instance, is *assigned*: its hook creates the replica, and its
-``__setattr__`` receives every child, parameter and buffer.
+The replicas of most modules are *written*: the ``__dict__`` of the replica is built from that of
+the module, which takes a fraction of the time of attribute assignment. If a module overrides
+replication or attribute assignment, in its class or in the instance, its replicas are *assigned*:
+the method ``_replicate_for_data_parallel`` of the module creates the replica, and ``__setattr__``
+receives every child, parameter and buffer.
 
-Nothing is cached between calls, since modules may change.
+Nothing is cached between calls, because modules may change.
 """
 
 from collections import OrderedDict
@@ -20,13 +21,13 @@ from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
 
-#: The names of the hook dictionaries that every module has.
+#: The names of the dictionaries of hooks that every module has.
 _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
 )
 
-#: Replaces the ``__dict__`` of a module. It is faster than an update of the dictionary that
-#: ``__new__`` created, and does not call ``nn.Module.__setattr__``.
+#: A function that replaces the ``__dict__`` of a module. It is faster than an update of the
+#: dictionary that ``__new__`` created, and does not call ``nn.Module.__setattr__``.
 _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 
@@ -35,14 +36,13 @@ class ReplicaMap:
 
     Args:
         sources: All parameters and buffers.
-        rows: For each replica its copies of ``sources``.
+        rows: For each replica, its copies of ``sources``.
         has_grad_buffers: Whether some copies of buffers require grad.
 
     Attributes:
-        tensors: The copies of each parameter and buffer, by the ``id`` of the source.
-        modules: The replicas of each module; empty at first.
-        needs_registration: For each replica, whether some of its parameters or buffers may have
-            to be registered.
+        tensors: For the ``id`` of each parameter and buffer, its copies.
+        modules: For each module, its replicas; empty at first.
+        needs_registration: For each replica, whether :func:`_register_parameters` is needed.
     """
 
     __slots__ = ("modules", "needs_registration", "tensors")
@@ -54,7 +54,7 @@ class ReplicaMap:
         *,
         has_grad_buffers: bool,
     ) -> None:
-        # A parameter, a buffer or a child may be None.
+        # A parameter, buffer or child that is None is None in all replicas.
         nones = (None,) * len(rows)
         columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
         self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nones}
@@ -83,42 +83,43 @@ def build_replicas(
         module for module in modules if plain[type(module)] and not _overrides_replication(module)
     }
     indices = range(len(replica_map.needs_registration))
-    # 1. Create all replicas, without `__init__`, whose arguments are unknown.
+    # 1. Create all replicas. `__init__` is not called, because its arguments are unknown.
     for module in modules:
         if module in written:
             kind = type(module)
             replica_map.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
-            replica_map.modules[module] = [_replicate_by_hook(module) for _ in indices]
-    # 2. Fill the replicas: their children and the owners of their methods now exist.
+            replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
+    # 2. Set the attributes of the replicas. They may refer to any replica, since all exist now.
     for module in modules:
-        (_write_state if module in written else _assign)(module, replica_map)
+        (_write_state if module in written else _assign_members)(module, replica_map)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
 
 
-def _is_plain(kind: type[nn.Module]) -> bool:
-    """Return whether ``kind`` overrides neither replication nor attribute access."""
+def _is_plain(module_class: type[nn.Module]) -> bool:
+    """Return whether ``module_class`` overrides neither replication nor attribute access."""
     is_plain = (
-        kind._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
-        and kind.__setattr__ is nn.Module.__setattr__
-        and kind.__getattribute__ is object.__getattribute__
+        module_class._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
+        and module_class.__setattr__ is nn.Module.__setattr__
+        and module_class.__getattribute__ is object.__getattribute__
         and not has_registration_hooks()
     )
-    # A compiled module forwards assignments to the module that it wraps: never assign to it.
-    return is_plain or is_compiled(kind)
+    # Compiled modules count as plain: an assignment to one would change the module that it wraps.
+    return is_plain or is_compiled(module_class)
 
 
 def _overrides_replication(module: nn.Module) -> bool:
     """Return whether ``module`` itself overrides replication, or needs attribute assignment."""
-    # Assignment turns a buffer that is a parameter into a parameter of the replica.
+    # For a buffer that is an `nn.Parameter`, attribute assignment registers a parameter.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )
 
 
 def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
-    # `_former_parameters` comes first for deepcopy (see former_parameters.py).
+    """Set the ``__dict__`` of each replica of ``module``."""
+    # `_former_parameters` must be the first entry for deepcopy (see former_parameters.py).
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
     methods = _find_bound_methods(template, replica_map)
     hooks = list(filter(template.get, _HOOKS))
@@ -131,15 +132,17 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
     for index, replica in enumerate(replica_map.modules[module]):
         state = template.copy()
         _set_dict(replica, state)
-        # New dictionaries: a hook that is registered on a replica must not reach the module.
+        # Each replica has its own dictionaries of hooks: a hook that is registered on a replica
+        # must not reach the module.
         for name in _HOOKS:
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
-        # Most modules lack some kind of member, and `{}` is faster than an empty loop.
+        # Most modules have no children or no buffers, and `{}` is faster than an empty loop.
         state["_modules"] = {name: copies[index] for name, copies in children} if children else {}
         state["_buffers"] = {name: copies[index] for name, copies in buffers} if buffers else {}
-        # Parameters must be leaves. Copies with history are not, so they are plain attributes.
+        # Parameters must be leaves of the autograd graph. Copies with history are not leaves, so
+        # they become plain attributes.
         state["_parameters"] = {}
         state["_former_parameters"] = former = FormerParameters()
         for name, copies in parameters:
@@ -151,7 +154,10 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
 
 
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
-    """Return the attributes of ``module`` without its compiled code, which uses its weights."""
+    """Return the attributes of ``module`` except its compiled code.
+
+    A replica must not run that code, because it uses the weights of ``module``.
+    """
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
@@ -162,9 +168,10 @@ def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
 
 
 def _register_parameters(state: dict[str, Any]) -> None:
-    """Register the parameters that assignment would: copies that are parameters, and None.
+    """Register the members of a replica that attribute assignment would register as parameters.
 
-    Record the buffers that are not leaves, for deepcopy.
+    These are copies of the class ``nn.Parameter``, and None. Also record the buffers that are not
+    leaves, for deepcopy.
     """
     former = state["_former_parameters"]
     for name, copy in list(former.items()):
@@ -176,14 +183,19 @@ def _register_parameters(state: dict[str, Any]) -> None:
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    # Nearly all copies are plain tensors, and the metaclass of Parameter makes `isinstance` slow.
+    # Check the exact type first: nearly all copies are plain tensors, and `isinstance` is slow for
+    # Parameter because of its metaclass.
     return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
 
 
 def _find_bound_methods(
     attributes: Mapping[str, Any], replica_map: ReplicaMap
 ) -> list[tuple[str, MethodType, Sequence[Any]]]:
-    """Return the attributes that are methods of the tree's modules, with the owners' replicas."""
+    """Find the attributes that are bound methods of modules in the tree.
+
+    Returns:
+        For each attribute: its name, the method, and the replicas of the method's module.
+    """
     if MethodType not in map(type, attributes.values()):
         return []
     return [
@@ -201,39 +213,49 @@ def _bind_methods(
     module: nn.Module,
     index: int,
 ) -> None:
-    """Bind ``methods`` in the state of a replica of ``module`` to the owners' replicas."""
+    """Rebind each bound method in ``state``, the ``__dict__`` of a replica.
+
+    Args:
+        state: The ``__dict__`` of a replica of ``module``.
+        methods: The result of :func:`_find_bound_methods`.
+        module: The original module.
+        index: The index of the replica. A method is bound to the replica with the same index of
+            the module that the method belongs to.
+    """
     for name, method, owners in methods:
         is_inherited = getattr(type(module), name, None) is method.__func__
         if is_inherited and method.__self__ is module:
-            # Attribute lookup binds the method of the class anyway. Without the attribute the
-            # replica does not refer to itself, so that it is freed without garbage collection.
+            # Delete the attribute, because attribute lookup finds the method in the class. The
+            # replica then does not refer to itself, and is freed without garbage collection.
             del state[name]
         else:
             state[name] = MethodType(method.__func__, owners[index])
 
 
-def _replicate_by_hook(module: nn.Module) -> Any:
+def _create_by_hook(module: nn.Module) -> Any:
+    """Create a replica by the method ``_replicate_for_data_parallel`` of ``module``."""
     replica: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
     state.pop("_compiled_call_impl", None)
-    # As in `_write_state`, a replica has its own hook dictionaries.
+    # As in `_write_state`, each replica has its own dictionaries of hooks.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
-    if "_former_parameters" in state:  # It comes first, as in `_write_state`.
+    if "_former_parameters" in state:  # Move it to the front, as in `_write_state`.
         others = state.copy()
         state.clear()
         state.update({"_former_parameters": others.pop("_former_parameters"), **others})
     return replica
 
 
-def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:
+def _assign_members(module: nn.Module, replica_map: ReplicaMap) -> None:
+    """Assign the children, parameters and buffers of each replica of ``module``."""
     replicas = replica_map.modules[module]
-    for kind in ("_modules", "_parameters", "_buffers"):
-        for name, member in getattr(module, kind).items():
+    for registry in ("_modules", "_parameters", "_buffers"):
+        for name, member in getattr(module, registry).items():
             for replica, copy in zip(replicas, replica_map.find(member), strict=True):
-                _assign_member(replica, kind, name, copy)
+                _assign_member(replica, registry, name, copy)
     buffers = [replica_map.find(buffer) for buffer in module._buffers.values()]
     for index, replica in enumerate(replicas):
         state = replica.__dict__
@@ -241,16 +263,19 @@ def _assign(module: nn.Module, replica_map: ReplicaMap) -> None:
         _set_non_leaf_buffers(state, [column[index] for column in buffers])
 
 
-def _assign_member(replica: Any, kind: str, name: str, member: nn.Module | Tensor | None) -> None:
+def _assign_member(
+    replica: Any, registry: str, name: str, member: nn.Module | Tensor | None
+) -> None:
     if member is None:
-        getattr(replica, kind)[name] = None
+        getattr(replica, registry)[name] = None
         return
     setattr(replica, name, member)
-    if kind == "_parameters":
+    if registry == "_parameters":
         replica._former_parameters[name] = member
 
 
 def _set_non_leaf_buffers(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
+    """Record the buffers that require grad, for the deepcopy of a replica with this ``state``."""
     found = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
     if found:
         state["_former_parameters"].non_leaf_buffers = found

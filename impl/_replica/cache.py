@@ -1,7 +1,7 @@
-"""Replicas that are cached for a block of ``hold``, and detection of changes to their module.
+"""Replicas that are cached inside ``with wrapper.hold()``, and detection of changes to the module.
 
 The state of a module is stored as flat lists, so that the check before each forward compares whole
-lists. The changed module or tensor is searched for only if the lists differ.
+lists. Only if the lists differ, the changed module or tensor is searched for.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,19 +19,21 @@ from .._compat import version_counters
 from .._device import DeviceId, as_device_or_current, current_streams, has_streams
 from .module_tree import check_source
 
-#: The modules of a tree with their names, the root first.
+#: The name of each module of a tree, and the module. The root is first.
 _Named = Sequence[tuple[str, nn.Module]]
-#: For the index of each buffer: the dictionary that contains it, and its key there.
+#: For the index of each buffer: the mapping that contains the buffer, and the key in this mapping.
 _BufferSlots = dict[int, tuple[Any, str]]
-#: The ``id``, the version counter and the address of each tensor.
+#: Three lists with an entry for each tensor: its ``id``, its version counter, its address.
 _States = tuple[list[int], list[object], list[Any]]
-#: The training flag of a module, and the names and ids of its members of each kind.
+#: A tuple for one module: its training flag; the name and id of each child; the name and id of
+#: each parameter; the name of each buffer, and whether it is None.
 _Structure = tuple[Any, ...]
+#: For each index in ``_Structure``: the name of these members in error messages.
 _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
 class ReplicaCache:
-    """The replicas of one wrapper, cached while blocks of ``hold`` are active.
+    """The replicas of one wrapper, cached while ``with`` blocks of ``hold`` are active.
 
     Args:
         device_ids: The wrapper's devices.
@@ -44,15 +46,16 @@ class ReplicaCache:
         self.blocks = 0
         self._device_ids = list(device_ids)
         self._snapshot: _ModuleSnapshot | None = None
-        # By the current streams at the time of the copies: the copies are ready on these streams,
-        # and their memory is freed on them. A forward on other streams builds other replicas.
+        # The key is the tuple of the streams that were current when the replicas were built. The
+        # copies are ready on these streams, and their memory is freed on these streams. A forward
+        # on other streams builds other replicas.
         self._replicas: dict[tuple[torch.Stream, ...], _Replicas] = {}
-        self._lock = Lock()  # Forwards in several threads may use the same replicas.
+        self._lock = Lock()  # Forwards in several threads may use the cache at the same time.
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
     ) -> Sequence[Any]:
-        """Return replicas with the current state of ``module``, one for each device.
+        """Return one replica with the current state of ``module`` for each device.
 
         Args:
             module: The module of the wrapper.
@@ -76,7 +79,8 @@ class ReplicaCache:
             snapshot.check(module)
             replicas = self._replicas.get(_stream_key(targets))
             if replicas is None:
-                # Not as inference tensors: the next forward may run outside of inference mode.
+                # Leave inference mode, because the next forward may run outside of inference mode
+                # and could not use inference tensors.
                 with torch.inference_mode(mode=False), torch.no_grad():
                     replicas = _Replicas(snapshot.named_modules, build(), targets)
                 self._replicas[_stream_key(targets)] = replicas
@@ -87,7 +91,7 @@ class ReplicaCache:
 
 
 class _ModuleSnapshot:
-    """The state of a module when its replicas were built.
+    """The state of a module at the time when its replicas were built.
 
     Attributes:
         named_modules: The module and all modules below it, with their names.
@@ -98,17 +102,17 @@ class _ModuleSnapshot:
         self._modules = [module for _, module in self.named_modules]
         self._flat_structure = _flat_structure(self._modules)
         self._structures = [*map(_structure, self._modules)]
-        # References to all parameters, so that no other object can have the same `id`.
+        # Keep references to all parameters, so that no other object can get the same `id`.
         self._parameters = [
             (_join_names(prefix, name), parameter)
             for prefix, module in self.named_modules
             for name, parameter in module._parameters.items()
             if parameter is not None
         ]
-        # Inference tensors have no version counter.
+        # Changes of inference tensors cannot be detected, because these have no version counter.
         self._names = [name for name, tensor in self._parameters if not tensor.is_inference()]
         self._versioned = [tensor for _, tensor in self._parameters if not tensor.is_inference()]
-        self._states = _states(self._versioned)
+        self._states = _read_states(self._versioned)
 
     def check(self, root: nn.Module) -> None:
         """Check that ``root`` is unchanged, except for the values of its buffers.
@@ -120,13 +124,13 @@ class _ModuleSnapshot:
             raise _change_error("the module is another one")
         if _flat_structure(self._modules) != self._flat_structure:
             raise _change_error(self._describe_structure_change())
-        states = _states(self._versioned)
+        states = _read_states(self._versioned)
         if states != self._states:
             index = min(_differing_indices(states, self._states))
             raise _change_error(f"parameter {self._names[index]!r} has changed")
 
     def _describe_structure_change(self) -> str:
-        """Return a description of the change in the first module that differs."""
+        """Describe the change in the first module whose structure has changed."""
         structures = map(_structure, self._modules)
         pairs = zip(self.named_modules, structures, self._structures, strict=True)
         (name, _), now, then = next(each for each in pairs if each[1] != each[2])
@@ -141,7 +145,7 @@ class _ModuleSnapshot:
 
 
 class _Replicas:
-    """Replicas, and the state of their buffers.
+    """Cached replicas, and the last known state of all buffers of the module and the replicas.
 
     Args:
         named_modules: The modules that were replicated, with their names.
@@ -163,8 +167,8 @@ class _Replicas:
             for name, module in named_modules
             for key in _without_nones(module._buffers)
         ]
-        # The module's slots come first. Modules that an overridden `replicate` has left out of a
-        # replica have no slots there.
+        # The first entry is that of the original module. If an overridden `replicate` has left a
+        # module out of a replica, the entry of this replica has no slots for that module.
         self._slots: list[_BufferSlots] = [
             {
                 index: (buffers, key)
@@ -176,9 +180,10 @@ class _Replicas:
         self._save_states()
 
     def update_buffers(self) -> None:
-        """Copy the buffers that have changed in the module or in a replica to the replicas again.
+        """Copy each buffer that has changed in the module or in a replica to the replicas again.
 
-        The replicas then have the buffers of new replicas; the first one has the module's own.
+        Afterwards the buffers equal those of newly built replicas. The buffers of the first
+        replica are the module's own.
         """
         indices = {
             index
@@ -189,7 +194,7 @@ class _Replicas:
         }
         if not indices:
             return
-        # A buffer with several names has one copy on each device.
+        # A buffer with several names is copied once to each device.
         changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
         if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
@@ -212,13 +217,17 @@ class _Replicas:
         return [[buffers.get(key) for buffers, key in slots.values()] for slots in self._slots]
 
     def _save_states(self) -> None:
-        # References to the tensors, so that no other object can have the same `id`.
+        # Keep references to the tensors, so that no other object can get the same `id`.
         self._tensors = self._read_buffers()
-        self._states = [*map(_states, self._tensors)]
+        self._states = [*map(_read_states, self._tensors)]
 
 
 def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
-    """Return the modes and members of all modules, except the values of buffers."""
+    """Return the training modes and the members of all modules, without the values of buffers.
+
+    Two flat structures are equal if no module, parameter or name has changed. Unlike
+    :func:`_structure`, they do not show in which module a change is.
+    """
     found: list[Any] = [[module.training for module in modules]]
     for kind in ("_modules", "_parameters", "_buffers"):
         each = [*map(attrgetter(kind), modules)]
@@ -232,7 +241,10 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def _structure(module: nn.Module) -> _Structure:
-    """Return the structure of one module with names; slower than :func:`_flat_structure`."""
+    """Return one module's training mode and members, with their names.
+
+    It takes longer than :func:`_flat_structure`, and is used to describe a change.
+    """
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
@@ -242,15 +254,18 @@ def _structure(module: nn.Module) -> _Structure:
     )
 
 
-def _states(tensors: Sequence[Tensor | None]) -> _States:
-    """Return values that differ if a tensor is replaced, changed in place, or has new memory."""
-    return [*map(id, tensors)], version_counters(tensors), _addresses(tensors)
+def _read_states(tensors: Sequence[Tensor | None]) -> _States:
+    """Return the states of ``tensors``.
+
+    They differ after a tensor was replaced, was changed in place, or got other memory.
+    """
+    return [*map(id, tensors)], version_counters(tensors), _read_addresses(tensors)
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
+def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
     try:
         return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
-    except (RuntimeError, TypeError):  # For example, a sparse tensor has no single address.
+    except (RuntimeError, TypeError):  # A tensor is None, or has no address, as sparse tensors.
         return [
             None if tensor is None or tensor.layout is not torch.strided else tensor.data_ptr()
             for tensor in tensors
@@ -260,22 +275,24 @@ def _addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
 def _changed_indices(
     slots: _BufferSlots, tensors: Sequence[Tensor | None], before: _States
 ) -> Iterator[int]:
-    states = _states(tensors)
+    """Return the indices of the buffers whose state differs from that in ``before``."""
+    states = _read_states(tensors)
     if states == before:
         return iter(())
     indices = [*slots]
     return (indices[each] for each in _differing_indices(states, before))
 
 
-def _differing_indices(now: _States, then: _States) -> set[int]:
-    columns = zip(zip(*now, strict=True), zip(*then, strict=True), strict=True)
+def _differing_indices(states: _States, other_states: _States) -> set[int]:
+    """Return the indices of the tensors whose states differ."""
+    columns = zip(zip(*states, strict=True), zip(*other_states, strict=True), strict=True)
     return {index for index, (new, old) in enumerate(columns) if new != old}
 
 
 class _AttributeBuffers:
-    """The buffers of a module with its own ``__setattr__``, accessed as attributes.
+    """A mapping of a module's buffers that reads and writes the attributes of the module.
 
-    An example is a script module, below which a replica has no Python modules.
+    It is used for modules that define ``__setattr__``, for example script modules.
     """
 
     def __init__(self, module: Any) -> None:
@@ -292,7 +309,7 @@ class _AttributeBuffers:
 
 
 def _find_buffers(root: Any, name: str) -> Any:
-    """Return the buffers of the module ``name`` below ``root``, or None if it is missing."""
+    """Return a mapping of the buffers of the submodule ``name``, or None if it does not exist."""
     try:
         module = attrgetter(name)(root) if name else root
     except AttributeError:
@@ -311,6 +328,7 @@ def _without_nones(members: Mapping[str, Any]) -> list[str]:
 
 
 def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
+    """Return the current streams of ``devices``, as a key for cached replicas."""
     return (*current_streams(device.index for device in devices if has_streams(device)),)
 
 
@@ -321,20 +339,22 @@ def _change_error(change: str) -> RuntimeError:
     )
 
 
+#: For the ``id`` of each wrapper in a block: its cache.
 _caches: dict[int, ReplicaCache] = {}
 _lock = Lock()
 
 
 def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
-    """Return the cache of ``wrapper``, or None outside of blocks."""
+    """Return the cache of ``wrapper``, or None outside of :func:`use_replica_cache`."""
     return _caches.get(id(wrapper))
 
 
 @contextmanager
 def use_replica_cache(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Iterator[None]:
     """Cache the replicas of ``wrapper`` in a ``with`` block. Blocks may be nested."""
-    # Not an attribute, which copies, pickles and replicas of the wrapper would inherit. The block
-    # keeps the wrapper alive, so that no other object can have the same `id`.
+    # The cache is not an attribute of the wrapper, because copies, pickles and replicas of the
+    # wrapper would inherit it. The block keeps the wrapper alive, so that no other object can get
+    # the same `id`.
     with _lock:
         cache = _caches.setdefault(id(wrapper), ReplicaCache(device_ids))
         cache.blocks += 1

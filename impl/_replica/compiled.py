@@ -1,10 +1,11 @@
 """Compiled code for the replicas of modules that ``torch.compile`` has compiled.
 
-    module ──► its compiler ──► one function per device ──► runs all replicas on that device
+    compiled module ──► one compiled function per device ──► runs all replicas on that device
 
-PyTorch caches compiled code with the compiled function, together with guards on the structure of
-the modules and the devices of the tensors, but not on the identity of the modules. A function for
-each module and device is therefore compiled once, and runs all later replicas there.
+PyTorch caches compiled code with the compiled function. The guards of the code check the
+structure of the modules and the devices of the tensors, but not the identity of the modules. The
+function for one module and one device is therefore compiled once, and runs all later replicas on
+this device.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +18,9 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from .._compat import (
-    compilation_in_place,
-    compilation_of_wrapper,
     compiled_module,
+    compiler_of_module,
+    compiler_of_wrapper,
     copy_context_of_backward,
     is_compilation_loaded,
     is_compiled,
@@ -31,30 +32,30 @@ from .._pytree import InputLeaves
 #: The attribute of replicas that run compiled code, or have submodules that do.
 _COMPILED_FLAG = "_has_compiled_code"
 
-#: A compiler with the back end, mode and options of some module.
-_Compilation = Callable[[Callable[..., Any]], Callable[..., Any]]
+#: ``torch.compile`` with the back end, mode and options of one module.
+_Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class _Functions:
-    """The functions of one compiled module, one for each device.
+class _CompiledFunctions:
+    """The compiled functions of one module, one for each device.
 
     Args:
-        compilation: The compiler.
-        body: The function to compile. It calls a replica with its arguments.
+        compiler: ``torch.compile`` with one module's back end, mode and options.
+        body: The function to compile. It is called with a replica and the replica's arguments.
     """
 
-    def __init__(self, compilation: _Compilation, body: FunctionType) -> None:
-        self.compilation = compilation
+    def __init__(self, compiler: _Compiler, body: FunctionType) -> None:
+        self.compiler = compiler
         self._body = body
         self._by_device: dict[torch.device, Callable[..., Any]] = {}
 
     def for_device(self, device: torch.device) -> Callable[..., Any]:
-        """Return the function for ``device``, always the same one."""
+        """Return the function for ``device``. All calls return the same function."""
         if device not in self._by_device:
-            # PyTorch caches compiled code by the code object, so each device has its own.
+            # PyTorch caches compiled code by the code object, so each device gets its own copy.
             code = self._body.__code__.replace()
             body = FunctionType(code, self._body.__globals__, self._body.__name__)
-            self._by_device.setdefault(device, self.compilation(body))
+            self._by_device.setdefault(device, self.compiler(body))
         return self._by_device[device]
 
 
@@ -67,16 +68,16 @@ def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call] # in torch
 
 
-#: The functions of each compiled module.
-_functions: WeakKeyDictionary[nn.Module, _Functions] = WeakKeyDictionary()
+#: For each compiled module: its compiled functions.
+_functions: WeakKeyDictionary[nn.Module, _CompiledFunctions] = WeakKeyDictionary()
 
 
 class _CompiledCall:
-    """A callable that runs one replica by compiled code.
+    """A callable that runs one replica with compiled code.
 
     Args:
         function: The compiled function.
-        replica: Returns the replica, or None if it has been freed.
+        replica: A function that returns the replica, or None if it has been freed.
     """
 
     __slots__ = ("_function", "_replica")
@@ -95,7 +96,7 @@ class _CompiledCall:
 
 
 def has_compiled_code(module: object) -> bool:
-    """Return whether ``module`` is a replica that runs compiled code, or has one below it."""
+    """Return whether ``module`` is a replica that runs compiled code, itself or in a submodule."""
     return _COMPILED_FLAG in getattr(module, "__dict__", ())
 
 
@@ -104,22 +105,22 @@ def attach_compiled_code(
     replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
-    """Set the compiled code of the replicas of compiled modules, and mark these replicas.
+    """Attach compiled code to the replicas of compiled modules, and mark these replicas.
 
     Args:
         modules: All modules of a tree.
-        replicas_of: Returns the otherwise complete replicas of a module.
+        replicas_of: A function that returns the replicas of a module.
         devices: The device of each replica.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
     compiled = []
     for module in modules:
-        functions = _functions_of(module)
+        functions = _find_compiled_functions(module)
         if functions is not None:
             compiled.append(module)
             for replica, device in zip(replicas_of(module), devices, strict=True):
-                _attach(replica, functions.for_device(device))
+                _attach_to_replica(replica, functions.for_device(device))
     for module in _with_ancestors(compiled, modules):
         for replica in replicas_of(module):
             replica.__dict__[_COMPILED_FLAG] = True
@@ -128,7 +129,7 @@ def attach_compiled_code(
 def _with_ancestors(
     members: Iterable[nn.Module], modules: Iterable[nn.Module]
 ) -> Iterable[nn.Module]:
-    """Return ``members``, and those of ``modules`` that have a member below them."""
+    """Return ``members``, and all of ``modules`` that contain a member as a submodule."""
     parents: dict[nn.Module | None, list[nn.Module]] = {}
     for module in modules:
         for child in module._modules.values():
@@ -144,44 +145,46 @@ def _with_ancestors(
 
 
 def _may_be_compiled(module: nn.Module) -> bool:
-    # A cheap check: it runs for every module in every call, and few modules are compiled.
+    # This check must be cheap: it runs for every module in every call.
     return "_compiled_call_impl" in module.__dict__ or is_compiled(type(module))
 
 
-def _functions_of(module: nn.Module) -> _Functions | None:
+def _find_compiled_functions(module: nn.Module) -> _CompiledFunctions | None:
+    """Return the functions of ``module``, or None if it is not compiled."""
     body: Any  # mypy infers Callable, not FunctionType.
     if compiled_module(module) is not None:
-        compilation, body = compilation_of_wrapper(module), _call_wrapped
+        compiler, body = compiler_of_wrapper(module), _call_wrapped
     elif "_compiled_call_impl" in module.__dict__:
-        compilation, body = compilation_in_place(module), _call_in_place
+        compiler, body = compiler_of_module(module), _call_in_place
     else:
         return None
-    if compilation is None:
+    if compiler is None:
         return None
     known = _functions.get(module)
-    if known is None or known.compilation is not compilation:
-        known = _functions[module] = _Functions(compilation, body)
+    if known is None or known.compiler is not compiler:
+        known = _functions[module] = _CompiledFunctions(compiler, body)
     return known
 
 
-def _attach(replica: nn.Module, function: Callable[..., Any]) -> None:
+def _attach_to_replica(replica: nn.Module, function: Callable[..., Any]) -> None:
     wrapped = compiled_module(replica)
     if wrapped is None:
-        # A weak reference: a replica without cycles is freed without garbage collection.
+        # Use a weak reference: without a reference cycle the replica is freed without the garbage
+        # collector.
         replica.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(replica))
     else:
         replica.__dict__["forward"] = _CompiledCall(function, lambda: wrapped)
 
 
 def _separate_backward_contexts(output: Any, first: int) -> None:
-    """Make each compiled node behind ``output`` copy the context variables in backward.
+    """Register a hook that gives each compiled node a copy of the context variables in backward.
 
-    A backward pass has one copy of the caller's context. Compiled code enters it in the thread of
-    its device, and two threads cannot enter one context at the same time.
+    A backward pass has one copy of the caller's context. Compiled code enters this context in the
+    thread of its device, and two threads cannot enter one context at the same time.
 
     Args:
-        output: The output of compiled code.
-        first: The sequence number of the first autograd node that it may have created.
+        output: The output of compiled code. The nodes are found from its tensors.
+        first: The sequence number of the first autograd node that this code may have created.
     """
     leaves = InputLeaves()
     leaves.flatten(output, None, "output")

@@ -1,4 +1,4 @@
-"""The parameter copies of a replica."""
+"""The mapping ``_former_parameters`` of a replica, which makes the replica deepcopyable."""
 
 import copy
 from collections import OrderedDict
@@ -10,14 +10,16 @@ from torch import Tensor
 
 
 class FormerParameters(OrderedDict[str, Tensor]):
-    """Copies of a module's parameters by name, which make their replica deepcopyable.
+    """The copies of a module's parameters in a replica, by name.
 
-    A replica's tensors are not leaves, and torch cannot deepcopy these. This mapping comes
-    before all other references to these tensors in the replica's ``__dict__``, and enters
-    detached clones of them into the memo of a deepcopy. Shared tensors stay shared. Modules with
-    their own ``__deepcopy__``, such as parametrized ones, can be deepcopied, too.
+    The tensors of a replica are not leaves of the autograd graph, and ``deepcopy`` fails for such
+    tensors. This mapping makes the replica deepcopyable. It is the first entry of the replica's
+    ``__dict__``, so ``deepcopy`` copies it first. It then adds detached clones of the tensors to
+    the memo of the deepcopy. Shared tensors stay shared. Modules with their own ``__deepcopy__``,
+    for example parametrized ones, can be deepcopied, too.
 
-    It pickles as a plain ordered dictionary: a saved replica can be loaded without this package.
+    The mapping is pickled as a plain ordered dictionary, so that a saved replica can be loaded
+    without this package.
 
     Attributes:
         non_leaf_buffers: The replica's buffers that require grad, which are not leaves either.

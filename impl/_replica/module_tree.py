@@ -1,4 +1,4 @@
-"""A flat list of a module tree."""
+"""The modules and tensors of a module tree, as flat lists."""
 
 from dataclasses import dataclass
 
@@ -49,12 +49,12 @@ def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
 
 @exclude_from_compilation
 def check_source(module: nn.Module, source: torch.device) -> None:
-    """Check that all tensors of ``module`` are on the device that replicas are copied from.
+    """Check that all parameters and buffers of ``module`` are on ``source``.
 
     Raises:
         RuntimeError: A parameter or buffer is on another device than ``source``.
     """
-    # `module.parameters()` takes three times as long, because it builds names.
+    # `module.parameters()` would take three times as long, because it builds names.
     tree = collect_tree(module)
     for tensor in (*tree.parameters, *tree.buffers):
         if tensor.device != source:

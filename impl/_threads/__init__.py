@@ -1,6 +1,6 @@
-"""Worker threads, the state that replicas inherit, and exceptions that cross threads.
+"""Worker threads, the thread state that replicas inherit, and exceptions of replicas.
 
-This package imports ``_compat``, ``_device`` and ``_pytree``.
+This package imports ``_compat`` and ``_device``.
 """
 
 from .exceptions import CapturedError, capture, format_error, raise_rebuilt, reraise

@@ -1,4 +1,4 @@
-"""Capture of exceptions in worker threads, and raising them in the caller's thread."""
+"""Exceptions that are captured in worker threads and raised in the caller's thread."""
 
 import inspect
 import traceback
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Never
 
+#: Flags of the code objects whose frames may be suspended: generators and coroutines.
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -19,13 +20,14 @@ class CapturedError:
 
     @property
     def is_interrupt(self) -> bool:
-        """Whether the exception is no Exception, for example a KeyboardInterrupt."""
+        """Whether the exception is not an Exception, for example a KeyboardInterrupt."""
         return not isinstance(self._error, Exception)
 
     def pop(self) -> BaseException:
-        """Return the exception and drop it. A second call raises AttributeError.
+        """Return the exception and delete the reference to it.
 
-        A reference from a frame of its traceback would be a cycle.
+        A frame in the traceback of the exception may refer to this object. Without the deletion,
+        that would be a reference cycle. A second call raises AttributeError.
         """
         error = self._error
         del self._error
@@ -33,7 +35,7 @@ class CapturedError:
 
 
 class _KeyErrorMessage(str):
-    """A text without quotes and escapes in ``str(KeyError(text))``, which is its ``repr``."""
+    """A text that ``str(KeyError(text))`` shows unchanged, not as ``repr(text)`` in quotes."""
 
     __slots__ = ()
 
@@ -52,7 +54,7 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
     try:
         return function(*args)
     except BaseException as error:
-        # The traceback refers to this frame, which must not refer to the arguments.
+        # The traceback refers to this frame, so this frame must not keep the arguments alive.
         del function, args
         return _capture_error(error)
 
@@ -62,45 +64,45 @@ def _capture_error(error: BaseException) -> CapturedError:
     with suppress(Exception):
         for each in _chained_errors(error):
             _clear_frames(each)
-    # Without the first frame, which is that of `capture`.
+    # Remove the first frame, which is that of `capture`.
     return CapturedError(error.with_traceback(trace and trace.tb_next))
 
 
-def reraise(error: BaseException, where: str) -> Never:
+def reraise(error: BaseException, location: str) -> Never:
     """Raise the exception of a replica in this thread.
 
     Args:
         error: The replica's exception, from :meth:`CapturedError.pop`.
-        where: The replica and its device: ``"in replica 1 on device 1"``.
+        location: The replica and its device: ``"in replica 1 on device 1"``.
 
     Raises:
         Exception: A new exception of the type of ``error`` if that can be built from a text,
-            else a RuntimeError. Its message contains ``where`` and the original traceback; if
+            else a RuntimeError. Its message contains ``location`` and the original traceback; if
             ``__str__`` does not return the message, a note contains them. Its cause is
             ``error`` without its traceback.
-        BaseException: ``error`` itself, with ``where`` in a note, if it is no Exception.
+        BaseException: ``error`` itself, with ``location`` in a note, if it is not an Exception.
     """
     try:
         if isinstance(error, Exception):
-            raise _rebuild(error, format_error(error, where)) from _without_traceback(error)
+            raise _rebuild(error, format_error(error, location)) from _without_traceback(error)
         with suppress(Exception):
-            error.add_note(f"Raised {where}.")
+            error.add_note(f"Raised {location}.")
         raise error
     finally:
-        del error  # Its traceback refers to this frame: a reference would be a cycle.
+        # The traceback of `error` refers to this frame, so `error` would be in a reference cycle.
+        del error
 
 
 def raise_rebuilt(error: Exception | None, text: str) -> Never:
-    """Raise the exception of another process in this process.
+    """Raise an exception that occurred in another process.
 
     Args:
-        error: The exception; None if it could not be sent.
+        error: The exception; None if it could not be pickled.
         text: The result of :func:`format_error`.
 
     Raises:
         Exception: A new exception of the type of ``error`` if that can be built from a text,
-            else a RuntimeError. Its message or a note contains ``text``; its cause is
-            ``error``.
+            else a RuntimeError. Its message or a note contains ``text``. Its cause is ``error``.
     """
     if error is None:
         raise RuntimeError(text)
@@ -108,16 +110,17 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
     raise _rebuild(error, text) from cause
 
 
-def format_error(error: Exception, where: str) -> str:
-    """Return the type of ``error``, its place ``where``, and its traceback, as text."""
-    return f"Caught {type(error).__name__} {where}.\nOriginal {_format_traceback(error)}"
+def format_error(error: Exception, location: str) -> str:
+    """Return a text with the type of ``error``, the replica or rank, and the traceback."""
+    return f"Caught {type(error).__name__} {location}.\nOriginal {_format_traceback(error)}"
 
 
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
-    """Format ``error`` with its causes, unless its message already contains the cause.
+    """Format ``error`` and its causes. Omit the causes if its message already contains them.
 
-    The error of a nested ``parallel_apply`` contains the text of its cause. With the cause
-    appended, the text would double at each level. ``outer`` are the errors caused by ``error``.
+    The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
+    appended, the text would double at each level of nesting. ``outer`` are the errors whose cause,
+    directly or not, is ``error``.
     """
     cause, seen = error.__cause__, (*outer, error)
     has_cause_text = False
@@ -130,9 +133,9 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
-    """Return an exception of the type of ``error`` that shows ``text``, else a RuntimeError."""
+    """Return a new exception of the type of ``error`` with ``text``, else a RuntimeError."""
     without_text = []
-    for candidate in _candidates(error, text):
+    for candidate in _build_candidates(error, text):
         if _has_text(candidate, text):
             return candidate
         without_text.append(candidate)
@@ -143,13 +146,14 @@ def _rebuild(error: Exception, text: str) -> Exception:
     return RuntimeError(text)
 
 
-def _candidates(error: Exception, text: str) -> Iterator[Exception]:
-    """Yield new exceptions of the type of ``error``, built from ``text``."""
+def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
+    """Yield new exceptions of the type of ``error``. Their message need not contain ``text``."""
     argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
-    for construct in _constructors(error):
+    for construct in _find_constructors(error):
         with suppress(Exception):
             candidate = construct(argument)
-            # A class may return an object of another class, or a singleton.
+            # The class may return an object of another class, or `error` itself if it is a
+            # singleton.
             if isinstance(candidate, type(error)) and candidate is not error:
                 if not _has_text(candidate, text):
                     with suppress(Exception):
@@ -157,24 +161,25 @@ def _candidates(error: Exception, text: str) -> Iterator[Exception]:
                 yield candidate
 
 
-def _constructors(error: Exception) -> Iterator[Callable[[str], object]]:
-    kind: Any = type(error)
-    if _has_message(kind):
-        yield lambda text: kind(message=text)
-    yield kind
+def _find_constructors(error: Exception) -> Iterator[Callable[[str], object]]:
+    """Yield functions that may create an exception of the type of ``error`` from a text."""
+    error_class: Any = type(error)
+    if _has_message_attribute(error_class):
+        yield lambda text: error_class(message=text)
+    yield error_class
     if isinstance(error, ExceptionGroup):
-        yield lambda text: kind(text, error.exceptions)
+        yield lambda text: error_class(text, error.exceptions)
 
 
-def _has_message(kind: type[Exception]) -> bool:
+def _has_message_attribute(error_class: type[Exception]) -> bool:
     with suppress(Exception):
-        return bool(getattr(kind, "message", None))
+        return bool(getattr(error_class, "message", None))
     return False
 
 
 def _has_text(error: BaseException, text: str) -> bool:
     """Return whether the message of ``error`` or one of its notes contains ``text``."""
-    # `__str__` may raise anything, even SystemExit, which must not end the program.
+    # `__str__` may raise any exception, even SystemExit, which must not end the program.
     with suppress(BaseException):
         if text in str(error):
             return True
@@ -184,9 +189,10 @@ def _has_text(error: BaseException, text: str) -> bool:
 
 
 def _without_traceback(error: Exception) -> Exception:
-    """Remove the tracebacks of ``error`` and of its chained exceptions.
+    """Remove the tracebacks of ``error`` and of its chained exceptions, and return ``error``.
 
-    Tracebacks refer to all frames and so to the modules, one of which may refer to the error.
+    Tracebacks refer to frames, and frames refer to modules. If a module refers to the error, the
+    traceback would complete a reference cycle.
     """
     for each in _chained_errors(error):
         each.with_traceback(None)
@@ -194,7 +200,7 @@ def _without_traceback(error: Exception) -> Exception:
 
 
 def _chained_errors(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error``, its causes and contexts, and the members of groups, each once."""
+    """Yield ``error`` and all its causes, contexts and group members, each exception once."""
     seen = set[int]()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -209,6 +215,7 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
 
 
 def _clear_frames(error: BaseException) -> None:
+    """Clear the local variables of the frames in the traceback of ``error``."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:

@@ -2,8 +2,8 @@
 
 CPython before 3.13 stores one entry per ``threading.local`` in the thread's own dictionary, which
 ``PyThreadState_GetDict`` of the public C API returns. The entry owns the values of this thread.
-Since 3.13 that dictionary is empty, so entries can only be counted, by :func:`count_locals`.
-Other interpreters cannot even count them.
+Since 3.13 that dictionary is empty, so the values cannot be isolated, but :func:`count_locals` can
+count them. Other interpreters may not even allow counting.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def can_isolate_locals() -> bool:
 
 @contextmanager
 def isolate_locals() -> Iterator[Callable[[], None]]:
-    """Start a ``with`` block with no thread-local values, as a new thread does.
+    """Start a ``with`` block without thread-local values, as in a new thread.
 
     Values set inside the block are released when it ends, and the earlier values are restored.
 
@@ -35,7 +35,7 @@ def isolate_locals() -> Iterator[Callable[[], None]]:
     """
     entries = _thread_dict()
     saved = entries.copy()
-    # C extensions may also store entries in the dictionary.
+    # Keep the entries of C extensions, which may also use this dictionary.
     foreign_keys = [key for key, entry in saved.items() if type(entry) is not _Entry]
     foreign = {key: saved.pop(key) for key in foreign_keys}
     try:
@@ -46,28 +46,29 @@ def isolate_locals() -> Iterator[Callable[[], None]]:
         try:
             _clear(entries)
         finally:
-            # A single call: an interrupt between two calls could lose entries.
+            # Restore all entries by a single call: an interrupt between two calls would lose some.
             entries.update(saved)
             _remove_dead_entries(entries, saved)
 
 
 def clear_locals() -> None:
-    """Release all thread-local values of the running thread, as its end would."""
+    """Release all thread-local values of the running thread, as the end of the thread would."""
     _clear(_thread_dict())
 
 
 def count_locals() -> float:
-    """Return a number that grows with each ``threading.local`` that this thread has a value in.
+    """Count the ``threading.local`` objects in which this thread has values.
 
     Returns:
-        A count with an arbitrary offset, or NaN, which is unequal to itself, if unknown.
+        The count plus an unknown constant. If this interpreter cannot count, NaN, which is unequal
+        to itself.
     """
     return _count()
 
 
 def _clear(entries: dict[Any, Any]) -> None:
-    # Iterate over a copy, which is made atomically: another thread that frees a `threading.local`
-    # removes this thread's entry at any time.
+    # Iterate over a copy, which is made atomically: when another thread frees a `threading.local`,
+    # it removes the entry from this thread's dictionary.
     for key, entry in entries.copy().items():
         if type(entry) is _Entry:
             entries.pop(key, None)
@@ -76,8 +77,9 @@ def _clear(entries: dict[Any, Any]) -> None:
 def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None:
     """Remove the entries of ``saved`` whose ``threading.local`` was freed inside the block.
 
-    A ``threading.local`` refers weakly to its entries. The key of an entry is the object's
-    address, so the next object at that address would find a stale entry.
+    A ``threading.local`` has a weak reference to each of its entries, so an entry without a weak
+    reference is dead. Its key is the address of the freed ``threading.local``, so the next
+    ``threading.local`` at that address would find the dead entry.
     """
     if 0 in map(getweakrefcount, saved.values()):
         for key, entry in saved.items():
@@ -85,27 +87,28 @@ def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None
                 entries.pop(key, None)
 
 
-def _load_c_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """Return a function of Python's C API, or one that returns None if there is no such API."""
+def _load_c_function(name: str, result_type: Any, *arg_types: Any) -> Callable[..., Any]:
+    """Return a function of Python's C API. Without the API the function returns None."""
     try:
-        return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+        return ctypes.PYFUNCTYPE(result_type, *arg_types)((name, ctypes.pythonapi))
     except AttributeError:  # Not CPython.
         return lambda *_: None
 
 
-# The dictionary is a borrowed reference, so it is declared as an address: ctypes would release an
-# object that a C function returns.
+# The C function returns a borrowed reference. Declare it as an address: if it were declared as an
+# object, ctypes would release a reference that it does not own.
 _dict_address = _load_c_function("PyThreadState_GetDict", ctypes.c_void_p)
 _object_at = _load_c_function("Py_NewRef", ctypes.py_object, ctypes.c_void_p)
 
 
 def _thread_dict() -> dict[Any, Any]:
-    """Return the running thread's own dictionary."""
+    """Return the dictionary of the running thread, or an empty one in other interpreters."""
     address = _dict_address()
     return {} if address is None else _object_at(address)
 
 
 def _find_entry_type() -> type | None:
+    """Return the type of a thread's entry for a ``threading.local``; None if there are none."""
     before = _thread_dict().copy()
     local = threading.local()
     local.value = True
@@ -118,18 +121,18 @@ def _count_entries() -> float:
 
 
 class _ThreadKey(threading.local):
-    """The key of the running thread in every ``threading.local``."""
+    """The key by which every ``threading.local`` finds the values of the running thread."""
 
     def __init__(self) -> None:
-        # The key is read from a new object that no other thread uses. A shared object holds the
-        # keys of all its threads, and reading it would briefly add references to them.
+        # Read the key from a new object that no other thread uses. An object that several threads
+        # use holds all their keys, and reading it would briefly add references to these keys.
         local = threading.local()
         local.value = True
         self.key = _find_key(local)
 
 
 def _find_key(local: threading.local) -> object:
-    # A `threading.local` has one dictionary from the threads' keys to their values.
+    # A `threading.local` has one dictionary, from the key of each thread to the thread's values.
     for found in gc.get_referents(local):
         if type(found) is dict:
             for key, values in found.copy().items():
@@ -139,15 +142,16 @@ def _find_key(local: threading.local) -> object:
 
 
 def _count_references() -> float:
-    # Each object with a value of this thread refers to the thread's key.
+    # Each `threading.local` with a value of this thread refers to the key of this thread.
     return sys.getrefcount(_thread_key.key)
 
 
-def _detects_new_local(count: Callable[[], float]) -> bool:
-    before = count()
+def _detects_new_local(counter: Callable[[], float]) -> bool:
+    """Return whether the result of ``counter`` grows with a new ``threading.local`` value."""
+    before = counter()
     local = threading.local()
     local.value = True
-    return count() > before
+    return counter() > before
 
 
 def _unknown_count() -> float:
@@ -156,8 +160,8 @@ def _unknown_count() -> float:
 
 _Entry = _find_entry_type()
 _thread_key = _ThreadKey()
-# On free-threaded Python a thread that looks for its key stops all other threads, which has hung.
-# Nothing needs to be counted there, since each worker runs one function only.
+# No counter on free-threaded Python: a search for the key stops all other threads, which has hung.
+# The count is not needed there, because each worker thread runs one function only.
 _IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 _COUNTERS = () if _IS_FREE_THREADED else (_count_entries, _count_references)
 _count = next(filter(_detects_new_local, _COUNTERS), _unknown_count)

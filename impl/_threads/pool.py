@@ -1,8 +1,8 @@
-"""A pool of worker threads, so that a call need not start new threads.
+"""A pool of worker threads, so that ``parallel_apply`` need not start threads in each call.
 
-Every started function immediately gets its own thread, an idle or a new one. Functions that
-wait for each other, or that start others and wait for them, therefore never wait for a thread.
-A reused thread looks like a new one: it has no ``threading.local`` values, and the hooks of
+Each function gets a thread of its own at once: an idle thread, or a new one. Functions may
+therefore wait for each other, or start other functions and wait for them, without a deadlock. A
+reused thread looks like a new one: it has no ``threading.local`` values, and it has the hooks of
 ``threading.settrace`` and ``threading.setprofile``.
 """
 
@@ -20,17 +20,17 @@ from .exceptions import capture
 from .locals import clear_locals, count_locals
 from .state import install_thread_hooks, is_pristine
 
-#: The largest number of idle threads. Further threads end after their function.
+#: The largest number of idle threads. If there are so many, a thread ends after its function.
 MAX_IDLE = 64
 
-#: Whether each thread runs a single function, and the caller waits for its end. True on
-#: free-threaded Python: PyTorch 2.12 crashes if the end of a thread frees a tensor, and objects
-#: that other threads release are freed only when their own thread runs again.
+#: Whether each thread runs a single function and then ends, and the caller waits for that. True on
+#: free-threaded Python: PyTorch 2.12 crashes if the end of a thread frees a tensor, and an object
+#: that another thread releases is freed only when the thread that created it runs again.
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 class Future:
-    """The outcome of a started function, once it is available."""
+    """The future outcome of a function: its result, or a ``CapturedError``."""
 
     __slots__ = ("_claim_lock", "_done_lock", "_task", "outcome", "thread_to_join")
 
@@ -39,7 +39,8 @@ class Future:
         # The worker and the caller may both claim the task. The lock is acquired once and never
         # released; the thread that acquires it runs the function.
         self._claim_lock = threading.Lock()
-        # Held until there is an outcome. Any thread may release a lock, not only its holder.
+        # Held until there is an outcome. The thread that runs the function releases this lock; a
+        # lock may be released by another thread than the one that acquired it.
         self._done_lock = threading.Lock()
         self._done_lock.acquire()
         self.outcome: Any = None
@@ -47,7 +48,7 @@ class Future:
         self.thread_to_join: threading.Thread | None = None
 
     def claim(self) -> "tuple[Callable[[], Any], _Worker] | None":
-        """Return the function and its worker to the first caller, None to later ones."""
+        """Return the function and its worker in the first call, and None in later calls."""
         if not self._claim_lock.acquire(blocking=False):
             return None
         # A thread that waits for the outcome must not keep the function and its arguments alive.
@@ -59,8 +60,9 @@ class Future:
         task = self.claim()
         if task is not None:
             function, worker = task
-            # Before the function runs, so that functions that it starts can use this worker. The
-            # worker has yet to wake up for this task; later tasks wait in its queue.
+            # Do this before the function runs, so that functions that it starts can use the
+            # worker. When the worker wakes up, it skips this task and runs the next one in its
+            # queue.
             worker.become_idle()
             self.outcome = capture(function)
             self.set_done()
@@ -89,8 +91,8 @@ class _Worker:
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
         self._queue = SimpleQueue[Future | None]()
-        # A daemon: the interpreter joins other threads before it calls `_close_at_exit`, which
-        # ends idle workers.
+        # A daemon thread, because the interpreter joins all other threads before it calls
+        # `_close_at_exit`, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def start(self) -> None:
@@ -102,7 +104,7 @@ class _Worker:
         self._queue.put(future)
 
     def become_idle(self) -> None:
-        """Return to the pool, because another thread has claimed the task."""
+        """Add this worker to the idle ones after another thread has claimed its task."""
         if not self._pool.add_idle(self):
             self.submit(None)
 
@@ -112,22 +114,22 @@ class _Worker:
             pass
 
     def _run_next(self) -> bool:
-        """Run one function, and return whether to wait for another.
+        """Run one function. Return whether this thread then waits for another one.
 
-        When the caller receives the outcome, this thread holds no reference to the function and
-        is available for the next one.
+        When the caller receives the outcome, this thread has no reference to the function and is
+        available for another one.
         """
         future = self._queue.get()
         if future is None:
             return False
         task = future.claim()
         if task is None:
-            # The caller has claimed the task and has called `become_idle`.
+            # The caller has claimed the task, and has called `become_idle` for this worker.
             return True
         install_thread_hooks()
         future.outcome = capture(task[0])
-        # The order matters: (1) release the arguments and the function's thread-local values,
-        # (2) offer this thread for other tasks, (3) unblock the caller.
+        # In this order: release the arguments and the function's thread-local values, offer this
+        # thread for other tasks, unblock the caller. The caller can then rely on the first two.
         del task
         clear_locals()
         is_reused = self._is_reusable() and self._pool.add_idle(self)
@@ -137,7 +139,7 @@ class _Worker:
         return is_reused
 
     def _is_reusable(self) -> bool:
-        """Return whether this thread is in the state in which it started."""
+        """Return whether this thread has the same state as when it started."""
         return (
             not SINGLE_USE_THREADS
             and count_locals() == self._initial_local_count
@@ -146,12 +148,12 @@ class _Worker:
 
 
 class _Pool:
-    """The workers of the process."""
+    """The worker threads of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        #: Joined at the end of the process. Ended threads are removed when a new one starts.
+        #: The threads to join at exit. When a new thread starts, ended threads are removed.
         self._threads: list[threading.Thread] = []
         self._closed = False
 
@@ -164,7 +166,7 @@ class _Pool:
         return future
 
     def add_idle(self, worker: _Worker) -> bool:
-        """Add ``worker`` to the idle ones; return False if the pool is full or closed."""
+        """Add ``worker`` to the idle workers. Return False if the pool is full or closed."""
         with self._lock:
             if self._closed or len(self._idle) >= MAX_IDLE:
                 return False
@@ -183,11 +185,13 @@ class _Pool:
             thread.join()
 
     def close_after_fork(self) -> None:
-        """Accept no more idle workers, in a forked child that has only the running thread.
+        """Close the pool of the parent process in a forked child.
 
-        If a replica has forked, that thread is a worker of this pool, and calls :meth:`add_idle`.
+        The child has only the thread that forked. If a replica forked, this thread is a worker of
+        the parent's pool, and calls :meth:`add_idle` when the replica ends.
         """
-        self._lock = threading.Lock()  # A thread of the parent may hold the old one.
+        # After a fork: a thread of the parent process may have held the old lock.
+        self._lock = threading.Lock()
         self._closed = True
 
     def _new_worker(self) -> _Worker:
@@ -225,10 +229,11 @@ register_fork_handler(_reset_after_fork)
 
 @cache
 def _register_exit_handler() -> None:
-    # At the first use: exit handlers run in reverse order of their registration.
+    # Register the handler late, when the first worker starts: exit handlers run in reverse order,
+    # so this one runs before those of modules that were imported earlier.
     atexit.register(_close_at_exit)
 
 
 def _close_at_exit() -> None:
-    # A thread that still computes during interpreter shutdown may crash the process.
+    # A thread that still runs a function during interpreter shutdown may crash the process.
     _pool.close()

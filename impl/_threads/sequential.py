@@ -10,18 +10,20 @@ from .state import is_fully_transferable
 
 
 def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Make ``calls`` in order, in the calling thread if all of its state is transferable.
+    """Run ``calls`` one after the other.
 
-    A call that waits for a later one blocks forever.
+    They run in the calling thread, or in workers while modes are active that workers cannot
+    inherit. A call that waits for a later one blocks forever.
 
     Returns:
-        A result or a ``CapturedError`` for each call. An interrupt ends the sequence: it is the
-        last entry, later calls do not begin, and the entries before it are None.
+        A result or a ``CapturedError`` for each call. After an interrupt, such as a
+        KeyboardInterrupt, later calls do not begin: the last entry is the interrupt, and all
+        entries before it are None.
     """
     outcomes: list[Any] = []
     with isolate_locals() as clear_locals:
         for call in calls:
-            # Checked before each call: the previous call may have left a mode active.
+            # Check before each call, because the previous call may have left a mode active.
             outcome = capture(call) if is_fully_transferable() else start(call).wait()
             if isinstance(outcome, CapturedError) and outcome.is_interrupt:
                 return [*[None] * len(outcomes), outcome]

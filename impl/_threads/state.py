@@ -1,6 +1,6 @@
-"""Transfer of the caller's thread state to the threads of the replicas."""
+"""Transfer of the caller's thread state to the threads that run replicas."""
 
-import asyncio  # torch imports it, too.
+import asyncio  # This takes no extra time: torch imports it, too.
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ from .locals import can_isolate_locals
 
 
 class _Scope(NamedTuple):
-    """The autocast types and devices whose settings are transferred."""
+    """The autocast types and the devices whose settings are transferred."""
 
     autocast_types: tuple[str, ...]
-    ordinals: range  # Of the accelerator's devices.
+    ordinals: range  # The ordinals of the accelerator's devices whose streams are transferred.
 
 
 class _Flags(NamedTuple):
-    """The settings of one thread. Equal flags need no write."""
+    """The settings of one thread. If two threads have equal flags, none has to be set."""
 
     grad: bool
     inference: bool
@@ -51,7 +51,7 @@ class _Flags(NamedTuple):
 
 
 class ThreadState(NamedTuple):
-    """The state that one replica's thread inherits from the caller's.
+    """The state that the thread of one replica inherits from the calling thread.
 
     Transferred:
 
@@ -73,15 +73,16 @@ class ThreadState(NamedTuple):
     Not transferred:
 
     * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
-      thread that entered them and are not written for concurrent calls;
-    * functorch transforms (``vmap``, ``grad``, ...): their levels are a stack of one thread;
+      thread that entered them, and may not support concurrent calls;
+    * functorch transforms (``vmap``, ``grad``, ...): each thread has its own stack of levels;
     * profilers and ``sys.settrace``, which distinguish threads on purpose. The hooks of
       ``threading.settrace`` and ``threading.setprofile`` are installed for every replica, as for
       every new thread;
     * ``threading.local`` values: a replica starts with none, and those that it sets are released
       when it ends;
-    * the running event loop of the caller's thread: a replica may run another one;
-    * the exception being handled: it is not the context of an error in a replica;
+    * the running event loop of the caller's thread: a replica may run its own event loop;
+    * the exception that the caller is handling: it does not become the ``__context__`` of errors
+      in replicas;
     * process-wide settings, which need no transfer: anomaly mode, deterministic algorithms, the
       default dtype, the backends' flags.
     """
@@ -96,10 +97,10 @@ class ThreadState(NamedTuple):
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """Return the calling thread's state for a replica on each of ``devices``."""
+    """Return one state of the calling thread for each replica, on each of ``devices``."""
     scope = _scope(devices)
-    # Only the context is copied for each replica: two threads cannot be in one context at the
-    # same time.
+    # All replicas share these values. Below, each replica gets its own copy of the context,
+    # because two threads cannot enter one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
     current = current_device() if scope.ordinals else CPU
     return [
@@ -128,7 +129,7 @@ def call_in(
 def is_fully_transferable() -> bool:
     """Return whether a worker thread can inherit all of this thread's state.
 
-    Otherwise a replica that ran in this thread would see state that the other replicas do not.
+    If not, no replica may run in this thread: it would see state that the other replicas do not.
     """
     return (
         sys.exception() is None
@@ -142,7 +143,7 @@ def is_fully_transferable() -> bool:
 
 
 def install_thread_hooks() -> None:
-    """Install the current hooks of ``threading.settrace`` and ``threading.setprofile``."""
+    """Install the hooks of ``threading.settrace`` and ``threading.setprofile`` in this thread."""
     if sys.gettrace() is not threading.gettrace():
         sys.settrace(threading.gettrace())
     if sys.getprofile() is not threading.getprofile():
@@ -150,7 +151,7 @@ def install_thread_hooks() -> None:
 
 
 def is_pristine() -> bool:
-    """Return whether earlier replicas left no state here that ``call_in`` cannot undo."""
+    """Return whether this thread has no state of earlier replicas that ``call_in`` cannot undo."""
     return not (
         _has_private_modes()
         or function_mode_count()
@@ -160,7 +161,7 @@ def is_pristine() -> bool:
 
 
 def _has_private_hooks() -> bool:
-    """Return whether this thread has other trace or profile hooks than new threads get."""
+    """Return whether this thread's trace or profile hooks differ from those of new threads."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
@@ -173,7 +174,7 @@ def _has_private_modes() -> bool:
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
-    # Replicas on the CPU also work in a process that must not initialize the accelerator.
+    # If all replicas are on the CPU, do not initialize the accelerator.
     on_cpu = all(map(is_cpu, devices))
     kind = accelerator_in_use() if on_cpu else accelerator_type()
     if kind is None:
@@ -207,26 +208,27 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
 
 
 def _set_num_threads(count: int) -> None:
-    # Not restored afterwards: it also sets the initial value of later threads.
+    # The number is not restored afterwards: PyTorch also uses it for all threads that start later.
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 
 
-#: The attribute of a worker's ``Thread`` that holds its flags between two replicas. It is not a
-#: ``threading.local``, since those are cleared when a replica ends.
+#: The attribute of a worker's ``Thread`` object that holds the flags of the worker between two
+#: replicas. A ``threading.local`` could not hold them, because it is cleared when a replica ends.
 _BASELINE = "parallel_apply baseline flags"
 
 
-#: The attribute that marks a worker's ``Thread`` whose operators may have used OpenMP threads on
-#: the CPU. OpenMP keeps a pool for each thread that has used several. If all pools together have
-#: more threads than the machine has cores, idle OpenMP threads sleep in the kernel, and every
+#: The attribute of a worker's ``Thread`` object if operators in it may have used several OpenMP
+#: threads on the CPU. OpenMP keeps a pool of threads for each such worker. If all pools together
+#: have more threads than the machine has cores, idle OpenMP threads sleep in the kernel, and every
 #: operator of every thread has to wake them: the caller's own operators take six times as long.
 _OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
-    # No replica's changes are in these flags, since each replica undoes its own. They are read
-    # again if the scope changes, for example when the process begins to use the accelerator.
+    # Changes of earlier replicas do not affect these flags, because they have been undone. The
+    # flags are read again if the scope changes, for example when the process begins to use the
+    # accelerator.
     attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes it.
     known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
     if known is None or known[0] != scope:
@@ -235,7 +237,7 @@ def _baseline_flags(scope: _Scope) -> _Flags:
 
 
 class _UseFlags:
-    """A ``with`` block with the caller's flags."""
+    """A context manager that sets the caller's flags in this thread."""
 
     __slots__ = ("_before", "_entered", "_scope", "_wanted")
 
@@ -248,12 +250,12 @@ class _UseFlags:
 
     def __enter__(self) -> None:
         if self._before != self._wanted:
-            # Contexts first: inference mode also sets the grad mode.
+            # Enter contexts before the flags are written: inference mode also sets the grad mode.
             self._entered = _enter_contexts(self._before, self._wanted)
             _write_flags(self._wanted, self._scope)
 
     def __exit__(self, *_: object) -> None:
-        # Read again: the replica may have changed any flag.
+        # Read all flags again, because the replica may have changed any of them.
         now = _read_flags(self._scope)
         if now == self._before and self._entered is None:
             return
@@ -261,7 +263,7 @@ class _UseFlags:
             _restore_default_device(self._wanted.default_device)
         if self._entered is not None:
             self._entered.close()
-        # Last, since leaving inference mode also sets the grad mode.
+        # Write the flags after the contexts are left: leaving inference mode sets the grad mode.
         _write_flags(self._before, self._scope)
 
 
@@ -279,14 +281,15 @@ def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
 
 
 def _leave_autocast() -> None:
-    # Like torch.autocast, the outermost region of a thread clears the cached casts, which would
-    # keep the replica's weights alive.
+    # As in torch.autocast, clear the cache of casts when the outermost region of a thread ends.
+    # The cache would keep the replica's weights alive.
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    torch.set_default_device(None)  # Now the device of a surrounding `with` block applies.
+    # Without the replica's default device, that of a surrounding `with` block applies again.
+    torch.set_default_device(None)
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

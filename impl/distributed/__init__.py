@@ -1,9 +1,9 @@
 """``DataParallel`` over the processes of ``torch.distributed``.
 
-    1. every rank splits the inputs as in one process, and keeps its own chunk
-    2. every rank runs the module on its chunk, on its own device
-    3. the outputs are all-gathered, and concatenated as in one process
-    4. backward averages the gradients of parameters over the ranks
+    1. Each rank splits the inputs as in one process, and keeps its own chunk.
+    2. Each rank runs the module on its chunk, on its own device.
+    3. The ranks all-gather the outputs, and concatenate them as in one process.
+    4. Backward averages the gradients of parameters over the ranks.
 
 Letters used in this file: ``N`` is the extent of an input along ``dim``, ``k`` the number of
 ranks.
@@ -36,26 +36,26 @@ T = TypeVar("T", bound=nn.Module)
 
 
 class DataParallel(nn.Module, Generic[T]):
-    """Module that computes each batch on all ranks of a process group.
+    """A module that computes each batch on all ranks of a process group.
 
     All ranks construct it, call it and run backward together. The results are those of
     ``impl.DataParallel(module, device_ids)`` on ``k`` devices: every rank gets the outputs of
-    the whole batch and, after backward, the summed gradients of parameters and inputs; rank 0
-    has the buffers of the first replica. A parameter that no rank uses keeps its gradient, None
-    if it has none.
+    the whole batch and, after backward, the summed gradients of parameters and inputs. Rank 0
+    has the buffers of the first replica. A parameter that no rank uses keeps its ``grad``, or
+    None.
 
     Args:
-        module: The module to run, the same on all ranks. The values of parameters and buffers on
-            rank 0 are broadcast now, those of buffers again at each call.
+        module: The module to run, the same on all ranks. The constructor broadcasts the parameters
+            and buffers of rank 0. Each call broadcasts the buffers again.
         process_group: The process group; None for the default group.
-        device: This rank's device; ``module`` is moved there now. By default that of the
-            module's first parameter or buffer.
+        device: This rank's device, to which the constructor moves ``module``. By default the
+            device of the module's first parameter or buffer.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: One size or weight for each rank.
-        source: The rank whose inputs are broadcast to the others, which may call the module
-            without any. By default every rank calls it with the same inputs.
+        source: The rank that broadcasts its inputs to the other ranks, whose calls need no inputs.
+            By default every rank must call the module with the same inputs.
         gather_output: Whether to gather the outputs of all ranks. If not, each rank gets its own
-            output; an idle rank gets that of rank 0, with tensors without rows.
+            output. A rank without a chunk gets the output of rank 0 with tensors without rows.
         check_inputs: Whether to compare the inputs of all ranks at each call.
         options: Further arguments of ``torch.nn.parallel.DistributedDataParallel``, such as
             ``bucket_cap_mb`` and ``gradient_as_bucket_view``.
@@ -70,13 +70,14 @@ class DataParallel(nn.Module, Generic[T]):
         RuntimeError: There is no process group, or the modules of the ranks differ.
         NotImplementedError: A submodule has sparse gradients.
         ValueError: There are not ``k`` chunk sizes, one is negative or infinite, or all are 0;
-            ``source`` is no rank.
+            ``source`` is not a rank.
 
     Note:
-        Errors and values other than tensors are pickled and unpickled between the ranks of one
-        job. Each rank has its own random number generator. Attributes that the module sets in
-        forward stay, and differ between ranks. Between the module's outputs and inputs
-        gradients are ``k`` times as large as in one process, and hooks there see these.
+        Errors, and values other than tensors, are pickled, sent to the other ranks of the job, and
+        unpickled there. Each rank has its own random number generator. Attributes that the module
+        sets in forward stay, and differ between ranks. Inside the module, gradients of
+        intermediate tensors are ``k`` times as large as in one process, also those that hooks
+        receive.
     """
 
     def __init__(
@@ -128,16 +129,16 @@ class DataParallel(nn.Module, Generic[T]):
             kwargs: Keyword arguments, split in the same way.
 
         Returns:
-            The module's output, its tensors concatenated on this rank's device. With one rank
-            the output is returned as it is. Without ``gather_output`` this rank's output.
+            The outputs of all ranks, concatenated on this rank's device. Without
+            ``gather_output``, this rank's output. With one rank, the module's output unchanged.
 
         Raises:
             ValueError: Two tensors have different numbers of chunks, or, with ``check_inputs``,
                 the inputs of the ranks differ.
             RuntimeError: A rank has ended or does not respond; the text names it.
-            Exception: A rank raised it. Every rank raises the error of the first rank that
-                failed, of the same type if that can be pickled and built from a text, else as a
-                RuntimeError.
+            Exception: A rank raised an exception. Every rank raises the exception of the lowest
+                failed rank. It has the same type if that can be pickled and built from a text,
+                else it is a RuntimeError.
         """
         comm = self._comm
         comm.raise_if_failed()
@@ -159,10 +160,10 @@ class DataParallel(nn.Module, Generic[T]):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Disable the sum of gradients over the ranks for calls in this context.
+        """Accumulate gradients without communication, for calls inside a ``with`` block.
 
-        The next backward outside of it sums the accumulated gradients. Until then ``grad`` is
-        ``k`` times the gradient of this rank's chunk.
+        The next backward of a call outside of the block sums the accumulated gradients over the
+        ranks. Until then ``grad`` is ``k`` times the gradient of this rank's chunk.
         """
         before, self._require_grad_sync = self._require_grad_sync, False
         try:
@@ -171,13 +172,13 @@ class DataParallel(nn.Module, Generic[T]):
             self._require_grad_sync = before
 
     def part(self, value: Any) -> Any:
-        """Return the rows of nested ``value`` for this rank, for example those of a target.
+        """Return this rank's chunk of ``value``, for example of the targets of the batch.
 
         Args:
-            value: The same on every rank; tensors in it are split as inputs are.
+            value: Any nested value, the same on every rank. Its tensors are split like inputs.
 
         Returns:
-            This rank's chunk, on its device; on an idle rank with tensors without rows.
+            This rank's chunk, on its device. On a rank without a chunk the tensors have no rows.
 
         Raises:
             ValueError: Two tensors have different numbers of chunks.
@@ -185,10 +186,11 @@ class DataParallel(nn.Module, Generic[T]):
         return local_chunk(value, self._comm, self.device, self.dim, self.chunk_sizes)
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Return the mean of the losses of all ranks, for ``gather_output=False``.
+        """Return the mean of the losses of all ranks. Use it with ``gather_output=False``.
 
         Args:
-            losses: One or more for each of this rank's rows; none on an idle rank.
+            losses: One or more losses for each of this rank's rows; no losses on a rank without a
+                chunk.
 
         Returns:
             A scalar, the same on every rank. Its backward computes the gradients of the mean over
@@ -211,7 +213,7 @@ def data_parallel(
     module_kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Compute one batch on all ranks, as a new :class:`DataParallel` does.
+    """Compute one batch on all ranks by a new :class:`DataParallel`.
 
     Args:
         module: The module to run.
@@ -235,7 +237,7 @@ def data_parallel(
 
 
 class _MeanOverRanks(Function):
-    """The mean of the elements on all ranks; its backward scales the gradient of local ones."""
+    """The mean of the elements of all ranks. Backward scales the gradients of local elements."""
 
     @staticmethod
     def forward(ctx: Any, comm: Communicator, losses: Tensor) -> Tensor:
@@ -250,7 +252,7 @@ class _MeanOverRanks(Function):
 
 
 def _place_module(module: nn.Module, device: DeviceLike | None) -> torch.device:
-    """Move ``module`` to ``device`` if that is given; return the device of the module."""
+    """Move ``module`` to ``device`` unless that is None. Return the device of the module."""
     if device is None:
         first = next(chain(module.parameters(), module.buffers()), None)
         return CPU if first is None else first.device

@@ -1,15 +1,18 @@
-"""Autograd functions at the boundary of the region that each rank computes for itself.
+"""Autograd Functions before and after the module, which each rank runs on its own chunk.
 
-    inputs -- EnterParallelRegion --> chunk -- module -- ExitParallelRegion --> all outputs
+    inputs ─► EnterParallelRegion ─► chunk ─► module ─► ExitParallelRegion ─► outputs of all ranks
 
-Every rank computes the same loss from the outputs of all ranks. The gradient of a rank's outputs
-is therefore a slice of the incoming gradients, and the exit communicates nothing. The
-gradient that reaches the entry is one of ``k`` summands, where ``k`` is the number of ranks, so
-the entry all-reduces it.
+The parallel region is the graph between the two Functions. ``k`` is the number of ranks.
 
-Inside the region gradients are ``k`` times as large as in one process, because those of
+Every rank computes the same loss from the outputs of all ranks. In backward,
+``ExitParallelRegion`` therefore keeps the gradients of this rank's outputs, without communication.
+``EnterParallelRegion`` gets the gradients of this rank's chunk, and all-reduces the gradients of
+the inputs.
+
+Inside the region gradients are ``k`` times as large as in one process, because the gradients of
 parameters are averaged over the ranks, not summed. A sum would count gradients that are equal on
-every rank ``k`` times: those of a penalty on parameters, and the one already in ``grad``.
+every rank ``k`` times: the gradient of a penalty on parameters, and the value that ``grad`` had
+before backward.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,17 +25,17 @@ from torch.autograd import Function
 from .._compat import has_hooks
 from .process_group import Communicator
 
-#: Receives the sentinel of :class:`ExitParallelRegion` when backward starts.
+#: A function that :class:`ExitParallelRegion` calls with its sentinel when backward starts.
 PrepareBackward = Callable[[Tensor], None]
 
 
 class EnterParallelRegion(Function):
-    """Identity on the inputs of all ranks; its backward all-reduces their gradients.
+    """Identity in forward. Backward all-reduces the gradients of the inputs.
 
-    The first output is a dummy scalar. It keeps this node in the graph of ranks that do not use
-    the inputs, so that they still join the all-reduce.
+    The first output is a dummy scalar, the graph anchor. A rank that does not use the inputs still
+    uses the anchor. Its backward therefore runs this node and joins the all-reduce.
 
-    Autograd runs the youngest ready node first, and this node is the oldest of a call. If all
+    Autograd runs the newest ready node first, and this node is the oldest node of a call. If all
     nodes are on one device, its all-reduces therefore begin after those of the parameters on
     every rank. Collectives of one process group need the same order on all ranks.
     """
@@ -53,13 +56,13 @@ class EnterParallelRegion(Function):
 
 
 class ExitParallelRegion(Function):
-    """Identity on the outputs of all ranks; its backward keeps the gradients of local outputs."""
+    """Identity in forward. Backward keeps the gradients of this rank's outputs."""
 
     @staticmethod
     def forward(
         ctx: Any,
         prepare: PrepareBackward,
-        local: range,
+        local_indices: range,
         scale: int,
         sentinel: Tensor,
         graph_anchor: Tensor | None,
@@ -71,16 +74,16 @@ class ExitParallelRegion(Function):
         Args:
             ctx: The autograd context.
             prepare: The function that backward calls first, with ``sentinel``.
-            local: The indices of this rank's outputs.
-            scale: The factor of their gradients.
+            local_indices: The indices of this rank's outputs.
+            scale: The factor by which backward multiplies the gradients of these outputs.
             sentinel: A leaf that belongs to this call only.
-            graph_anchor: The dummy scalar of :class:`EnterParallelRegion`, if an input requires
-                a gradient.
-            num_outputs: The number of outputs.
-            tensors: The outputs, then the leaves that backward must reach after this node only.
+            graph_anchor: The dummy scalar of :class:`EnterParallelRegion`; None if no input
+                requires a gradient.
+            num_outputs: The number of outputs among ``tensors``.
+            tensors: The outputs, then the leaves that backward may reach only after this node.
         """
         ctx.set_materialize_grads(False)
-        ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local, scale, sentinel
+        ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel
         ctx.graph_anchor = None if graph_anchor is None else graph_anchor.detach()
         ctx.leaves = tensors[num_outputs:]
         return tuple(tensor.view_as(tensor) for tensor in tensors[:num_outputs])
@@ -99,13 +102,14 @@ class ExitParallelRegion(Function):
 
 
 def _empty_gradient(leaf: Tensor) -> Tensor | None:
-    """Return None, or zeros for a leaf with hooks: they must not be called with None."""
+    """Return None. For a leaf with hooks return zeros, because hooks cannot handle None."""
     return torch.zeros_like(leaf) if has_hooks(leaf) else None
 
 
 def _all_reduce_mean(
     comm: Communicator, grads: Sequence[Tensor | None], inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
+    """Average each of ``grads`` over the ranks. It stays None if all ranks have None."""
     has_grad = comm.all_gather_object([grad is not None for grad in grads])
     means: list[Tensor | None] = []
     for grad, tensor, *has_grad_on_rank in zip(grads, inputs, *has_grad, strict=True):

@@ -1,4 +1,4 @@
-"""Buffers and inputs that one rank broadcasts to the others."""
+"""Broadcasts of buffers and inputs from one rank to the others."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from .serialization import TensorMeta, copy_to_bytes, count_bytes, pack, unpack,
 def sync_buffers(module: nn.Module, comm: Communicator) -> None:
     """Set the buffers of ``module`` to the values on rank 0.
 
-    Other ranks replace changed buffers instead of overwriting them: earlier graphs may still
-    need the old values.
+    If values differ, other ranks replace their buffers instead of overwriting them: graphs of
+    earlier calls may still need the old values.
     """
     buffers = [buffer for buffer in module.buffers() if buffer.layout is torch.strided]
     metas = [TensorMeta.from_tensor(buffer) for buffer in buffers]
@@ -30,7 +30,10 @@ def sync_buffers(module: nn.Module, comm: Communicator) -> None:
 
 
 def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
-    """Set the buffers to ``values``, by id. A buffer with several names stays one tensor."""
+    """Replace buffers. For the ``id`` of a buffer, ``values`` has its new value.
+
+    A buffer with several names stays one tensor.
+    """
     updated: dict[int, Tensor] = {}
     for owner in module.modules():
         for name, buffer in list(owner.named_buffers(recurse=False, remove_duplicate=False)):
@@ -42,14 +45,16 @@ def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
 def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
     if not buffer.requires_grad:
         return torch.empty_like(buffer).copy_(value)
-    with torch.no_grad():  # The reducer averages its gradient, so it must stay the same leaf.
+    # Overwrite the buffer: the reducer averages its gradient, so it must stay the same leaf.
+    with torch.no_grad():
         return buffer.copy_(value)
 
 
 def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch.device) -> Any:
     """Return the ``inputs`` of rank ``source`` on every rank.
 
-    Tensors on the CPU of ``source`` are on the CPU of all ranks, others on ``device``.
+    A tensor that is on the CPU of ``source`` is on the CPU of every rank. Other tensors are on
+    ``device``.
 
     Raises:
         Exception: ``inputs`` cannot be pickled; the same error on every rank.

@@ -1,9 +1,9 @@
 """Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel averages them, bucket by bucket. It wraps the tensors, not the module, and
-is prepared when backward begins. It requires that backward reaches all tensors. The graph of every
-output therefore leads to every parameter, if necessary without a gradient
-(``autograd.ExitParallelRegion``).
+DistributedDataParallel averages the gradients, bucket by bucket. It wraps a holder of the tensors
+instead of the module, and its forward runs when backward begins. It requires that backward reaches
+all tensors. ``autograd.ExitParallelRegion`` therefore connects every output with every parameter,
+also with parameters that get no gradient.
 """
 
 import weakref
@@ -22,7 +22,7 @@ from .process_group import Communicator
 
 
 class _ConnectLeaves(Function):
-    """A dummy scalar whose graph leads to the given leaves."""
+    """A Function that returns a dummy scalar whose graph leads to the given leaves."""
 
     @staticmethod
     def forward(ctx: Any, *leaves: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ class _ConnectLeaves(Function):
 
 
 class _TensorHolder(nn.Module):
-    """The parameters and buffers of a module, without the module."""
+    """A module that has the parameters and buffers of another module, but not its forward."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -38,12 +38,14 @@ class _TensorHolder(nn.Module):
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
-                # `register_parameter` refuses a buffer that requires a gradient.
-                self._parameters[key] = tensor  # type: ignore[assignment] # of any class
+                # DDP reduces only _parameters. Set directly: register_parameter accepts only
+                # nn.Parameter, and a buffer may require a gradient.
+                self._parameters[key] = tensor  # type: ignore[assignment] # not an nn.Parameter
             else:
                 self.register_buffer(key, tensor)
         self.trainable = [tensor for tensor in tensors.values() if tensor.requires_grad]
-        # DistributedDataParallel warns about `find_unused_parameters` if all are used.
+        # An unused parameter: if all parameters were used, DistributedDataParallel would warn that
+        # `find_unused_parameters` is not needed.
         like = next(iter(self.trainable), torch.zeros(0))
         self.unused = nn.Parameter(like.new_zeros(0))
 
@@ -54,13 +56,13 @@ class _TensorHolder(nn.Module):
 
 
 class GradientReducer:
-    """The averaging of the gradients of one module's parameters.
+    """A reducer that averages the gradients of one module's parameters over the ranks.
 
     The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
     Attributes:
         trainable: The tensors that require gradients.
-        config: The :func:`reducer_config` at construction.
+        config: The result of :func:`reducer_config` at construction.
 
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
@@ -76,15 +78,16 @@ class GradientReducer:
         self._ddp = _build_ddp(holder, comm, options) if self.trainable else None
 
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
-        """Prepare for the running backward.
+        """Prepare DistributedDataParallel for the running backward.
 
         Args:
-            sentinel: A leaf of one call: only a backward to all leaves reaches it.
-            require_grad_sync: Whether to average the gradients; else each rank keeps its own.
+            sentinel: A leaf that belongs to one call. The backward reaches it only if it computes
+                the gradients of all leaves.
+            require_grad_sync: Whether to average the gradients. If not, each rank keeps its own.
 
         Raises:
-            RuntimeError: This backward builds a graph (``create_graph=True``), or computes the
-                gradients of selected tensors with parameters among them.
+            RuntimeError: The backward has ``create_graph=True``; or it computes only the gradients
+                of selected tensors, and some of these are parameters.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(_NO_DOUBLE_BACKWARD)
@@ -92,8 +95,8 @@ class GradientReducer:
             if any(map(is_needed_in_backward, self.trainable)):
                 raise RuntimeError(_NO_SELECTED_PARAMETERS)
             return
-        # If one backward covers several calls, this runs for all of them before it reaches a
-        # parameter.
+        # If one backward covers several calls, this code runs once for each call before backward
+        # reaches a parameter.
         if require_grad_sync and self._ddp is not None:
             with torch.enable_grad():
                 self._ddp()
@@ -112,7 +115,8 @@ _NO_SELECTED_PARAMETERS = (
 def _check_no_sparse_gradients(module: nn.Module) -> None:
     """Check that no submodule has sparse gradients.
 
-    For these DistributedDataParallel needs the module, and supports no communication hook.
+    For sparse gradients DistributedDataParallel needs the module itself, which impl does not pass,
+    and it does not support a communication hook.
     """
     for name, submodule in module.named_modules():
         if getattr(submodule, "sparse", False) is True:
@@ -123,8 +127,10 @@ def _check_no_sparse_gradients(module: nn.Module) -> None:
 
 
 def _check_same_module(module: nn.Module, comm: Communicator) -> None:
-    """Check that all ranks have the same module; DistributedDataParallel would hang otherwise."""
-    descriptions = {name: _describe(tensor) for name, tensor in _named_tensors(module).items()}
+    """Check that all ranks have the same module. Otherwise DistributedDataParallel would hang."""
+    descriptions = {
+        name: _describe_tensor(tensor) for name, tensor in _named_tensors(module).items()
+    }
     first, *others = comm.all_gather_object(descriptions)
     for rank, other in enumerate(others, 1):
         for name in [*first, *other]:
@@ -136,7 +142,7 @@ def _check_same_module(module: nn.Module, comm: Communicator) -> None:
                 )
 
 
-def _describe(tensor: Tensor) -> str:
+def _describe_tensor(tensor: Tensor) -> str:
     requires_grad = ", requires a gradient" if tensor.requires_grad else ""
     return f"{tuple(tensor.shape)} of {tensor.dtype}{requires_grad}"
 
@@ -149,7 +155,7 @@ def _build_ddp(holder: nn.Module, comm: Communicator, options: Mapping[str, Any]
     ddp = DistributedDataParallel(
         holder,
         process_group=comm.group,
-        find_unused_parameters=True,  # Parameters without a gradient on any rank keep None.
+        find_unused_parameters=True,  # A parameter that no rank uses keeps grad None.
         **options,
     )
     ddp.register_comm_hook(comm, _average_bucket)
@@ -164,14 +170,17 @@ def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tenso
 
 
 def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:
-    """Return the values that a :class:`GradientReducer` is built for."""
+    """Return the values that a :class:`GradientReducer` depends on.
+
+    If they have changed, a new reducer is needed.
+    """
     buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
     tensors = [*module.parameters(), *buffers]
     states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
     return comm, states, dict(options)
 
 
-#: One reducer per module: two would reduce the same gradients twice.
+#: For each module: its only reducer. Two reducers would average the same gradients twice.
 _REDUCERS: weakref.WeakKeyDictionary[nn.Module, GradientReducer] = weakref.WeakKeyDictionary()
 
 
@@ -181,6 +190,7 @@ def get_reducer(
     """Return the cached reducer of ``module``, or a new one if the module has changed."""
     reducer = _REDUCERS.get(module)
     if reducer is None or reducer.config != reducer_config(module, comm, options):
-        _REDUCERS.pop(module, None)  # Remove the old reducer's hooks first.
+        # Free the old reducer first, which removes its hooks on the parameters.
+        _REDUCERS.pop(module, None)
         reducer = _REDUCERS[module] = GradientReducer(module, comm, options)
     return reducer

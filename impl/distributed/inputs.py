@@ -1,4 +1,4 @@
-"""The chunk of nested inputs for one rank, by the rules of ``scatter``."""
+"""Selection of one rank's chunk of nested inputs, by the rules of ``scatter``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,12 @@ from ..scatter_gather import split_leaf, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
-#: Name, shape, dtype and hash of each tensor. Except for hash collisions, only equal inputs have
-#: equal fingerprints.
+#: Name, shape, dtype and hash of each tensor. Different inputs have different fingerprints, except
+#: for hash collisions.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
 
-#: Factor of the positions, so that the hash depends on the order of the elements.
+#: The hash multiplies each word by an odd multiple of this number, so that it depends on the order
+#: of the elements.
 _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 
@@ -23,7 +24,7 @@ class ShardedInputs:
     """The inputs of a call, split into a chunk for each rank.
 
     Attributes:
-        num_active_ranks: The number of ranks with a chunk, counted from rank 0.
+        num_active_ranks: The number of ranks with a chunk. These are the lowest ranks.
         graph_anchor: The dummy scalar of :class:`EnterParallelRegion`; None if no input requires
             a gradient.
     """
@@ -59,7 +60,7 @@ class ShardedInputs:
         return args, kwargs
 
     def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
-        # An idle rank gets a chunk without rows, which only `local_chunk` uses.
+        # A rank without a chunk gets tensors without rows, which only `local_chunk` uses.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
         return split_leaf(split, devices, padded)[self._rank]
@@ -90,32 +91,34 @@ def local_chunk(
     dim: int,
     chunk_sizes: Sequence[float] | None,
 ) -> Any:
-    """Return this rank's chunk of nested ``value``, without rows on an idle rank."""
+    """Return this rank's chunk of ``value``. On a rank without a chunk tensors have no rows."""
     sharded = ShardedInputs(comm, (value,), {}, device, dim, chunk_sizes)
     ((chunk,), _) = sharded.local_inputs()
     return chunk
 
 
 def check_same_inputs(fingerprints: Sequence[Fingerprint | None]) -> None:
-    """Check that the inputs of all ranks with a fingerprint are equal.
+    """Check that all fingerprints are equal. Ignore ranks without one.
 
     Raises:
-        ValueError: A fingerprint differs from the most frequent one, or in a tie from the first.
+        ValueError: A fingerprint differs from the most frequent one. If several are the most
+            frequent, the one of the lowest rank counts.
     """
     present = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
     if not present:
         return
     common = max(present, key=present.count)
-    for rank, found in enumerate(fingerprints):
-        if found is not None and found != common:
-            difference = _describe_difference(found, common)
+    for rank, fingerprint in enumerate(fingerprints):
+        if fingerprint is not None and fingerprint != common:
+            difference = _describe_difference(fingerprint, common)
             raise ValueError(f"rank {rank} has different inputs: {difference}")
 
 
-def _describe_difference(found: Fingerprint, common: Fingerprint) -> str:
-    if len(found) != len(common):
-        return f"{len(found)} tensors, where most ranks have {len(common)}"
-    pairs = zip(found, common, strict=True)
+def _describe_difference(fingerprint: Fingerprint, common: Fingerprint) -> str:
+    """Describe how ``fingerprint`` differs from ``common``, the one of most ranks."""
+    if len(fingerprint) != len(common):
+        return f"{len(fingerprint)} tensors, where most ranks have {len(common)}"
+    pairs = zip(fingerprint, common, strict=True)
     local, usual = next(pair for pair in pairs if pair[0] != pair[1])
     for name, field in (("shape", 1), ("dtype", 2)):
         if local[field] != usual[field]:

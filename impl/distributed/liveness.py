@@ -1,7 +1,8 @@
 """Detection of the ranks that have ended, after a collective has failed.
 
-Back ends report a broken connection, not the process that ended, and only its neighbours notice.
-The first rank that notices requests a check in the store of the group, and live ranks respond.
+If a process ends, back ends report a broken connection, but not the rank of the process, and only
+ranks that were connected with it notice. The first rank that notices requests a check in the store
+of the process group, and all live ranks respond there.
 """
 
 import time
@@ -10,10 +11,12 @@ from typing import Any
 
 import torch.distributed as dist
 
-#: Seconds until a rank without response counts as missing. Waiting ranks check once a second.
+#: Seconds after which a rank that has not responded counts as missing. Ranks that wait in a
+#: collective look once a second whether a check is requested.
 _TIMEOUT = 5.0
+#: Seconds between two checks for responses.
 _POLL_SECONDS = 0.05
-#: Keys of the store.
+#: Keys in the store of the process group.
 _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive/{}"
 
 
@@ -30,7 +33,7 @@ class LivenessCheck:
         try:
             return bool(self._store.check([_REQUESTED]))
         except RuntimeError:
-            return True  # The process that hosts the store has ended.
+            return True  # The store does not respond, so the process that hosts it has ended.
 
     def run(self) -> str:
         """Request the check, respond to it, and return a text that names the missing ranks."""

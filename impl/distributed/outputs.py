@@ -1,4 +1,4 @@
-"""The outputs of a call, built from the results of all ranks."""
+"""Construction of the outputs of a call from the results of all ranks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +14,14 @@ from .serialization import TensorMeta, copy_to_bytes, count_bytes, unpack, view_
 
 
 class OutputGraph:
-    """The autograd graph behind the outputs of one call.
+    """The arguments of :class:`ExitParallelRegion` that all outputs of one call share.
 
     Args:
         prepare: The function that backward calls first.
-        scale: The factor of the gradients of this rank's outputs.
-        graph_anchor: The dummy scalar that leads backward to the inputs.
-        leaves: The leaves that backward must reach after the outputs only.
+        scale: The factor by which backward multiplies the gradients of this rank's outputs.
+        graph_anchor: The dummy scalar that leads backward to the inputs; None if no input requires
+            a gradient.
+        leaves: The leaves that backward may reach only after the outputs.
         device: This rank's device.
     """
 
@@ -39,17 +40,25 @@ class OutputGraph:
         self._target_device = device
 
     def attach(
-        self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local: range
+        self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local_indices: range
     ) -> list[Tensor]:
-        """Return ``tensors``, attached to the graph if their metadata require a gradient.
+        """Attach the tensors that require a gradient to the autograd graph.
 
-        ``local`` are the indices of this rank's tensors.
+        Args:
+            tensors: The tensors of the outputs of all ranks.
+            metas: The metadata of ``tensors``, with whether each requires a gradient.
+            local_indices: The indices of this rank's tensors.
+
+        Returns:
+            ``tensors``, of which those that require a gradient have a history.
         """
         attached = list(tensors)
         wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]
         if not wanted or not torch.is_grad_enabled():
             return attached
-        local_wanted = [position for position, index in enumerate(wanted) if index in local]
+        local_wanted = [
+            position for position, index in enumerate(wanted) if index in local_indices
+        ]
         sentinel = torch.zeros((), device=self._target_device, requires_grad=True)
         outputs = ExitParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
             self._prepare,
@@ -67,7 +76,7 @@ class OutputGraph:
 
 
 def single_rank_output(output: Any, graph: OutputGraph) -> Any:
-    """Return the output of the only rank, with its tensors in the graph."""
+    """Return the output of the only rank, with its tensors attached to ``graph``."""
     leaves = InputLeaves()
     root = leaves.flatten(output, None, "output")
     tensors = [leaf.tensor for leaf in leaves.copied]
@@ -86,14 +95,14 @@ def gather_outputs(
     graph: OutputGraph,
     device: torch.device,
 ) -> list[Any]:
-    """Return the outputs of all ranks that computed one, in the order of the ranks.
+    """Return the outputs of all ranks with a chunk, in the order of the ranks.
 
     Args:
         results: The result of each rank; none has failed.
         tensors: The tensors in this rank's output.
         comm: The process group.
         graph: The graph to attach the tensors to.
-        device: The device of the tensors from other ranks, except those on the CPU.
+        device: The device of the tensors from other ranks, unless these are on the CPU.
     """
     returned = {rank: each for rank, each in enumerate(results) if isinstance(each, Returned)}
     size = max(count_bytes(each.metas, comm.comm_device) for each in returned.values())
@@ -122,7 +131,7 @@ def local_output(
     device: torch.device,
     dim: int,
 ) -> Any:
-    """Return this rank's output. On an idle rank return the first rank's, with empty tensors.
+    """Return this rank's output. A rank without a chunk gets that of rank 0, with empty tensors.
 
     Args:
         results: The result of each rank; none has failed.

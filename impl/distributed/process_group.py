@@ -1,4 +1,4 @@
-"""The collectives of a process group, which end with an error when a rank is lost.
+"""The collectives of a process group. They raise an error if a rank has ended.
 
 ``k`` is the number of ranks.
 """
@@ -18,11 +18,11 @@ from .._device import CPU, is_cpu
 from .._threads import start
 from .liveness import LivenessCheck
 
-#: Bytes that every rank sends in the first round. Longer payloads are sent in a second round.
+#: Bytes that each rank sends in the first round. A second round sends payloads that do not fit.
 _FRAME_BYTES = 1024
-#: The part of the frame that holds the length of the payload.
+#: Bytes at the start of the frame that hold the length of the payload.
 _HEADER_BYTES = 8
-#: Interval at which a waiting rank checks whether another has requested a liveness check.
+#: Time after which a waiting rank looks again whether another rank has requested a liveness check.
 _POLL_INTERVAL = timedelta(seconds=1)
 
 
@@ -52,7 +52,7 @@ class Communicator:
         self._failure_lock = threading.Lock()
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the pickled and unpickled values of all ranks, in the order of the ranks."""
+        """Pickle the values of all ranks, and return them in the order of the ranks."""
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         max_payload = _FRAME_BYTES - _HEADER_BYTES
         frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:max_payload]
@@ -61,14 +61,14 @@ class Communicator:
         payloads = [each[_HEADER_BYTES:] for each in frames]
         if max(lengths) > max_payload:
             payloads = self._all_gather_bytes(payload, max(lengths))
-        return list(map(pickle.loads, payloads))  # `loads` ignores the padding.
+        return list(map(pickle.loads, payloads))  # `loads` ignores the padding at the end.
 
     def _all_gather_bytes(self, data: bytes, size: int) -> list[bytes]:
         vector = torch.frombuffer(bytearray(data.ljust(size, b"\0")), dtype=torch.uint8)
         return [bytes(row.tolist()) for row in self.all_gather(vector.to(self.comm_device))]
 
     def all_gather(self, vector: Tensor) -> list[Tensor]:
-        """Return the vectors of all ranks, which have equal lengths, in the order of the ranks."""
+        """Return the vectors of all ranks, in the order of the ranks. Lengths must be equal."""
         rows = list(vector.new_empty(self.size, len(vector)).unbind())
         self._run_collective(
             lambda: dist.all_gather(rows, vector, group=self.group, async_op=True)
@@ -76,7 +76,7 @@ class Communicator:
         return rows
 
     def broadcast(self, data: Tensor, source: int) -> None:
-        """Overwrite ``data`` with that of rank ``source``."""
+        """Overwrite ``data`` with the value on rank ``source``."""
         self._run_collective(
             lambda: dist.broadcast(data, group=self.group, group_src=source, async_op=True)
         )
@@ -89,29 +89,31 @@ class Communicator:
         """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
-            return self._future_of(tensor, work)
-        # Streams order later work, and process groups on devices have their own watchdog.
+            return self._make_future(tensor, work)
+        # On devices no worker thread is needed: streams order later work, and the process group
+        # has its own watchdog for lost ranks.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
 
-    def _future_of(self, tensor: Tensor, work: Any) -> Future[Tensor]:
-        """Return a future of ``tensor``, which fails if ``work`` fails or a rank is lost.
+    def _make_future(self, tensor: Tensor, work: Any) -> Future[Tensor]:
+        """Return a future of ``tensor``, which fails if ``work`` fails or a rank has ended.
 
-        A callback of ``work`` would be simpler, but it runs in a thread of the process group. If
-        that thread is still in Python when the interpreter exits, the process aborts. The exit of
-        this process waits for the thread used here.
+        A worker thread waits for ``work`` and completes the future. A callback of ``work`` would
+        be simpler, but it runs in a thread of the process group. If that thread still runs Python
+        code when the interpreter exits, the process aborts. The interpreter waits for worker
+        threads at exit.
         """
         future: Future[Tensor] = Future()
         start(lambda: self._complete_future(future, tensor, work))
-        # Waiters in C++ get only errors that a callback raises.
+        # Code that waits in C++ gets an error only if a callback raises it, so add a callback.
         awaited: Future[Tensor] = future.then(lambda done: done.value())
         return awaited
 
     def _complete_future(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
         try:
             self._wait(work)
-        except Exception as error:  # Any error, because backward waits for the future.
-            future.set_exception(self._failure_error(error))  # type: ignore[arg-type] # torch takes any
+        except Exception as error:  # Backward waits for the future, so every error must end it.
+            future.set_exception(self._failure_error(error))  # type: ignore[arg-type] # torch accepts any error
         else:
             future.set_result(tensor)
 
@@ -121,14 +123,14 @@ class Communicator:
             raise RuntimeError(self._failure)
 
     def _run_collective(self, begin: Callable[[], Any]) -> None:
-        """Run a collective, or raise an error that names the missing ranks."""
+        """Run a collective. If it fails, raise an error that names the missing ranks."""
         self.raise_if_failed()
         try:
             work = begin()
             if is_cpu(self.comm_device):
                 self._wait(work)
             else:
-                work.wait()  # The current stream waits; the host does not.
+                work.wait()  # This call makes the current stream wait, not the host.
         except RuntimeError as error:
             raise self._failure_error(error) from error
 
@@ -144,7 +146,7 @@ class Communicator:
                 raise RuntimeError("a collective failed on another rank")
 
     def _failure_error(self, error: Exception) -> RuntimeError:
-        """Return the error of a failed collective; the first failure runs the liveness check."""
+        """Return the error for a failed collective. The first failure runs a liveness check."""
         with self._failure_lock:
             if self._failure is None:
                 missing = self._liveness_check.run()
@@ -152,25 +154,28 @@ class Communicator:
         return RuntimeError(self._failure)
 
 
-#: By the id of the group: groups do not promise to be hashable.
+#: The key is the ``id`` of the group and the device. Groups are not documented as hashable.
 _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
-    """Return the communicator of ``group``, or of the default group, always the same one.
+    """Return the communicator of ``group``; None is the default group.
+
+    All calls with the same group and device return the same communicator.
 
     Raises:
         RuntimeError: There is no process group, or this process is not in it.
     """
     group = _resolve_group(group)
     cached = _COMMUNICATORS.get((id(group), device))
-    # The id of a destroyed group may be reused.
+    # A new group may have the `id` of a destroyed one.
     if cached is None or cached.group is not group:
         cached = _COMMUNICATORS[id(group), device] = Communicator(group, device)
     return cached
 
 
 def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """Return ``group``, or the default group for None. Check that this process is in it."""
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "there is no process group: call torch.distributed.init_process_group() first, "
@@ -183,7 +188,11 @@ def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _comm_device(group: Any, device: torch.device) -> torch.device:
-    """Return ``device`` if the group has a back end for it other than Gloo, else the CPU."""
+    """Return the device of the tensors that the group's collectives send.
+
+    It is ``device`` if the group has a back end for this device type other than Gloo, else the
+    CPU.
+    """
     pairs = dist.get_backend_config(group).split(",")
     backends = dict(pair.split(":") for pair in pairs)
     backend = backends.get(str(device).partition(":")[0])

@@ -1,4 +1,4 @@
-"""The part of a call that one rank computes."""
+"""The work of one rank in a call: the module runs on this rank's chunk."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from .serialization import pack
 
 
 class RankCall:
-    """The part of a call that this rank computes, and its result.
+    """This rank's work in one call, and its result.
 
     Attributes:
-        graph_anchor: The dummy scalar that leads backward to the inputs, if one of them
-            requires a gradient.
-        output: The module's output.
-        tensors: The tensors in the output, to be sent; empty with one rank.
+        graph_anchor: The dummy scalar that leads backward to the inputs; None if no input requires
+            a gradient.
+        output: The module's output on this rank's chunk.
+        tensors: The tensors in the output, which are sent to other ranks; empty with one rank.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class RankCall:
         self.tensors: list[Tensor] = []
 
     def run(self, inputs: Any, kwargs: Mapping[str, Any], *, check_inputs: bool) -> None:
-        """Call the module on this rank's chunk; :meth:`exchange_results` raises its error."""
+        """Call the module on this rank's chunk. :meth:`exchange_results` raises errors later."""
         outcome = capture(self._run, inputs, kwargs, check_inputs)
         if isinstance(outcome, CapturedError):
             self._error = outcome.pop()
-            where = f"in rank {self._comm.rank} on device {self._rank_device}"
-            self._result = make_failed(self._error, where)
+            location = f"in rank {self._comm.rank} on device {self._rank_device}"
+            self._result = make_failed(self._error, location)
 
     def exchange_results(self) -> list[RankResult]:
-        """Return the results of all ranks.
+        """Send this rank's result to all ranks, and return the results of all ranks.
 
         Raises:
-            ValueError: The inputs of a rank differ.
+            ValueError: The ranks have different inputs.
             Exception: A rank raised an exception.
         """
         gathered = self._comm.all_gather_object((self._fingerprint, self._result))

@@ -1,4 +1,4 @@
-"""The result of a call on one rank, which can be pickled and sent to the other ranks."""
+"""The result of a call on one rank, in a form that can be sent to the other ranks."""
 
 import pickle
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ class Returned(NamedTuple):
 
     Attributes:
         structure: The output without its tensors, pickled.
-        metas: The metadata of its tensors.
+        metas: The metadata of the tensors in the output.
     """
 
     structure: bytes
@@ -22,14 +22,14 @@ class Returned(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """The result of a rank without rows."""
+    """The result of a rank that has no chunk of the inputs."""
 
 
 class Failed(NamedTuple):
-    """The result of a rank that raised.
+    """The result of a rank that raised an exception.
 
     Attributes:
-        text: The place of the error, and the original traceback.
+        text: The rank, its device, and the original traceback.
         error: The exception, pickled; empty if it cannot be pickled.
     """
 
@@ -40,11 +40,16 @@ class Failed(NamedTuple):
 RankResult = Returned | Idle | Failed
 
 
-def make_failed(error: BaseException, where: str) -> Failed:
-    """Return the result of a rank that raised ``error``; ``where`` is the rank and its device."""
+def make_failed(error: BaseException, location: str) -> Failed:
+    """Return the result of a rank that raised ``error``.
+
+    Args:
+        error: The exception.
+        location: The rank and its device: ``"in rank 1 on device cpu"``.
+    """
     if not isinstance(error, Exception):
-        return Failed(f"{type(error).__name__} {where}", b"")
-    text = format_error(error, where)
+        return Failed(f"{type(error).__name__} {location}", b"")
+    text = format_error(error, location)
     with suppress(Exception):
         pickled = pickle.dumps(error)
         if type(pickle.loads(pickled)) is type(error):
@@ -53,14 +58,15 @@ def make_failed(error: BaseException, where: str) -> Failed:
 
 
 def raise_first_error(results: Sequence[RankResult], local_error: BaseException | None) -> None:
-    """Raise the error of the first rank that failed, the same on every rank.
+    """Raise the exception of the lowest failed rank, so that all ranks raise the same one.
 
     Args:
         results: The results of all ranks.
-        local_error: The exception of this rank, if any. It is raised if it is no Exception.
+        local_error: The exception of this rank, if any. It is raised itself if it is not an
+            Exception, for example a KeyboardInterrupt.
 
     Raises:
-        Exception: Of the type of the first error if that can be pickled and built from a text,
+        Exception: A new exception of the same type if that can be pickled and built from a text,
             else a RuntimeError.
     """
     if local_error is not None and not isinstance(local_error, Exception):

@@ -1,7 +1,7 @@
 """Serialization of nested values: a pickled structure, and the bytes of the tensors.
 
-The tensors in a value are pickled as indices, at any depth and in any object that can be pickled.
-:class:`TensorMeta` has the metadata to rebuild a tensor from its bytes.
+The pickled structure has an index in place of each tensor, at any depth and in any object that can
+be pickled. :class:`TensorMeta` has the metadata to rebuild a tensor from its bytes.
 """
 
 import io
@@ -21,7 +21,7 @@ class TensorMeta(NamedTuple):
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
-        dim_order: Its dimensions by decreasing stride.
+        dim_order: Its dimensions, sorted by decreasing stride.
         requires_grad: Whether it requires a gradient.
         on_cpu: Whether it is on the CPU.
     """
@@ -47,11 +47,11 @@ class TensorMeta(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """The size of the elements in bytes."""
+        """The number of bytes of all elements."""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
     def padded_bytes(self, device: torch.device) -> int:
-        """Return the size on ``device`` with the gap up to the next aligned address, in bytes."""
+        """Return the bytes on ``device``, including the gap up to the next aligned address."""
         alignment = alignment_on(device)
         return -(-self.num_bytes // alignment) * alignment
 
@@ -82,7 +82,7 @@ def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
 
     Raises:
         TypeError: A tensor has another layout than strided.
-        Exception: A part of ``value`` cannot be pickled; the error of pickle.
+        Exception: A part of ``value`` cannot be pickled. The type depends on the part.
     """
     file = io.BytesIO()
     packer = _Packer(file)
@@ -97,14 +97,14 @@ def unpack(structure: bytes, tensors: Sequence[Tensor]) -> Any:
 
 
 def count_bytes(metas: Sequence[TensorMeta], device: torch.device) -> int:
-    """Return the size of all tensors together on ``device`` in bytes, gaps included."""
+    """Return the bytes that all tensors need on ``device``, padding included."""
     return sum(meta.padded_bytes(device) for meta in metas)
 
 
 def copy_to_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) -> Tensor:
     """Copy ``tensors`` one after the other into a new tensor of ``size`` bytes on ``device``.
 
-    Each copy is aligned as a new tensor on that device is.
+    Each copy is aligned like a new tensor on ``device``.
     """
     data = torch.empty(size, dtype=torch.uint8, device=device)
     metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
@@ -114,7 +114,7 @@ def copy_to_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) ->
 
 
 def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
-    """Return the tensors in the bytes ``data``, as views of them."""
+    """Return views of ``data`` as tensors, one for each of ``metas``."""
     views, start = [], 0
     for meta in metas:
         views.append(_view_tensor(data[start:], meta))

@@ -135,7 +135,7 @@ def test_was_created_since_is_false_for_nodes_that_run_first():
 def test_compilation_in_place_returns_none_for_an_unknown_callable(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
-    assert torch_private.compilation_in_place(module) is None
+    assert torch_private.compiler_of_module(module) is None
 
 
 def test_copy_context_of_backward_does_nothing_outside_of_backward():

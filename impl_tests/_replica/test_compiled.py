@@ -44,7 +44,7 @@ class CustomReplication(nn.Linear):
 def test_replicas_run_uncompiled_if_the_modules_compiler_is_unknown(
     monkeypatch, depth, kind, style
 ):
-    for name in ("compilation_in_place", "compilation_of_wrapper"):
+    for name in ("compiler_of_module", "compiler_of_wrapper"):
         monkeypatch.setattr(compiled, name, lambda _: None)
     backend = CountingBackend()
     net = COMPILATIONS[style](kind(1, 1), backend)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "broken_links", "read_page"]
+__all__ = ["Page", "find_broken_links", "read_page"]
 
 
 @dataclass
@@ -60,7 +60,7 @@ def read_page(path: Path) -> Page:
     return page
 
 
-def broken_links(folder: Path) -> list[str]:
+def find_broken_links(folder: Path) -> list[str]:
     """Return the links in the site ``folder`` whose target file or anchor does not exist."""
     pages = {path: read_page(path) for path in sorted(folder.rglob("*.html"))}
     broken = []

@@ -20,12 +20,12 @@ HOSTILE = (
 )
 
 
-def write_verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
+def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
     """Write a file of verdicts; return its path.
 
     Args:
         path: The file.
-        tests: Clause id -> the verdict of its test.
+        clause_verdicts: Clause id -> the verdict of its test.
         about: Fields that are added to the header, or replace its default fields.
     """
     header = {
@@ -43,7 +43,7 @@ def write_verdicts(path: Path, tests: Mapping[str, str], **about: Any) -> Path:
     }
     lines = [
         {"run": header},
-        *(_verdict_line(clause, verdict) for clause, verdict in tests.items()),
+        *(_verdict_line(clause, verdict) for clause, verdict in clause_verdicts.items()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -59,10 +59,10 @@ def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
     return test
 
 
-def write_verdict_report(folder: Path, tests: Mapping[str, str], **about: Any) -> None:
+def write_verdict_report(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> None:
     """Write a report of one run of the suite to ``folder``."""
     _write_environment(folder, **about)
-    write_verdicts(folder / "verdicts.jsonl", tests, **about)
+    write_verdicts(folder / "verdicts.jsonl", clause_verdicts, **about)
 
 
 def _write_environment(folder: Path, **about: Any) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reports.tests import samples
-from reports.tests.page_reader import broken_links, read_page
+from reports.tests.page_reader import find_broken_links, read_page
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import checked, make, runs
 from spec_tests.site.build import write
@@ -50,7 +50,7 @@ def site(tmp_path_factory):
 
 
 def test_every_link_leads_to_a_page_and_anchor(site):
-    assert broken_links(site) == []
+    assert find_broken_links(site) == []
 
 
 def test_ids_of_a_page_are_unique(site):
@@ -204,7 +204,7 @@ def test_pages_escape_every_text_from_a_file(tmp_path):
         assert page.tags.count("script") == (path.name == "matrix.html"), path
         assert not [name for name in page.attributes if name.startswith("on")], path
         assert page.tags.count("title") == 1, path
-    assert broken_links(tmp_path / "site") == []
+    assert find_broken_links(tmp_path / "site") == []
     text = read_page(tmp_path / "site" / "clauses" / "comm.html").text
     assert text.count(samples.HOSTILE) > 5  # In the test id, call, difference, command and others.
     assert samples.HOSTILE in read_page(tmp_path / "site" / "benchmarks.html").text

@@ -1,11 +1,13 @@
-"""Stand-ins for primitives of CUDA builds, so that torch.nn.parallel runs on other accelerators.
+"""Stand-ins for functions of CUDA builds, so that torch.nn.parallel runs on other accelerators.
 
 The Python code of torch.nn.parallel runs on any accelerator, except for one device check and for
-seven primitives that only a CUDA build of PyTorch has. ``enable`` adapts the check and installs
-the stand-ins. They are written from a description of the primitives' behaviour and share no code
-with any implementation under test. They always copy, and do not imitate NCCL (no graph, no version
-bump, fewer dtypes). Their messages name the current accelerator: ``SIM tensors`` instead of
-``CUDA tensors``.
+seven functions of ``torch._C`` (the primitives) that only a CUDA build of PyTorch has. ``enable``
+adapts the check and sets a stand-in for each primitive. The stand-ins are written from a
+description of the primitives' behaviour and share no code with any target.
+
+The stand-ins always copy with ``copy_``. They do not imitate NCCL, which records no graph, does
+not increase version counters and supports fewer dtypes. Their error texts name the current
+accelerator: ``SIM tensors`` instead of ``CUDA tensors``.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +18,14 @@ import torch
 
 from ._broadcast import broadcast, broadcast_out
 from ._coalesced import broadcast_coalesced
-from ._devices import accelerator
+from ._devices import accelerator_type
 from ._gather import gather, gather_out
 from ._ordinals import accept_this_accelerator
 from ._scatter import scatter, scatter_out
 
 __all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
 
-#: The stand-ins by the attribute of ``torch._C`` that each replaces.
+#: Attribute of ``torch._C`` -> its stand-in.
 STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "_broadcast": broadcast,
@@ -36,15 +38,16 @@ STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 
-#: Filters, in the format of pytest and ``python -W``, for warnings that do not concern the call.
-#: 1: ``reduce_add`` queries NCCL in every call. Remove when torch.cuda.nccl.is_available does not
-#: warn in a build without NCCL. 2 and 3: PyTorch 2.11 warns once about leaves with gradients from
-#: another device, and about unchecked sparse tensors. 4: with Python 3.13.0 torch.compile
-#: recommends 3.13.1.
+#: Filters for warnings that do not concern the tested call, in the format of ``python -W``.
 IGNORED_WARNINGS: tuple[str, ...] = (
+    # The reference's `reduce_add` queries NCCL in every call. Remove when
+    # torch.cuda.nccl.is_available does not warn in a build without NCCL.
     "ignore:PyTorch is not compiled with NCCL support:UserWarning",
+    # PyTorch 2.11 warns once about leaves with gradients from another device.
     "ignore:The AccumulateGrad node's stream does not match:UserWarning",
+    # PyTorch 2.11 warns once about sparse tensors that are not checked.
     "ignore:Sparse invariant checks are implicitly disabled:UserWarning",
+    # With Python 3.13.0, torch.compile recommends 3.13.1.
     "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning",
 )
 
@@ -52,21 +55,22 @@ IGNORED_WARNINGS: tuple[str, ...] = (
 def enable() -> None:
     """Make torch.nn.parallel run on the current accelerator.
 
-    Sets the primitives of ``torch._C`` and makes parallel_apply accept the accelerator's devices.
-    The primitives of a CUDA build are replaced if another accelerator is current, because they
-    accept only CUDA devices. On CUDA nothing changes. A second call does nothing.
+    Set the primitives of ``torch._C``, and make parallel_apply accept the accelerator's devices.
+    In a CUDA build, do nothing if CUDA is the current accelerator. If another accelerator is
+    current, replace the primitives, because they accept only CUDA devices. A second call does
+    nothing.
     """
-    if _is_complete():
+    if _has_usable_primitives():
         return
     accept_this_accelerator()
     for name, stand_in in STAND_INS.items():
         setattr(torch._C, name, stand_in)
 
 
-def _is_complete() -> bool:
-    found = {name: getattr(torch._C, name, None) for name in STAND_INS}
-    if None in found.values():
+def _has_usable_primitives() -> bool:
+    primitives = {name: getattr(torch._C, name, None) for name in STAND_INS}
+    if None in primitives.values():
         return False
-    if found == STAND_INS or torch.version.cuda is None:
+    if primitives == STAND_INS or torch.version.cuda is None:
         return True
-    return accelerator() == "cuda"
+    return accelerator_type() == "cuda"

@@ -1,11 +1,11 @@
-"""Stand-ins for the broadcast of one tensor."""
+"""Stand-ins for ``_broadcast`` and ``_broadcast_out`` of ``torch._C``."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ._devices import accelerator_name, device, format_sizes, is_on_accelerator, primitive
+from ._devices import accelerator_name, device_at, format_sizes, is_on_accelerator, primitive
 
 
 @primitive
@@ -13,13 +13,13 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast``.
 
     Returns:
-        One tensor for each device. On the device of ``tensor`` it is the object ``tensor``; on
-        other devices a row-major copy, made by a differentiable ``copy_``.
+        One tensor for each device: the object ``tensor`` for the device of ``tensor``, and a
+        row-major copy for any other device, made by a differentiable ``copy_``.
 
     Raises:
-        RuntimeError: an ordinal is negative.
+        RuntimeError: If an ordinal is negative.
     """
-    outputs = [_output(tensor, device(ordinal)) for ordinal in devices]
+    outputs = [_output_on(device_at(ordinal), tensor) for ordinal in devices]
     _copy_to_all(tensor, [output for output in outputs if output is not tensor])
     return outputs
 
@@ -33,8 +33,8 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
         and strides.
 
     Raises:
-        RuntimeError: an output is not on the accelerator, or has another shape than ``tensor``.
-            No output is written.
+        RuntimeError: If an output is not on the accelerator, or has another shape than ``tensor``.
+            Then no output is written.
     """
     for index, out in enumerate(outs):
         _check_out(tensor, index, out)
@@ -42,10 +42,10 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
     return list(outs)
 
 
-def _output(tensor: Tensor, target: torch.device) -> Tensor:
+def _output_on(target: torch.device, tensor: Tensor) -> Tensor:
     if tensor.device == target:
         return tensor
-    # The real primitive, too, makes row-major copies of any memory format.
+    # The real primitive also makes row-major copies of tensors of any memory format.
     return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
 
 

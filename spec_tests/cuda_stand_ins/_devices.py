@@ -1,4 +1,4 @@
-"""Checks of devices, dimensions and shapes for the primitives."""
+"""Checks of devices, dimensions and shapes for the stand-ins."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """Run ``function`` without ``__torch_function__``, as the real primitives run."""
+    """Decorate a stand-in: like the real primitives, it ignores ``__torch_function__``."""
 
     @functools.wraps(function)
     def run(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
@@ -22,44 +22,44 @@ def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
     return run
 
 
-def accelerator() -> str:
+def accelerator_type() -> str:
     """Return the type of the current accelerator.
 
     Raises:
-        RuntimeError: this machine has no accelerator, simulated or real.
+        RuntimeError: If this machine has no accelerator, real or simulated.
     """
-    found = torch.accelerator.current_accelerator()
-    if found is None:
+    current = torch.accelerator.current_accelerator()
+    if current is None:
         raise RuntimeError("no accelerator: enable the simulator before calling the reference")
-    return found.type
+    return current.type
 
 
 def is_on_accelerator(tensor: Tensor) -> bool:
     """Return whether ``tensor`` is on the accelerator."""
-    return tensor.device.type == accelerator()
+    return tensor.device.type == accelerator_type()
 
 
 def accelerator_name() -> str:
-    """Return the accelerator's type for messages: ``CUDA`` for ``cuda``."""
-    return accelerator().upper()
+    """Return the accelerator's type in capitals, as in error texts: ``CUDA``."""
+    return accelerator_type().upper()
 
 
-def device(ordinal: int) -> torch.device:
+def device_at(ordinal: int) -> torch.device:
     """Return the accelerator's device with this ordinal.
 
     Raises:
-        RuntimeError: ``ordinal`` is negative.
+        RuntimeError: If ``ordinal`` is negative.
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    return torch.device(accelerator(), ordinal)
+    return torch.device(accelerator_type(), ordinal)
 
 
 def wrap_dim(dim: int, tensor: Tensor) -> int:
-    """Return ``dim`` as a non-negative number; a scalar has the dims 0 and -1.
+    """Return ``dim`` as a non-negative number. A 0-dim tensor has the dims 0 and -1.
 
     Raises:
-        IndexError: ``tensor`` has no dimension ``dim``.
+        IndexError: If ``tensor`` has no dimension ``dim``.
     """
     count = max(tensor.dim(), 1)
     if not -count <= dim < count:
@@ -71,5 +71,5 @@ def wrap_dim(dim: int, tensor: Tensor) -> int:
 
 
 def format_sizes(sizes: Iterable[int]) -> str:
-    """Format sizes as C++ does: ``[2, 3]``."""
+    """Return sizes as text, in the format of C++: ``[2, 3]``."""
     return str(list(sizes))

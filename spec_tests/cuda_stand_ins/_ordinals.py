@@ -1,6 +1,6 @@
-"""Device arguments of the reference's parallel_apply, which accepts only CUDA devices.
+"""Adaptation of the device arguments of torch.nn.parallel's parallel_apply.
 
-parallel_apply calls ``torch.cuda._utils._get_device_index``, which refuses
+This function calls ``torch.cuda._utils._get_device_index``, which refuses
 ``torch.device("sim:0")`` and ``"sim:0"``. The other functions of torch.nn.parallel query the
 current accelerator.
 """
@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from ._devices import accelerator
+from ._devices import accelerator_type
 
+#: The attribute of the module ``parallel_apply`` that is replaced.
 _NAME = "_get_device_index"
 
 
@@ -23,24 +24,24 @@ def accept_this_accelerator() -> None:
     """
     module = sys.modules.get("torch.nn.parallel.parallel_apply")
     if module is not None:
-        setattr(module, _NAME, device_index_reader(getattr(module, _NAME)))
+        setattr(module, _NAME, adapt_get_device_index(getattr(module, _NAME)))
 
 
-def device_index_reader(cuda_reader: Callable[..., int]) -> Callable[..., int]:
-    """Return a function like ``cuda_reader`` that accepts and names the current accelerator."""
+def adapt_get_device_index(get_cuda_index: Callable[..., int]) -> Callable[..., int]:
+    """Return ``get_cuda_index`` with devices of the current accelerator in place of CUDA's."""
 
-    def ordinal(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
         try:
-            return cuda_reader(_as_cuda(device), optional, allow_cpu)
+            return get_cuda_index(_as_cuda(device), optional, allow_cpu)
         except ValueError as error:
-            raise ValueError(str(error).replace("cuda", accelerator())) from None
+            raise ValueError(str(error).replace("cuda", accelerator_type())) from None
 
-    return ordinal
+    return get_device_index
 
 
 def _as_cuda(device: Any) -> Any:
     if isinstance(device, str):
         device = torch.device(device)
-    if isinstance(device, torch.device) and device.type == accelerator():
+    if isinstance(device, torch.device) and device.type == accelerator_type():
         return torch.device("cuda", device.index)
     return device

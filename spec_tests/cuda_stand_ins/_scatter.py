@@ -1,4 +1,4 @@
-"""Stand-ins for scatter."""
+"""Stand-ins for ``_scatter`` and ``_scatter_out`` of ``torch._C``."""
 
 from collections.abc import Sequence
 from ctypes import c_int8, c_int16
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from ._devices import (
     accelerator_name,
-    device,
+    device_at,
     format_sizes,
     is_on_accelerator,
     primitive,
     wrap_dim,
 )
-from ._streams import StickyStream, as_streams, stream_at
+from ._streams import StreamGuard, as_streams, stream_at
 
 
 @primitive
@@ -28,25 +28,25 @@ def scatter(
     """Stand in for ``torch._C._scatter``.
 
     Returns:
-        The chunks in order, at most one for each device. A chunk on the device of ``tensor`` is a
-        view of it; the others are copies that keep dense strides.
+        The chunks in order, at most one for each device. The chunk for the device of ``tensor`` is
+        a view of ``tensor``. Other chunks are copies, which keep the strides of dense chunks.
 
     Raises:
-        RuntimeError: there are no devices; the number of sizes differs from that of devices;
-            ``tensor`` is a scalar; a size is negative or the sum is wrong; a stream is of another
-            device; an ordinal is negative.
-        IndexError: ``tensor`` has no dimension ``dim``.
+        RuntimeError: If there are no devices; if the numbers of sizes and devices differ; if
+            ``tensor`` is 0-dim; if a size is negative or the sum of the sizes is wrong; if a
+            stream belongs to another device; if an ordinal is negative.
+        IndexError: If ``tensor`` has no dimension ``dim``.
     """
     stream_list = as_streams(streams)
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
-    chunks = _chunks(tensor, len(devices), chunk_sizes, dim)
-    with StickyStream() as current:
+    chunks = _split(tensor, len(devices), chunk_sizes, dim)
+    with StreamGuard() as current:
         for index, (chunk, ordinal) in enumerate(zip(chunks, devices, strict=False)):
             ordinal = c_int16(ordinal).value
-            # Streams and ordinals are checked only for chunks that move.
+            # Streams and ordinals are checked only for chunks that are copied.
             if chunk.get_device() != ordinal:
-                current.use(stream_at(stream_list, index, ordinal))
+                current.set(stream_at(stream_list, index, ordinal))
                 chunks[index] = _copy(chunk, ordinal)
     return chunks
 
@@ -58,14 +58,15 @@ def scatter_out(
     """Stand in for ``torch._C._scatter_out``.
 
     Returns:
-        The tensors of ``outs`` in a new list, filled in order along ``dim``. They keep their
+        The tensors of ``outs`` in a new list, overwritten with consecutive chunks. They keep their
         dtypes and strides.
 
     Raises:
-        RuntimeError: there are no outputs; an output is not on the accelerator or has the wrong
-            shape; the sizes have the wrong sum; an output is a scalar (undefined in the real
-            primitive); a stream is of another device, after earlier outputs are written.
-        IndexError: ``tensor`` has no dimension ``dim``.
+        RuntimeError: If there are no outputs; if an output is not on the accelerator or has the
+            wrong shape; if the sum of the sizes is wrong; if an output is 0-dim, for which the
+            real primitive is undefined; if a stream belongs to another device. In the last case
+            earlier outputs are already written.
+        IndexError: If ``tensor`` has no dimension ``dim``.
     """
     stream_list = as_streams(streams)
     if not outs:
@@ -74,16 +75,16 @@ def scatter_out(
     for index, out in enumerate(outs):
         _check_out(tensor, index, out, dim)
     sizes = [out.size(dim) for out in outs]
-    _check_total(tensor, sizes, dim)
+    _check_total_size(tensor, sizes, dim)
 
-    with StickyStream() as current:
+    with StreamGuard() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
-            current.use(stream_at(stream_list, index, outs[index].get_device()))
+            current.set(stream_at(stream_list, index, outs[index].get_device()))
             outs[index].copy_(chunk, non_blocking=True)
     return list(outs)
 
 
-def _chunks(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -> list[Tensor]:
+def _split(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -> list[Tensor]:
     if sizes is not None and len(sizes) != count:
         raise RuntimeError(
             "Expected devices and chunk_sizes to be of same length, "
@@ -96,8 +97,8 @@ def _chunks(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -
 
 
 def _copy(chunk: Tensor, ordinal: int) -> Tensor:
-    target = device(ordinal)
-    # The constructor of a device narrows ordinals to 8 bits.
+    target = device_at(ordinal)
+    # In C++, a device stores its ordinal in 8 bits.
     target = torch.device(target.type, c_int8(ordinal).value)
     return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)
 
@@ -108,7 +109,7 @@ def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
             f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
-    if _without(out.shape, dim) != _without(tensor.shape, dim):
+    if _without_dim(out.shape, dim) != _without_dim(tensor.shape, dim):
         raise RuntimeError(
             f"Output tensor at index {index} has incorrect shape: {format_sizes(out.shape)}. "
             f"Expected same shape except for scatter dim {dim} as the source tensor: "
@@ -120,7 +121,7 @@ def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
         )
 
 
-def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
+def _check_total_size(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
     if sum(sizes) != tensor.size(dim):
         raise RuntimeError(
             f"Total size for output tensors along scatter dim {dim} does not match the source "
@@ -129,6 +130,6 @@ def _check_total(tensor: Tensor, sizes: Sequence[int], dim: int) -> None:
         )
 
 
-def _without(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
-    """Return the number of dimensions, and the sizes without that of ``dim``."""
+def _without_dim(sizes: Sequence[int], dim: int) -> tuple[int, list[int]]:
+    """Return the number of dimensions, and the sizes of all dimensions but ``dim``."""
     return len(sizes), [size for index, size in enumerate(sizes) if index != dim]

@@ -1,4 +1,4 @@
-"""The streams on which the stand-ins for scatter copy."""
+"""The streams on which the stand-ins for scatter make their copies."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -6,14 +6,14 @@ from typing import Self
 
 import torch
 
-from ._devices import accelerator
+from ._devices import accelerator_type
 
 
 def as_streams(streams: object) -> Sequence[torch.Stream | None]:
-    """Return ``streams`` as a sequence; None makes an empty one.
+    """Return ``streams`` as a sequence. None becomes an empty sequence.
 
     Raises:
-        RuntimeError: ``streams`` is no sequence, or a member is neither a stream nor None.
+        RuntimeError: If ``streams`` is not a sequence, or a member is neither a stream nor None.
     """
     if streams is None:
         return ()
@@ -21,7 +21,8 @@ def as_streams(streams: object) -> Sequence[torch.Stream | None]:
         raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
     if not all(stream is None or isinstance(stream, torch.Stream) for stream in streams):
         raise RuntimeError(
-            f"Unknown data type found in stream list. Need torch.{accelerator()}.Stream or None"
+            "Unknown data type found in stream list. "
+            f"Need torch.{accelerator_type()}.Stream or None"
         )
     return streams
 
@@ -29,14 +30,14 @@ def as_streams(streams: object) -> Sequence[torch.Stream | None]:
 def stream_at(
     streams: Sequence[torch.Stream | None], index: int, ordinal: int
 ) -> torch.Stream | None:
-    """Return the stream for copy ``index``; None without one.
+    """Return the stream for the chunk at ``index``, or None if there is no stream for it.
 
     Raises:
-        RuntimeError: the stream belongs to another device than ``ordinal``.
+        RuntimeError: If the stream belongs to another device than ``ordinal``.
     """
     stream = streams[index] if index < len(streams) else None
     if stream is not None and stream.device.index != ordinal:
-        # The real message prints this ordinal as a character, not as a digit.
+        # The real primitive prints this ordinal as a character, not as a digit.
         raise RuntimeError(
             f"Expected the device associated with the stream at index {index} "
             f"(was {chr(stream.device.index)}) to match the device supplied at that index "
@@ -45,14 +46,17 @@ def stream_at(
     return stream
 
 
-class StickyStream:
-    """Keeps a stream and its device current until `use` gets another one, or the block ends."""
+class StreamGuard:
+    """A context manager that restores the current stream and device at the end of its block."""
 
     def __init__(self) -> None:
         self._before: tuple[int, torch.Stream] | None = None
 
-    def use(self, stream: torch.Stream | None) -> None:
-        """Make ``stream`` current; None changes nothing."""
+    def set(self, stream: torch.Stream | None) -> None:
+        """Make ``stream`` and its device current until the next call or the end of the block.
+
+        None changes nothing: the previous stream stays current.
+        """
         if stream is None:
             return
         self._restore()
@@ -72,8 +76,8 @@ class StickyStream:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
         self._restore()

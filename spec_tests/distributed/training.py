@@ -144,7 +144,7 @@ def trainings(
     weights = st.tuples(*[st.integers(0, 3)] * ranks).filter(any)
     counts = st.sampled_from([4, 3, 8, 5, 1, 2]) if rows is None else rows
     return Training(
-        draw(module_specs(kinds=layer_kinds, dtypes=(torch.float64,), max_parts=2)),
+        draw(module_specs(kinds=layer_kinds, dtypes=(torch.float64,), max_layers_per_level=2)),
         ranks,
         tuple(draw(st.lists(counts, min_size=2, max_size=2))),
         draw(st.none() | weights),

@@ -33,7 +33,7 @@ def run_data_parallel(target, module, x, devices, entry_point, **options):
 @clause("divergences.DP-1.cpu-devices")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @example(module=LINEAR, rows=4, devices=["cpu", "cpu"])
-@given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6), devices=CPUS)
+@given(module=row_wise_specs(max_layers_per_level=2), rows=st.integers(1, 6), devices=CPUS)
 def test_replicas_compute_on_the_cpu(target, topology, entry_point, module, rows, devices):
     net, x = module.build(topology, None), module.rows(rows, slot=None).build(topology)
     found = run_data_parallel(target, net, x, devices, entry_point)
@@ -121,7 +121,7 @@ def test_reference_refuses_cpu_devices(reference, topology, entry_point):
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @example(module=LINEAR, output=DeviceAt(1))
 @given(
-    module=row_wise_specs(max_parts=1),
+    module=row_wise_specs(max_layers_per_level=1),
     output=any_device(),
 )
 def test_outputs_of_one_device_are_moved_to_the_output_device(

@@ -84,7 +84,7 @@ def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topolog
     with silence_thread_errors():
         found, modules = error_and_modules(call, target, topology)
     assert isinstance(found, call.errors[min(call.errors)].base)
-    assert modules[0].turns.passed == len(modules)
+    assert modules[0].order.passed == len(modules)
 
 
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")

@@ -26,7 +26,7 @@ def test_result_lists_the_copies_of_one_device_after_another(target, answers, to
 
 
 @clause("functions.broadcast.gradients-summed")
-@given(call=broadcast_applies(kinds=(FLOATS, COMPLEX), grads=(True,), counts=(1, 2, 3)))
+@given(call=broadcast_applies(dtype_groups=(FLOATS, COMPLEX), grads=(True,), counts=(1, 2, 3)))
 def test_gradient_is_the_sum_of_the_copies_gradients(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)

@@ -43,7 +43,7 @@ def test_gather_function_concatenates_chunks_in_order(target, answers, topology,
 
 
 @clause("functions.gather.gradient-split")
-@given(call=gather_applies(kinds=(FLOATS, COMPLEX), grads=(True,)))
+@given(call=gather_applies(dtype_groups=(FLOATS, COMPLEX), grads=(True,)))
 def test_chunk_gets_its_slice_of_the_gradient(target, topology, call):
     inputs = call.inputs(topology)
     chunks, dim = inputs["tensors"], call.settings[1]

@@ -37,7 +37,7 @@ def existing_primitive(topology, monkeypatch):
 @pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
 def test_enable_keeps_existing_primitives(existing_primitive, monkeypatch, version, accelerator):
     monkeypatch.setattr(torch.version, "cuda", version)
-    monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: accelerator)
+    monkeypatch.setattr(cuda_stand_ins, "accelerator_type", lambda: accelerator)
     cuda_stand_ins.enable()
     assert torch._C._gather is existing_primitive
 
@@ -46,7 +46,7 @@ def test_enable_replaces_primitives_of_a_cuda_build_on_another_accelerator(
     existing_primitive, monkeypatch
 ):
     monkeypatch.setattr(torch.version, "cuda", "13.2")
-    monkeypatch.setattr(cuda_stand_ins, "accelerator", lambda: "sim")
+    monkeypatch.setattr(cuda_stand_ins, "accelerator_type", lambda: "sim")
     monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
     cuda_stand_ins.enable()
     assert torch._C._gather is cuda_stand_ins.STAND_INS["_gather"]

@@ -1,10 +1,10 @@
-"""The oracle: a simple implementation of torch.nn.parallel for comparison with targets.
+"""The oracle: a simple implementation of torch.nn.parallel that returns the expected results.
 
-``comm``, ``functions``, ``scatter_gather``, ``replicate``, ``parallel_apply`` and
-``data_parallel`` have the layout of torch.nn.parallel. They use slices, copies and sums, without
-streams and coalescing, and share no code with the reference, its stand-ins or any target. They
-support only the calls that the strategies draw.
+The modules ``comm``, ``functions``, ``scatter_gather``, ``replicate``, ``parallel_apply`` and
+``data_parallel`` have the names and functions of torch.nn.parallel. They use slices, copies and
+sums, but no streams and no coalescing. They share no code with torch.nn.parallel, with
+``cuda_stand_ins`` or with any target, and support only the calls that the strategies draw.
 
-Tests use ``chunk_sizes``, ``gradients`` and ``tensors`` directly. ``replica_laws`` and
-``wrapped_module`` compare a replica or a wrapped module with the module alone.
+Tests use ``chunk_sizes``, ``gradients`` and ``tensors`` directly. ``replica_laws`` compares a
+replica with its module, and ``wrapped_module`` a wrapped module with the module alone.
 """

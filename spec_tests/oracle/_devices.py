@@ -1,14 +1,14 @@
-"""Conversion of device arguments."""
+"""Conversion of device arguments to ``torch.device``."""
 
 import torch
 
 
 def as_device(device: torch.device | int | str | None) -> torch.device:
-    """Return the device of an ordinal, a text or a device; -1 is the CPU, None the current one."""
+    """Return ``device`` as a ``torch.device``. -1 means the CPU, None the current device."""
     if device is None:
         device = torch.accelerator.current_device_index()
     if isinstance(device, int):
-        return torch.device("cpu") if device < 0 else torch.device(_kind(), device)
+        return torch.device("cpu") if device < 0 else torch.device(_accelerator_type(), device)
     device = torch.device(device)
     if device.index is None and device.type != "cpu":
         return torch.device(device.type, torch.accelerator.current_device_index())
@@ -16,11 +16,14 @@ def as_device(device: torch.device | int | str | None) -> torch.device:
 
 
 def all_devices() -> list[torch.device]:
-    """Return every device of the accelerator."""
-    return [torch.device(_kind(), ordinal) for ordinal in range(torch.accelerator.device_count())]
+    """Return all devices of the accelerator."""
+    return [
+        torch.device(_accelerator_type(), ordinal)
+        for ordinal in range(torch.accelerator.device_count())
+    ]
 
 
-def _kind() -> str:
-    found = torch.accelerator.current_accelerator()
-    assert found is not None
-    return found.type
+def _accelerator_type() -> str:
+    accelerator = torch.accelerator.current_accelerator()
+    assert accelerator is not None
+    return accelerator.type

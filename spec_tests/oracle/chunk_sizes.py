@@ -1,11 +1,11 @@
-"""The default chunk sizes."""
+"""The chunk sizes of scatter without the argument ``chunk_sizes``."""
 
 
 def even_chunks(rows: int, devices: int) -> list[int]:
-    """Return the rows of each chunk. All chunks but the last are equal; surplus devices get none.
+    """Return the number of rows of each chunk. The last chunk may be smaller than the others.
 
-    A tensor without rows gives each device an empty chunk.
+    There may be fewer chunks than devices. No rows make an empty chunk for each device.
     """
-    most = max(-(-rows // devices), 1)
-    found = [min(most, rows - start) for start in range(0, rows, most)]
-    return found or [0] * devices
+    full = max(-(-rows // devices), 1)
+    sizes = [min(full, rows - start) for start in range(0, rows, full)]
+    return sizes or [0] * devices

@@ -9,6 +9,7 @@ from torch import Tensor
 from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.chunk_sizes import even_chunks
 
+#: A device argument; None for the current device.
 DeviceLike = torch.device | int | str | None
 CPU_ORDINAL_WARNING = (
     "Using -1 to represent CPU tensor is deprecated. Please use a device object or string "
@@ -27,20 +28,20 @@ def scatter(
 ) -> tuple[Tensor, ...]:
     """Return a chunk of ``tensor`` for each device, or copy the chunks into ``out``."""
     if out is not None:
-        chunks = split(tensor, [each.shape[dim] for each in out], dim)
-        return tuple(each.copy_(chunk) for each, chunk in zip(out, chunks, strict=True))
+        chunks = split(tensor, [output.shape[dim] for output in out], dim)
+        return tuple(output.copy_(chunk) for output, chunk in zip(out, chunks, strict=True))
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
-    # Surplus devices are not checked.
+    # Devices without a chunk are not checked.
     pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
 
 def split(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """Return consecutive slices of ``sizes`` along ``dim``."""
+    """Return consecutive slices of ``tensor`` along ``dim`` with the lengths ``sizes``."""
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
-    return [tensor.narrow(dim, *span) for span in zip(starts, sizes, strict=True)]
+    return [tensor.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
 def broadcast(
@@ -49,11 +50,11 @@ def broadcast(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Return ``tensor`` itself on its device and row-major copies on others, or fill ``out``."""
+    """Return ``tensor`` itself for its device and row-major copies for others, or fill ``out``."""
     if out is not None:
-        return [each.copy_(tensor) for each in out]
-    places = map(as_device, devices or [])
-    return [tensor if device == tensor.device else copy_to(tensor, device) for device in places]
+        return [output.copy_(tensor) for output in out]
+    targets = map(as_device, devices or [])
+    return [tensor if device == tensor.device else copy_to(tensor, device) for device in targets]
 
 
 def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
@@ -66,7 +67,7 @@ def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
-    """Return the tensors themselves on the first device, and detached copies on the others."""
+    """Return the tensors themselves for the first device and detached copies for the others."""
     others = [as_device(device) for device in devices[1:]]
     return [
         list(tensors),
@@ -75,7 +76,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
-    """Add the other inputs in order to the last input on the destination."""
+    """Add the other inputs, in order, to the last of the inputs that are on the destination."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]
@@ -92,7 +93,7 @@ def reduce_add_coalesced(
     destination: DeviceLike = None,
     buffer_size: int = 10 * 2**20,
 ) -> tuple[Tensor, ...]:
-    """Return the sum of each position, row-major and detached."""
+    """Return, for each position in the lists, the sum of the tensors: row-major and detached."""
     columns = [[each.detach() for each in column] for column in zip(*inputs, strict=True)]
     return tuple(reduce_add(column, destination).contiguous() for column in columns)
 
@@ -104,14 +105,14 @@ def gather(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Join the chunks on the destination in the dtype of the first one, or in ``out``."""
+    """Concatenate the chunks in the dtype of the first chunk, or copy them into ``out``."""
     if out is not None:
         return out.copy_(concatenate(tensors, dim, out.device, out.dtype))
     return concatenate(tensors, dim, destination_device(destination), tensors[0].dtype)
 
 
 def destination_device(destination: DeviceLike) -> torch.device:
-    """Return the device of the result; -1 is deprecated."""
+    """Return the device of ``destination``. Warn if it is -1, which is deprecated."""
     if destination == -1:
         warnings.warn(CPU_ORDINAL_WARNING, FutureWarning, stacklevel=2)
     return as_device(destination)
@@ -120,19 +121,19 @@ def destination_device(destination: DeviceLike) -> torch.device:
 def concatenate(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """Concatenate the chunks; the result is channels-last if all chunks are."""
+    """Concatenate the chunks. The result is channels-last if all chunks are, else row-major."""
     chunks = [each.to(device, dtype) for each in tensors]
-    return torch.cat(chunks, dim).contiguous(memory_format=_format(tensors))
+    return torch.cat(chunks, dim).contiguous(memory_format=_memory_format(tensors))
 
 
-def _format(tensors: Sequence[Tensor]) -> torch.memory_format:
-    for kind, dims in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
-        if all(each.dim() == dims and _is_only(each, kind) for each in tensors):
-            return kind
+def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
+    for memory_format, dims in ((torch.channels_last, 4), (torch.channels_last_3d, 5)):
+        if all(each.dim() == dims and _has_only(memory_format, each) for each in tensors):
+            return memory_format
     return torch.contiguous_format
 
 
-def _is_only(tensor: Tensor, kind: torch.memory_format) -> bool:
-    # A tensor with extents of 1 fits several formats, so the strides must be equal.
-    strides = torch.empty(tensor.shape, memory_format=kind, device="meta").stride()
+def _has_only(memory_format: torch.memory_format, tensor: Tensor) -> bool:
+    # A tensor with extents of 1 may have several formats, so compare the strides.
+    strides = torch.empty(tensor.shape, memory_format=memory_format, device="meta").stride()
     return tensor.stride() == strides and not tensor.is_contiguous()

@@ -16,7 +16,7 @@ SCALARS_WARNING = (
 
 
 class Scatter:
-    """Splits a tensor."""
+    """A Function that splits a tensor."""
 
     @staticmethod
     def apply(
@@ -30,11 +30,11 @@ class Scatter:
 
 
 class Gather:
-    """Joins chunks."""
+    """A Function that concatenates chunks."""
 
     @staticmethod
     def apply(target: comm.DeviceLike, dim: int, *tensors: Tensor) -> Tensor:
-        """Return the joined chunks; 0-dim chunks make a vector."""
+        """Return the concatenated chunks. 0-dim chunks become one vector."""
         device = comm.destination_device(target)
         if all(each.dim() == 0 for each in tensors) and dim == 0:
             warnings.warn(SCALARS_WARNING, stacklevel=2)
@@ -43,26 +43,26 @@ class Gather:
 
 
 class Broadcast:
-    """Copies tensors to every device."""
+    """A Function that copies tensors to several devices."""
 
     @staticmethod
     def apply(devices: Sequence[comm.DeviceLike], *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return views on the first device, then the copies on each other device."""
+        """Return views of the tensors for the first device, then copies for each other device."""
         views = [each.view_as(each) for each in tensors]
-        places = [as_device(device) for device in devices[1:]]
-        return (*views, *[comm.copy_to(each, device) for device in places for each in tensors])
+        others = [as_device(device) for device in devices[1:]]
+        return (*views, *[comm.copy_to(each, device) for device in others for each in tensors])
 
 
 class ReduceAddCoalesced:
-    """Adds lists of tensors."""
+    """A Function that adds lists of tensors."""
 
     @staticmethod
     def apply(destination: comm.DeviceLike, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return the sum of each of the ``count`` positions."""
+        """Return the sum of the tensors at each position of the lists of length ``count``."""
         columns: list[Any] = [tensors[position::count] for position in range(count)]
         sums = [comm.reduce_add(column, destination).contiguous() for column in columns]
         if not any(each.requires_grad for each in tensors):
             return tuple(sums)
-        # Either all outputs of a Function require gradients or none.
+        # If one input requires a gradient, all differentiable outputs of a Function do.
         differentiable = [each.is_floating_point() or each.is_complex() for each in sums]
         return tuple(map(Tensor.requires_grad_, sums, differentiable))

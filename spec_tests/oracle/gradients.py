@@ -1,4 +1,4 @@
-"""Gradients computed without autograd."""
+"""Expected gradients, computed without autograd."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +11,22 @@ from spec_tests.harness.compare.snapshot import snapshot
 
 
 def gradient_snapshot(tensors: Sequence[Tensor]) -> Any:
-    """Return the properties by which gradients are compared: values, dtype, shape, device."""
+    """Return a snapshot of gradients for comparison. Strides are left out."""
     return snapshot(list(tensors), {}, strides=False)
 
 
 def gathered_gradient(gradient: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
-    """Split the gradient of joined ``chunks`` into their gradients."""
-    parts = torch.split(gradient.cpu(), [chunk.size(dim) for chunk in chunks], dim)
+    """Return the gradient of each chunk, given the gradient of their concatenation."""
+    gradients = torch.split(gradient.cpu(), [chunk.size(dim) for chunk in chunks], dim)
     return [
-        part.to(chunk.dtype).to(chunk.device) for part, chunk in zip(parts, chunks, strict=True)
+        each.to(chunk.dtype).to(chunk.device)
+        for each, chunk in zip(gradients, chunks, strict=True)
     ]
 
 
 def repeated_gradient(leaves: Sequence[Tensor], count: int) -> list[Tensor]:
-    """Return the cotangents of ``leaves`` times ``count``: small whole numbers, exact."""
+    """Return the gradients of ``leaves`` if ``count`` copies of each have the same cotangent.
+
+    The cotangents are small whole numbers, so that the products are exact.
+    """
     return [cotangent(leaf.detach()) * count for leaf in leaves]

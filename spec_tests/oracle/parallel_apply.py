@@ -1,4 +1,4 @@
-"""parallel_apply with a new thread for each module, so that modules may wait for each other."""
+"""parallel_apply with one thread for each module, so that modules can wait for each other."""
 
 import traceback
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ def get_a_var(obj: Any) -> Tensor | None:
     members = obj.items() if isinstance(obj, dict) else obj
     if not isinstance(obj, (list, tuple, dict)):
         return None
-    return next((found for each in members if (found := get_a_var(each)) is not None), None)
+    return next((tensor for each in members if (tensor := get_a_var(each)) is not None), None)
 
 
 def parallel_apply(
@@ -28,25 +28,25 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[DeviceLike] | None = None,
 ) -> list[Any]:
-    """Return the output of each module; raise the error of the first that fails."""
+    """Return the output of each module, or raise the error of the first module that failed."""
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
-    named = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    places = [_place_of(x) for x in inputs] if devices is None else [as_device(x) for x in devices]
-    grad = torch.is_grad_enabled()
+    keywords = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
+    targets = list(map(_device_of, inputs) if devices is None else map(as_device, devices))
+    grad_enabled = torch.is_grad_enabled()
     with ThreadPoolExecutor(len(modules)) as threads:
         calls = [
-            threads.submit(_call, *each, grad)
-            for each in zip(modules, inputs, named, places, strict=True)
+            threads.submit(_call, *arguments, grad_enabled)
+            for arguments in zip(modules, inputs, keywords, targets, strict=True)
         ]
-    for index, (call, device) in enumerate(zip(calls, places, strict=False)):
+    for index, (call, device) in enumerate(zip(calls, targets, strict=False)):
         error = call.exception()
         if error is not None:
-            raise with_origin(error, index, device)
+            raise error_with_origin(error, index, device)
     return [call.result() for call in calls]
 
 
 def check_lengths(modules: Sequence[object], **others: Sequence[object] | None) -> None:
-    """Raise an AssertionError for the first of ``others`` with another length."""
+    """Raise an AssertionError for the first of ``others`` that is not as long as ``modules``."""
     for name, values in others.items():
         if values is not None and len(values) != len(modules):
             raise AssertionError(
@@ -55,43 +55,47 @@ def check_lengths(modules: Sequence[object], **others: Sequence[object] | None) 
             )
 
 
-def _place_of(value: Any) -> torch.device:
-    found = get_a_var(value)
-    return as_device(None) if found is None else found.device
+def _device_of(value: Any) -> torch.device:
+    tensor = get_a_var(value)
+    return as_device(None) if tensor is None else tensor.device
 
 
 def _call(
-    module: nn.Module, args: Any, named: Mapping[str, Any], device: torch.device, grad: bool
+    module: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    device: torch.device,
+    grad_enabled: bool,
 ) -> Any:
     arguments = args if isinstance(args, (list, tuple)) else (args,)
-    with torch.set_grad_enabled(grad), torch.accelerator.device_index(device.index):
-        return module(*arguments, **named)
+    with torch.set_grad_enabled(grad_enabled), torch.accelerator.device_index(device.index):
+        return module(*arguments, **kwargs)
 
 
-def with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
-    """Return an error of the same class whose text names the replica and holds the traceback."""
+def error_with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
+    """Return an error of the same class. Its text names the replica and includes the traceback."""
     trace = "".join(traceback.format_exception(error))
-    where = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
-    return make_error(type(error), f"{where}\nOriginal {trace}")
+    origin = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
+    return make_error(type(error), f"{origin}\nOriginal {trace}")
 
 
 class UnquotedText(str):
-    """A text without quotes in its ``repr``, which a KeyError prints."""
+    """A str whose ``repr`` has no quotes. A KeyError prints the ``repr`` of its text."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-def make_error(kind: Any, text: str) -> BaseException:
-    """Return a ``kind`` with ``text``, passed as ``message`` if the class has that attribute.
+def make_error(error_class: Any, text: str) -> BaseException:
+    """Return a new exception with ``text``. If the constructor raises, return a RuntimeError.
 
-    If the constructor raises, return a RuntimeError.
+    A class with an attribute ``message`` gets the text as keyword argument ``message``.
     """
-    if issubclass(kind, KeyError):
+    if issubclass(error_class, KeyError):
         text = UnquotedText(text)
-    has_message = getattr(kind, "message", None)
+    has_message = getattr(error_class, "message", None)
     try:
-        found: BaseException = kind(message=text) if has_message else kind(text)
+        error: BaseException = error_class(message=text) if has_message else error_class(text)
     except Exception:
         return RuntimeError(text)
-    return found
+    return error

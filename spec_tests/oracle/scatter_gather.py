@@ -1,4 +1,4 @@
-"""scatter and gather of nested values, one leaf at a time."""
+"""scatter and gather of nested containers, one leaf at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,19 +11,19 @@ from spec_tests.oracle.functions import Gather, Scatter
 
 
 def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -> Any:
-    """Return a value for each device: its chunk of every tensor, and all other leaves unchanged.
+    """Return a value for each device, with chunks of all tensors and all other leaves unchanged.
 
-    Surplus devices get no value.
+    Devices without a chunk get no value.
     """
-    found = [
+    values = [
         _value_for_device(inputs, target_gpus, dim, index) for index in range(len(target_gpus))
     ]
-    found = found[: min(_chunk_counts(inputs, len(target_gpus), dim), default=len(target_gpus))]
-    return tuple(found) if isinstance(inputs, Tensor) else found
+    count = min(_chunk_counts(inputs, len(target_gpus), dim), default=len(target_gpus))
+    return tuple(values[:count]) if isinstance(inputs, Tensor) else values[:count]
 
 
 def _chunk_counts(value: Any, devices: int, dim: int) -> list[int]:
-    """Return the number of chunks of every tensor."""
+    """Return, for each tensor in ``value``, the number of its chunks."""
     if isinstance(value, Tensor):
         return [len(even_chunks(value.size(dim), devices))]
     return [count for each in _members(value) for count in _chunk_counts(each, devices, dim)]
@@ -37,18 +37,18 @@ def _value_for_device(value: Any, devices: Sequence[comm.DeviceLike], dim: int, 
     return _rebuild(value, members) if members else value
 
 
-def _members(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, (tuple, list)) else []
+def _members(container: Any) -> list[Any]:
+    if isinstance(container, dict):
+        return list(container.values())
+    return list(container) if isinstance(container, (tuple, list)) else []
 
 
-def _rebuild(value: Any, members: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return type(value)(zip(value, members, strict=True))
-    if hasattr(value, "_fields"):
-        return type(value)(*members)
-    return members if isinstance(value, list) else tuple(members)
+def _rebuild(container: Any, members: list[Any]) -> Any:
+    if isinstance(container, dict):
+        return type(container)(zip(container, members, strict=True))
+    if hasattr(container, "_fields"):
+        return type(container)(*members)
+    return members if isinstance(container, list) else tuple(members)
 
 
 def scatter_kwargs(
@@ -57,7 +57,7 @@ def scatter_kwargs(
     target_gpus: Sequence[comm.DeviceLike],
     dim: int = 0,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Scatter positional and keyword arguments, and pad the shorter result with empty ones."""
+    """Scatter positional and keyword arguments. Pad the shorter result with empty arguments."""
     positional = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     count = max(len(positional), len(named))
@@ -68,7 +68,7 @@ def scatter_kwargs(
 
 
 def gather(outputs: Sequence[Any], target_device: comm.DeviceLike, dim: int = 0) -> Any:
-    """Join the outputs of all replicas into one value of the class of the first."""
+    """Return one value of the class of the first output, with concatenated tensors."""
     first = outputs[0]
     if isinstance(first, Tensor):
         return _gather_tensors(outputs, target_device, dim)
@@ -92,7 +92,8 @@ def _gather_dicts(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> 
 def _gather_tensors(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int) -> Tensor:
     first = outputs[0]
     if first.dim() == 0 and dim != 0:
-        first.size(dim)  # raises an IndexError
+        # A 0-dim tensor has no dimension `dim`: `size` raises the expected IndexError.
+        first.size(dim)
     for index, each in enumerate(outputs):
         if each.dim() != first.dim():
             raise RuntimeError(

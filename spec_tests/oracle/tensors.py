@@ -1,4 +1,4 @@
-"""Values, memory and version counters of tensors."""
+"""Expected values, addresses and version counters of tensors."""
 
 from collections.abc import Sequence
 from itertools import pairwise, permutations
@@ -11,31 +11,34 @@ from spec_tests.harness.traverse import tensors
 
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:
-    """Return the sum of tensors of any device and layout, as float64."""
+    """Return the float64 sum of tensors on any devices, dense or sparse."""
     return np.asarray(sum(to_numpy(addend) for addend in addends))
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray:
-    """Return a tensor of any device and layout as float64."""
+    """Return ``tensor``, dense or sparse and on any device, as a float64 array."""
     return np.asarray(tensor.detach().to_dense().cpu().double())
 
 
 def address_ranges(value: object) -> list[tuple[int, int]]:
-    """Return the first and last address of each non-empty dense tensor in ``value``."""
-    found = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
-    return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in found]
+    """Return ``(start, end)`` addresses of each non-empty dense tensor in ``value``."""
+    dense = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
+    return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in dense]
 
 
 def find_overlaps(
     address_ranges: Sequence[tuple[int, int]],
 ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the pairs of neighbouring spans that share bytes."""
+    """Return the pairs of neighbouring address ranges that share bytes."""
     pairs = pairwise(sorted(address_ranges))
     return [(first, second) for first, second in pairs if first[1] > second[0]]
 
 
 def count_version_bumps(tensors: Sequence[Tensor]) -> np.ndarray:
-    """Return the increase of each version counter (columns) after each tensor's write (rows)."""
+    """Write the tensors one after the other. Return a row of increases after each write.
+
+    Column ``i`` is the increase of the version counter of tensor ``i`` since the start.
+    """
     before = [tensor._version for tensor in tensors]
     table = np.zeros((len(tensors), len(tensors)))
     for row, written in zip(table, tensors, strict=True):
@@ -55,9 +58,9 @@ def stack_on_cpu(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def order_sensitive_addends(count: int) -> list[Tensor]:
-    """Return addends whose sum differs in some element if they are added in another order.
+    """Return addends whose float32 sum depends on the order of addition.
 
-    In float32 small numbers are lost beside large ones. Each column is one permutation.
+    Small numbers are lost when they are added to large ones. Each column holds one permutation.
     """
     values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
     return list(torch.tensor(list(permutations(values))).T.contiguous())

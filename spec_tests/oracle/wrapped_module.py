@@ -1,4 +1,4 @@
-"""The law of DataParallel: outputs and gradients equal those of the module alone."""
+"""The law of DataParallel: its outputs and gradients equal those of the wrapped module alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def run_wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
-    """Return output and gradients of the wrapped module, and of the module alone."""
+    """Return output and gradients of ``DataParallel(module)``, and those of ``module`` alone."""
     inputs = call.inputs(topology)
     module, (x,) = inputs["module"], inputs["args"]
     leaves = [leaf for leaf in (x, *module.parameters(), *module.buffers()) if leaf.requires_grad]
-    found = call.run(target, inputs)
-    expected = module(x.to(found.device))
-    return _with_gradients(found, leaves), _with_gradients(expected, leaves)
+    actual = call.run(target, inputs)
+    expected = module(x.to(actual.device))
+    return _with_gradients(actual, leaves), _with_gradients(expected, leaves)
 
 
 def _with_gradients(output: Tensor, leaves: Sequence[Tensor]) -> Any:

@@ -66,7 +66,7 @@ def test_an_error_passes_through_nested_calls(target, topology):
 
 
 @clause("parallel_apply.hazards.wrapped-twice")
-@given(module=row_wise_specs(max_parts=2), rows=st.integers(1, 6))
+@given(module=row_wise_specs(max_layers_per_level=2), rows=st.integers(1, 6))
 def test_data_parallel_inside_data_parallel_has_the_outputs_of_the_module(
     target, topology, module, rows
 ):

@@ -51,7 +51,7 @@ def test_every_leaf_gets_the_gradient_of_the_reference(target, answers, topology
 
 @clause("replicate.gradients.twice")
 @FEWER_EXAMPLES
-@given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_parts=2))
+@given(spec=module_specs(kinds=SMOOTH, dtypes=(torch.float64,), max_layers_per_level=2))
 def test_second_derivatives_flow_through_replicas(target, topology, spec):
     module, devices = spec.append(Layer("linear")).build(topology), topology.take(2)
     rows = spec.rows(2).build(topology).remainder(3)

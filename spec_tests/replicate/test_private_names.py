@@ -27,7 +27,7 @@ def test_every_device_gets_a_list_of_all_tensors(target, answers, topology, broa
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
-@given(broadcast=broadcast_applies(kinds=(REAL,)))
+@given(broadcast=broadcast_applies(dtype_groups=(REAL,)))
 def test_with_detach_every_device_gets_a_list_of_all_tensors(target, answers, topology, broadcast):
     call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
     checks.agree(call, target, answers, topology)

@@ -8,8 +8,8 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.scatter_gather import (
-    inputs_without_kwargs,
-    kwargs_without_inputs,
+    args_only_calls,
+    kwargs_only_calls,
     scatter_kwargs_calls,
 )
 
@@ -29,14 +29,14 @@ def test_scatter_kwargs_returns_two_tuples_of_equal_length(target, topology, cal
 
 
 @clause("scatter_gather.scatter_kwargs.pads-kwargs")
-@given(call=inputs_without_kwargs())
+@given(call=args_only_calls())
 def test_missing_keyword_arguments_become_empty_dictionaries(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     checks.same(kwargs, ({},) * len(inputs), call)
 
 
 @clause("scatter_gather.scatter_kwargs.pads-inputs")
-@given(call=kwargs_without_inputs())
+@given(call=kwargs_only_calls())
 def test_missing_positional_arguments_become_empty_tuples(target, topology, call):
     inputs, kwargs = call.run(target, call.inputs(topology))
     checks.same(inputs, ((),) * len(kwargs), call)

@@ -1,4 +1,4 @@
-"""Arguments of one module: tensors, other objects, and nested containers of them."""
+"""Arguments of one module: tensors, other objects, and nested containers of both."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +11,15 @@ from spec_tests.strategies.tensors import tensor_specs
 
 @dataclass(frozen=True, eq=False)
 class Unhashable:
-    """An object without a hash."""
+    """An object that is not hashable."""
 
     name: str
 
-    __hash__ = None  # type: ignore[assignment]  # on purpose
+    __hash__ = None  # type: ignore[assignment]  # not hashable
 
 
 def leaves() -> st.SearchStrategy[Any]:
-    """Draw arguments that are no containers. Shrinks to a tensor of one element."""
+    """Draw arguments that are not containers. Shrinks to a tensor of one element."""
     shapes = st.sampled_from([(1,), (2, 3), (), (0,)])
     specs = tensor_specs(
         shape=shapes, dtypes=(torch.float32, torch.int64), layouts=("contiguous",)
@@ -29,7 +29,7 @@ def leaves() -> st.SearchStrategy[Any]:
 
 
 def values() -> st.SearchStrategy[Any]:
-    """Draw single or nested arguments. Shrinks to a tensor of one element."""
+    """Draw leaves or nested containers of leaves. Shrinks to a tensor of one element."""
     return st.recursive(
         leaves(),
         lambda inner: (

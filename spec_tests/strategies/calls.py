@@ -1,8 +1,7 @@
-"""Calls as data: Hypothesis draws descriptions of the arguments before the devices are known.
+"""Descriptions of calls. Hypothesis draws them before the devices of the run are known.
 
-`build` replaces each description by the object that its ``build`` method returns, also inside
-lists, tuples and mappings. Every run of a call builds new objects. Other values are passed
-unchanged.
+`build` replaces each description of an argument by a new object, also inside lists, tuples and
+mappings. Other values are passed unchanged. Each run of a call builds its arguments again.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from spec_tests.harness.environment.topology import Topology
 
 @runtime_checkable
 class Buildable(Protocol):
-    """A description of an argument."""
+    """A description of an argument, which ``build`` makes for a given topology."""
 
     def build(self, topology: Topology) -> object:
         """Return a new argument on the devices of ``topology``."""
@@ -36,7 +35,12 @@ def build(argument: object, topology: Topology) -> Any:
 
 @dataclass(frozen=True)
 class DeviceAt:
-    """The device of a slot in one spelling: device, ordinal or text. Slot None is the CPU."""
+    """A description of a device argument.
+
+    Args:
+        slot: The number of the device in the topology; None for the CPU.
+        spelling: ``device``, ``ordinal`` or ``text``.
+    """
 
     slot: int | None
     spelling: str = "device"
@@ -54,12 +58,12 @@ class DeviceAt:
 
 @dataclass(frozen=True)
 class DistinctDevices:
-    """The devices of some slots without repeats, in the order of the slots."""
+    """A description of a list of devices without repeats, by their numbers in the topology."""
 
     slots: tuple[int, ...]
 
     def build(self, topology: Topology) -> list[torch.device]:
-        """Return distinct devices; fewer than slots if the topology repeats a device."""
+        """Return distinct devices: fewer than ``slots`` if the topology repeats a device."""
         return list(dict.fromkeys(topology.take(self.slots)))
 
     def __repr__(self) -> str:
@@ -68,12 +72,12 @@ class DistinctDevices:
 
 @dataclass(frozen=True)
 class StreamAt:
-    """A new stream on the device of a slot."""
+    """A description of a new stream on device number ``slot`` of the topology."""
 
     slot: int
 
     def build(self, topology: Topology) -> torch.Stream:
-        """Return a stream, of the accelerator's own stream class if there is one."""
+        """Return a new stream, of the accelerator's stream class if there is one."""
         module = torch.get_device_module(topology.accelerator)
         stream: torch.Stream = getattr(module, "Stream", torch.Stream)(
             device=topology.device(self.slot)
@@ -89,21 +93,21 @@ class PublicCall:
     """A call of a public function with keyword arguments.
 
     Args:
-        function: Submodule and name: ``comm.scatter``.
-        arguments: The argument or its description for each parameter.
+        function: The submodule and the name, such as ``comm.scatter``.
+        arguments: Parameter -> the argument or its description.
     """
 
     function: str
     arguments: Mapping[str, object]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return the arguments by parameter."""
+        """Return the keyword arguments."""
         return {name: build(value, topology) for name, value in self.arguments.items()}
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the result of the function."""
-        part, name = self.function.split(".")
-        return getattr(getattr(target, part), name)(**inputs)
+        submodule, name = self.function.split(".")
+        return getattr(getattr(target, submodule), name)(**inputs)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
@@ -116,16 +120,16 @@ class PrivateCall(PublicCall):
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the result of the function."""
-        part, name = self.function.split(".")
-        return getattr(target, part).private(name)(**inputs)
+        submodule, name = self.function.split(".")
+        return getattr(target, submodule).private(name)(**inputs)
 
 
 @dataclass(frozen=True)
 class StreamedCall(PublicCall):
-    """A call with ``streams``, which the caller orders with its current streams."""
+    """A call with ``streams``. The caller synchronizes them before and after the call."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the result of the function after the streams have finished."""
+        """Wait for the current streams, call the function, and wait for ``streams``."""
         streams = [stream for stream in inputs["streams"] if stream is not None]
         for stream in streams:
             stream.wait_stream(torch.accelerator.current_stream(stream.device))
@@ -138,10 +142,10 @@ class StreamedCall(PublicCall):
 
 @dataclass(frozen=True)
 class ApplyCall:
-    """A call of ``apply`` of an autograd Function.
+    """A call of the method ``apply`` of an autograd Function.
 
     Args:
-        function: Its name in the submodule ``functions``.
+        function: The name of the Function in the submodule ``functions``.
         settings: The arguments before the tensors.
         tensors: Descriptions of the tensors.
     """

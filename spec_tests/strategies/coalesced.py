@@ -1,10 +1,10 @@
 """Calls of broadcast_coalesced, reduce_add and reduce_add_coalesced.
 
-Calls in which the reference is wrong are not drawn:
+Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
 
-* broadcast_coalesced of complex tensors: the reference returns real views of them (CO-1),
-* broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list: the
-  reference sometimes aliases its input (CO-4).
+* CO-1: broadcast_coalesced of complex tensors, for which the reference returns real views,
+* CO-4: broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list, for
+  which the reference sometimes returns a view of its input.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,17 @@ from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
-#: Bytes: the first joins all tensors into one transfer, the last makes one transfer a tensor.
+#: Values of ``buffer_size`` in bytes. With the first, all tensors form one bucket. With the last,
+#: each tensor forms a bucket.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
 
 
-def _few(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
+def _short_dtype_lists(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
     """Draw one or two dtypes, so that several tensors have the same dtype."""
     return st.lists(st.sampled_from(dtypes), min_size=1, max_size=2)
 
 
-def _dense(
+def _dense_specs(
     dtypes: Sequence[torch.dtype], slots: Sequence[int], grads: Sequence[bool]
 ) -> st.SearchStrategy[TensorSpec]:
     return tensor_specs(shape=shapes(max_size=3), dtypes=dtypes, slots=slots, grads=grads)
@@ -37,10 +38,12 @@ def _dense(
 def broadcast_coalesced_calls(
     draw: st.DrawFn, *, grads: Sequence[bool] = (False, True), sparse: bool = True
 ) -> PublicCall:
-    """Draw dense and sparse tensors of real dtypes. Shrinks to one float32 tensor."""
+    """Draw calls with dense and sparse tensors of real dtypes. Shrinks to one float32 tensor."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     source = slots[:1]
-    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense(draw(_few(REAL)), source, grads)
+    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense_specs(
+        draw(_short_dtype_lists(REAL)), source, grads
+    )
     if sparse:
         spec = st.one_of(spec, sparse_specs(slots=source))
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
@@ -56,7 +59,7 @@ def broadcast_coalesced_calls(
 def reduce_add_calls(
     draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = DTYPES, grads: Sequence[bool] = (False,)
 ) -> PublicCall:
-    """Draw addends of one shape on any devices. Shrinks to one float32 of one element."""
+    """Draw calls with addends of one shape on any devices. Shrinks to one float32 element."""
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     shape = st.just(draw(shapes(max_size=3)))
     dtype = [draw(st.sampled_from(dtypes))]
@@ -69,9 +72,9 @@ def reduce_add_calls(
 
 @st.composite
 def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw a list of tensors a device, with equal shapes. Shrinks to two lists of one float32."""
+    """Draw calls with one list of tensors for each device. Shrinks to two devices."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
-    column = st.tuples(shapes(max_size=3), st.sampled_from(draw(_few(DTYPES))))
+    column = st.tuples(shapes(max_size=3), st.sampled_from(draw(_short_dtype_lists(DTYPES))))
     columns = draw(st.lists(column, max_size=4))
     layout = st.sampled_from(LAYOUTS)
     rows = [
@@ -88,18 +91,18 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
-    """Draw a list of tensors for each device. A position may be sparse on some devices only."""
+    """Draw a list of tensors for each device. A tensor may be sparse on some devices only."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
-    # For each position, the rows with a sparse tensor.
+    # For each position in the lists: the indices of the lists with a sparse tensor.
     sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])
     positions = draw(st.lists(sparse, min_size=1, max_size=4))
     return [
-        [draw(_member(row in sparse_rows, slot)) for sparse_rows in positions]
+        [draw(_matrix_specs(row in sparse_rows, slot)) for sparse_rows in positions]
         for row, slot in enumerate(slots)
     ]
 
 
-def _member(is_sparse: bool, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
+def _matrix_specs(is_sparse: bool, slot: int) -> st.SearchStrategy[TensorSpec | SparseSpec]:
     shape = (3, 2)
     if is_sparse:
         return sparse_specs(dtypes=(torch.float32,), shape=shape, slots=[slot])

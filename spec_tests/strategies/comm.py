@@ -1,6 +1,7 @@
-"""Calls of scatter, broadcast and gather.
+"""Calls of scatter, broadcast and gather in ``comm``.
 
-By default no complex tensors are drawn: the reference returns real views of them (CO-1, CO-2).
+By default no complex tensors are drawn: the reference returns real views of them (divergences CO-1
+and CO-2).
 """
 
 from collections.abc import Sequence
@@ -13,14 +14,18 @@ from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
 
+#: All dtypes that are not complex.
 REAL = (*FLOATS, *INTEGERS, torch.bool)
-#: The layouts of outputs: an expanded tensor cannot be written to.
+#: The layouts of ``out`` tensors. An expanded tensor cannot be written.
 WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
 
 
 @st.composite
 def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Draw the extents before ``dim``, of the chunks, and after ``dim``. Shrinks to one chunk."""
+    """Draw three tuples: extents before ``dim``, chunk lengths along ``dim``, extents after it.
+
+    Shrinks to one chunk.
+    """
     # Zero comes last, so that failures do not shrink to empty chunks.
     chunks = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
     before = draw(st.lists(st.integers(1, 3), max_size=2))
@@ -37,7 +42,7 @@ def scatter_calls(
     grads: Sequence[bool] = (False, True),
     slots: Sequence[int | None] = (0, 1, None),
 ) -> PublicCall:
-    """Draw scatter calls. Shrinks to one chunk of one element."""
+    """Draw calls of ``scatter``. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     arguments = {
@@ -60,7 +65,7 @@ def scatter_out_calls(
     dtypes: Sequence[torch.dtype] = REAL,
     grads: Sequence[bool] = (False,),
 ) -> PublicCall:
-    """Draw scatter calls with ``out``. Shrinks to one output of one element."""
+    """Draw calls of ``scatter`` with ``out``. Shrinks to one output of one element."""
     before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     outs = [
@@ -92,7 +97,7 @@ def broadcast_calls(
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> PublicCall:
-    """Draw broadcasts of dense tensors. Shrinks to one device."""
+    """Draw calls of ``broadcast`` with a dense tensor. Shrinks to one device."""
     count = draw(st.sampled_from(counts))
     source = tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads)
     return PublicCall(
@@ -103,7 +108,7 @@ def broadcast_calls(
 
 @st.composite
 def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw broadcasts of sparse tensors to three devices."""
+    """Draw calls of ``broadcast`` with a sparse tensor and three devices."""
     source = draw(sparse_specs(slots=(0, 1, None)))
     return PublicCall(
         "comm.broadcast", {"tensor": source, "devices": draw(device_lists(min_size=3, max_size=3))}
@@ -118,7 +123,7 @@ def broadcast_out_calls(
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 0),
 ) -> PublicCall:
-    """Draw broadcasts with ``out``, an empty list included. Shrinks to one output."""
+    """Draw calls of ``broadcast`` with ``out``, which may be empty. Shrinks to one output."""
     source = draw(tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads))
     count = draw(st.sampled_from(counts))
     out = tensor_specs(
@@ -139,7 +144,7 @@ def chunk_lists(
     layouts: Sequence[str] = LAYOUTS,
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
-    """Draw chunks, ``dim`` and the shape of the joined chunks. Shrinks to one chunk."""
+    """Draw chunks, ``dim`` and the shape of their concatenation. Shrinks to one chunk."""
     before, chunks, after = draw(split_extents())
     specs = [
         draw(
@@ -164,7 +169,7 @@ def gather_calls(
     layouts: Sequence[str] = LAYOUTS,
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> PublicCall:
-    """Draw gather calls. Shrinks to one chunk of one element."""
+    """Draw calls of ``gather``. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(layouts=layouts, dtypes=dtypes))
     arguments: dict[str, object] = {"tensors": specs, "dim": dim}
     destination = draw(
@@ -175,7 +180,7 @@ def gather_calls(
 
 @st.composite
 def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
-    """Draw gather calls with ``out``. Shrinks to one chunk of one element."""
+    """Draw calls of ``gather`` with ``out``. Shrinks to one chunk of one element."""
     specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
     out = tensor_specs(
         shape=st.just(shape),
@@ -188,8 +193,9 @@ def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -
 
 
 def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **fields: object) -> TensorSpec:
-    """Return a float32 matrix; ``fields`` sets other fields of the `TensorSpec`."""
+    """Return the description of a float32 tensor. ``fields`` are other fields of `TensorSpec`."""
     return TensorSpec(shape, slot=slot, **fields)  # type: ignore[arg-type]  # checked by the class
 
 
+#: A sparse matrix on the first device with one stored element.
 SPARSE = SparseSpec()

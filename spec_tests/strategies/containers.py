@@ -1,4 +1,4 @@
-"""Containers of arguments and outputs, by kind."""
+"""The kinds of containers that arguments and outputs may have."""
 
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,14 +10,15 @@ import torch
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import build
 
-#: Keys of drawn mappings, in this order. They are not sorted and have several types.
+#: Keys of drawn mappings, in this order: not sorted, and of several types.
 KEYS = ("y", "x", 3, ("k", 1), None)
 
-Pair = namedtuple("Pair", "second first")  # fields out of alphabetical order, on purpose
+# The fields are not in alphabetical order, because a target must not sort them.
+Pair = namedtuple("Pair", "second first")
 
 
 class Typed(NamedTuple):
-    """A named tuple with a method and a default."""
+    """A typing.NamedTuple with a method and a default."""
 
     left: Any
     right: Any = 0
@@ -46,7 +47,7 @@ class DictSubclass(dict):  # type: ignore[type-arg]  # members of any type
 
 
 class CacheSequence(Sequence[Any]):
-    """A sequence that is no list, constructed from an iterable, like caches in transformers."""
+    """A sequence that is neither list nor tuple, like the caches of transformers."""
 
     def __init__(self, members: Iterable[Any]) -> None:
         self._members = tuple(members)
@@ -65,57 +66,57 @@ class CacheSequence(Sequence[Any]):
 
 
 class Opaque:
-    """An object that is no container."""
+    """An object that is not a container."""
 
     def __repr__(self) -> str:
         return "Opaque()"
 
 
-def _keyed(members: Sequence[Any]) -> dict[object, Any]:
+def _to_dict(members: Sequence[Any]) -> dict[object, Any]:
     return dict(zip(KEYS, members, strict=False))
 
 
-def _largest(members: Sequence[Any]) -> Any:
-    # torch.max returns a tuple with named members that is no namedtuple.
+def _to_max_result(members: Sequence[Any]) -> Any:
+    # torch.max returns a tuple with field names that is not a namedtuple.
     values, indices = members
     return torch.return_types.max((values, indices))
 
 
-#: The function that makes a container of each kind from its members.
+#: Kind -> the function that makes a container of this kind from its members.
 MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "list": list,
     "tuple": tuple,
-    "dict": _keyed,
-    "OrderedDict": lambda members: OrderedDict(_keyed(members)),
+    "dict": _to_dict,
+    "OrderedDict": lambda members: OrderedDict(_to_dict(members)),
     "Pair": lambda members: Pair(*members),
     "Typed": lambda members: Typed(*members),
     "ListSubclass": ListSubclass,
     "TupleSubclass": TupleSubclass,
-    "DictSubclass": lambda members: DictSubclass(_keyed(members)),
+    "DictSubclass": lambda members: DictSubclass(_to_dict(members)),
     "CacheSequence": CacheSequence,
-    "max": _largest,
-    "UserDict": lambda members: UserDict(_keyed(members)),
+    "max": _to_max_result,
+    "UserDict": lambda members: UserDict(_to_dict(members)),
 }
-#: Kinds with a fixed number of members.
+#: Kind -> its number of members, for kinds with a fixed number.
 ARITY = {"Pair": 2, "Typed": 2, "max": 2}
-#: The kinds of mappings; the ``repr`` of a mapping shows its keys.
+#: The kinds that are mappings.
 MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")
 
 
 @dataclass(frozen=True)
 class Container:
-    """A description of a container. Each `build` makes a new, equal container."""
+    """A description of a container. Each call of ``build`` returns a new, equal container."""
 
     kind: str
     members: tuple[object, ...]
 
     def build(self, topology: Topology) -> Any:
-        """Return the container with built members."""
+        """Build the members and return a container of them."""
         return MAKERS[self.kind]([build(member, topology) for member in self.members])
 
     def __repr__(self) -> str:
         if self.kind in MAPPINGS:
-            text = repr(_keyed(self.members))
+            text = repr(_to_dict(self.members))
         elif self.kind in ("Pair", "Typed"):
             text = f"({', '.join(map(repr, self.members))})"
         else:
@@ -125,12 +126,12 @@ class Container:
 
 @dataclass(frozen=True)
 class NewObject:
-    """A description of an object that scatter does not split. Each `build` makes a new one."""
+    """A description of an object that scatter does not split. ``build`` returns a new object."""
 
     kind: str
 
     def build(self, topology: Topology) -> Any:
-        """Return the object; tensors in it are on the first device."""
+        """Return the object. Tensors in it are on the first device."""
         tensor = torch.arange(4, device=topology.device(0))
         makers: dict[str, Callable[[], Any]] = {
             "Opaque()": Opaque,
@@ -150,9 +151,9 @@ class NewObject:
         return self.kind
 
 
-#: Empty containers: scatter and gather return them unchanged.
+#: Empty containers, which scatter and gather return unchanged.
 EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
-#: Objects that scatter does not look into, even if they hold tensors.
+#: Objects whose members scatter does not split, even if the members are tensors.
 OPAQUE = (
     "Opaque()",
     "{1, 2}",
@@ -160,5 +161,5 @@ OPAQUE = (
     "UserDict(a=arange(4))",
     "CacheSequence([arange(4)])",
 )
-#: Immutable values, which are compared by equality.
+#: Immutable values. Tests compare them by equality, not by identity.
 CONSTANTS = (None, 7, "text", True, 2.5, b"bytes", "", range(3), torch.float16, ...)

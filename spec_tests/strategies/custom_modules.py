@@ -1,4 +1,4 @@
-"""Modules with overridden methods that replicate calls, or with unusual state."""
+"""Modules that override methods which replicate calls, and modules with unusual state."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from spec_tests.strategies.tensors import FLOATS, INTEGERS
 
 
 class OverridingLinear(nn.Linear):
-    """A linear layer that overrides ``_replicate_for_data_parallel``. Its replicas have a tag."""
+    """A linear layer whose ``_replicate_for_data_parallel`` gives each replica a tag."""
 
     tag = ""
 
@@ -20,12 +20,12 @@ class OverridingLinear(nn.Linear):
         return replica
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
-        """Return the linear map plus the length of the tag, which differs in replicas."""
+        """Return the linear map plus the length of the tag. The module itself has an empty tag."""
         return super().forward(input) + len(self.tag)
 
 
 class AssignmentLogger(nn.Module):
-    """A module that logs assignments of public attributes. Its replicas share the log."""
+    """A module that logs assignments of public attributes. Its replicas use the same log."""
 
     buffer: Tensor
 
@@ -52,19 +52,19 @@ class AssignmentLogger(nn.Module):
 
 
 class UnhashableLinear(nn.Linear):
-    """A linear layer with ``__eq__`` and without a hash."""
+    """A linear layer that defines ``__eq__`` and is not hashable."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__ = None  # type: ignore[assignment]  # on purpose
+    __hash__ = None  # type: ignore[assignment]  # not hashable
 
 
 class RequiresArguments(nn.Linear):
     """A linear layer whose ``__new__`` requires an argument."""
 
     def __new__(cls, width: int) -> "RequiresArguments":
-        """Return an instance that is not initialized."""
+        """Return an instance without calling ``__init__``."""
         return super().__new__(cls)
 
     def __init__(self, width: int) -> None:
@@ -72,13 +72,13 @@ class RequiresArguments(nn.Linear):
 
 
 class LabelDeleted(nn.Linear):
-    """A linear layer with an attribute that ``__new__`` sets and ``__init__`` deletes."""
+    """A linear layer whose ``__new__`` sets an attribute that its ``__init__`` deletes."""
 
     def __new__(cls) -> "LabelDeleted":
-        """Return an instance that has only a label."""
-        made = super().__new__(cls)
-        made.__dict__["label"] = "new"
-        return made
+        """Return an instance that has only the attribute ``label``."""
+        instance = super().__new__(cls)
+        instance.__dict__["label"] = "new"
+        return instance
 
     def __init__(self) -> None:
         super().__init__(WIDTH, WIDTH)
@@ -96,20 +96,20 @@ class SlotsLinear(nn.Linear):
 
 
 class RowEmbedding(nn.Module):
-    """An embedding whose gradient may be sparse. The numbers of a row are its indices."""
+    """An embedding whose gradient may be sparse. The elements of the input are the indices."""
 
     def __init__(self, *, sparse: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(8, 2, sparse=sparse)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum of one embedding vector for each number."""
-        found: Tensor = self.embedding(x.detach().abs().long() % 8)
-        return found.sum(-1)
+        """Return, for each input element, the sum of the elements of its embedding vector."""
+        vectors: Tensor = self.embedding(x.detach().abs().long() % 8)
+        return vectors.sum(-1)
 
 
 class BuffersOfAllDtypes(nn.Module):
-    """A buffer of every real dtype, and attributes that are no parameters or buffers."""
+    """A module with a buffer of every real dtype, and with plain attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class BuffersOfAllDtypes(nn.Module):
 
 
 class LargeParameters(nn.Module):
-    """Parameters that need several buckets, small ones between large ones."""
+    """A module with small and large parameters, which need several broadcast buckets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,14 +134,14 @@ class LargeParameters(nn.Module):
         self.weights = nn.ParameterList([*map(torch.rand, shapes), filters])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the input plus two elements of every weight."""
+        """Add the product of each weight's first and last element to the input."""
         for weight in self.weights:
             x = x + weight.flatten()[-1] * weight.flatten()[0]
         return x
 
 
 def add_bias(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """Add the bias of ``module`` to the output: a forward hook."""
+    """Add three times the bias of ``module`` to the output: a forward hook."""
     return output + 3 * cast(Tensor, module.bias)
 
 

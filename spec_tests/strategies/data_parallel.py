@@ -1,9 +1,12 @@
 """Calls of data_parallel and DataParallel.
 
-Calls in which the reference is wrong are not drawn: one device with an output on another (DP-2),
-the CPU as a device (DP-1, FN-3), arguments with different numbers of chunks (SG-1 to SG-3),
-outputs that are no tensors (SG-6, SG-7), and buffers that replicas change on a repeated device
-(CO-4).
+Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+
+* DP-2: one device in ``device_ids`` and another output device,
+* DP-1, FN-3: the CPU as a device,
+* SG-1 to SG-3: arguments with different numbers of chunks,
+* SG-6, SG-7: outputs that are not tensors,
+* CO-4: buffers that replicas change on a repeated device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +26,7 @@ from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
 
-#: Layers whose gradients differ by rounding of float32 at most if summed in another order.
+#: Kinds of layers whose gradients change only by float32 rounding if addends are reordered.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 
 
@@ -35,11 +38,11 @@ class DataParallelCall:
         module: A description of the module.
         args: Positional arguments.
         kwargs: Keyword arguments.
-        devices: The devices; None for all.
-        output: The device of the outputs; None for the first device.
+        devices: ``device_ids``; None for all devices.
+        output: ``output_device``; None for the first device.
         dim: The dimension that is split.
-        functional: Whether to call ``data_parallel``.
-        grad: Grad mode.
+        functional: Whether to call ``data_parallel`` instead of ``DataParallel``.
+        grad: Whether grad mode is enabled.
         source: The device of the module; None for the first device, which the reference requires.
     """
 
@@ -54,9 +57,9 @@ class DataParallelCall:
     source: DeviceAt | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return the module, its buffers and all arguments."""
+        """Return the module on its device, its buffers and the arguments of the call."""
         module: Any = self.module.build(topology)
-        module.to(topology.device(self._first if self.source is None else self.source.slot))
+        module.to(topology.device(self._first_slot if self.source is None else self.source.slot))
         return {
             "module": module,
             "state": dict(module.named_buffers()),
@@ -67,7 +70,7 @@ class DataParallelCall:
         }
 
     @property
-    def _first(self) -> int | None:
+    def _first_slot(self) -> int | None:
         match self.devices:
             case DistinctDevices(slots):
                 return slots[0]
@@ -76,7 +79,7 @@ class DataParallelCall:
         return 0
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the outputs for the whole batch."""
+        """Return the gathered outputs."""
         settings = inputs["devices"], inputs["output"], self.dim
         with torch.set_grad_enabled(self.grad):
             if self.functional:
@@ -102,16 +105,15 @@ def network_calls(
     min_devices: int = 1,
     grads: Sequence[bool] = (True, False),
 ) -> DataParallelCall:
-    """Draw a network and its input. Shrinks to one linear layer, one row and the fewest devices.
+    """Draw calls of networks. Shrinks to one linear layer, one row and the fewest devices.
 
     Args:
         draw: The draw function of Hypothesis.
-        kinds: The kinds of layers. If one is not in `ROW_WISE`, it changes buffers, and no device
-            is repeated.
+        kinds: The kinds of layers. If a kind is not in `ROW_WISE`, no device is repeated.
         min_devices: The least number of devices.
-        grads: Grad modes.
+        grads: The grad modes to draw from.
     """
-    module = draw(module_specs(kinds=kinds, max_parts=3))
+    module = draw(module_specs(kinds=kinds, max_layers_per_level=3))
     rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 0]))
     devices: st.SearchStrategy[Any] = device_lists(min_size=min_devices)
     if not set(kinds) <= set(ROW_WISE):
@@ -126,49 +128,49 @@ def network_calls(
 
 
 class WeightedLeaves(nn.Module):
-    """Multiplies every tensor of its nested arguments by a parameter and a factor."""
+    """A module that multiplies each tensor in its arguments by a parameter and ``factor``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> Any:
-        """Return the products, in the containers of the arguments."""
-        return self._times(args, factor), self._times(kwargs, factor)
+        """Return the arguments with each tensor replaced by the product."""
+        return self._multiply(args, factor), self._multiply(kwargs, factor)
 
-    def _times(self, value: Any, factor: float) -> Any:
+    def _multiply(self, value: Any, factor: float) -> Any:
         if isinstance(value, Tensor):
             return value * self.weight * factor
         if isinstance(value, dict):
-            return {key: self._times(member, factor) for key, member in value.items()}
-        return type(value)(self._times(member, factor) for member in value)
+            return {key: self._multiply(member, factor) for key, member in value.items()}
+        return type(value)(self._multiply(member, factor) for member in value)
 
 
 @dataclass(frozen=True)
 class NewModule:
     """A description of a module: its class and the arguments of the constructor."""
 
-    kind: type[nn.Module]
+    module_class: type[nn.Module]
     args: tuple[Any, ...] = ()
 
     def build(self, topology: Topology) -> nn.Module:
-        """Return a new module with the same parameters each time."""
+        """Return a new module. Each call draws the same initial parameters."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            return self.kind(*self.args)
+            return self.module_class(*self.args)
 
     def __repr__(self) -> str:
-        return f"{self.kind.__name__}({', '.join(map(repr, self.args))})"
+        return f"{self.module_class.__name__}({', '.join(map(repr, self.args))})"
 
 
 @st.composite
 def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParallelCall:
-    """Draw nested arguments of equal extent along ``dim``. Shrinks to one vector.
+    """Draw calls with nested arguments of equal extent along ``dim``. Shrinks to one vector.
 
     Args:
         draw: The draw function of Hypothesis.
-        factors: One of these numbers is the keyword argument ``factor``; then each device gets a
-            chunk.
+        factors: The values to draw the keyword argument ``factor`` from; empty for calls without
+            it. With a factor, each device gets a chunk.
     """
     dim = draw(st.sampled_from([0, 1, -1]))
     devices = draw(device_lists(min_size=2))
@@ -184,11 +186,11 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
         ),
         max_leaves=3,
     )
-    named = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
+    keywords = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
     return DataParallelCall(
         module=NewModule(WeightedLeaves),
         args=tuple(draw(st.lists(values, min_size=1, max_size=2))),
-        kwargs={**named, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
+        kwargs={**keywords, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
         devices=devices,
         dim=dim,
         functional=draw(st.booleans()),
@@ -198,7 +200,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
 @st.composite
 def script_calls(draw: st.DrawFn) -> DataParallelCall:
     """Draw calls of script modules. Shrinks to a scripted linear layer and one row."""
-    networks = module_specs(kinds=SCRIPTABLE, max_parts=2)
+    networks = module_specs(kinds=SCRIPTABLE, max_layers_per_level=2)
     script = ScriptSpec(draw(networks), draw(st.sampled_from(tuple(SCRIPT_MAKERS))))
     x = script.rows(draw(st.integers(1, 5)), requires_grad=True)
     return DataParallelCall(script, (x,), devices=draw(distinct_devices()))

@@ -1,4 +1,4 @@
-"""Dataclasses, and mappings with extra state. The reference does not rebuild them."""
+"""Dataclasses, and mappings with extra state, which the reference does not rebuild."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ class Keyed:
 class Config(dict):  # type: ignore[type-arg]  # members of any type
     """A dictionary with an attribute."""
 
-    note = "as made"
+    note = "default"
 
 
 class NamedTable(dict):  # type: ignore[type-arg]  # members of any type
@@ -48,9 +48,9 @@ class NamedTable(dict):  # type: ignore[type-arg]  # members of any type
 
 def config(**members: Any) -> Config:
     """Return a `Config` whose attribute has been changed."""
-    made = Config(members)
-    made.note = "as changed"
-    return made
+    result = Config(members)
+    result.note = "changed"
+    return result
 
 
 def named_table(**members: Any) -> NamedTable:
@@ -68,12 +68,12 @@ def counter(**members: Any) -> Counter[str]:
     return Counter(members)
 
 
-#: Functions that make a mapping from keyword arguments.
+#: Functions that return a mapping with the given keyword arguments as members.
 MAPPINGS: tuple[Callable[..., Any], ...] = (default_dict, counter, config, named_table)
 
 
 def batches(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw dataclasses whose fields may be dataclasses. Shrinks to one with a single leaf."""
+    """Draw dataclasses whose fields may be dataclasses. Shrinks to one dataclass with one leaf."""
     inner = st.recursive(leaf, _dataclasses_and_lists, max_leaves=3)
     return st.builds(Batch, inner) | _dataclasses(inner)
 

@@ -1,4 +1,4 @@
-"""Deeply nested values, built and unpacked without recursion."""
+"""Deeply nested containers, built and unpacked without recursion."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -9,17 +9,18 @@ from spec_tests.strategies.containers import Typed
 
 _Result = TypeVar("_Result")
 
-#: The function that puts a value into a container of each kind.
+#: Kind -> the function that puts a value into a container of this kind.
 LEVELS: Mapping[str, Callable[[Any], Any]] = {
-    "tuple": lambda part: (part,),
-    "list": lambda part: [part],
-    "dict": lambda part: {"x": part},
-    "OrderedDict": lambda part: OrderedDict(x=part),
-    "named tuple": lambda part: Typed(part, None),
+    "tuple": lambda value: (value,),
+    "list": lambda value: [value],
+    "dict": lambda value: {"x": value},
+    "OrderedDict": lambda value: OrderedDict(x=value),
+    "named tuple": lambda value: Typed(value, None),
 }
-#: Levels of nesting that the reference supports on an empty stack with Python's default recursion
-#: limit of 1000, if it needs one, two or three frames for each level.
+#: Levels of nesting that fit into Python's default recursion limit of 1000, with one, two or three
+#: stack frames for each level.
 ONE_FRAME, TWO_FRAMES, THREE_FRAMES = 850, 425, 260
+#: Kind of container -> the levels of nesting that scatter of the reference supports.
 SCATTERED = {
     "tuple": ONE_FRAME,
     "list": ONE_FRAME,
@@ -27,6 +28,7 @@ SCATTERED = {
     "OrderedDict": TWO_FRAMES,
     "named tuple": ONE_FRAME,
 }
+#: Kind of container -> the levels of nesting that gather of the reference supports.
 GATHERED = {
     "tuple": ONE_FRAME,
     "list": ONE_FRAME,
@@ -37,7 +39,7 @@ GATHERED = {
 
 
 def nest(kinds: list[str], depth: int, value: Any) -> Any:
-    """Return ``value`` inside ``depth`` containers, whose kinds alternate."""
+    """Return ``value`` inside ``depth`` nested containers, whose kinds cycle through ``kinds``."""
     for level in range(depth):
         value = LEVELS[kinds[level % len(kinds)]](value)
     return value
@@ -53,6 +55,6 @@ def unnest(value: Any) -> tuple[list[type], Any]:
 
 
 def call_on_empty_stack(function: Callable[[], _Result]) -> _Result:
-    """Return the result of ``function``, called in a new thread with an almost empty stack."""
+    """Call ``function`` in a new thread, whose stack is almost empty, and return its result."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()

@@ -1,4 +1,4 @@
-"""Devices as arguments, in every spelling that callers may use."""
+"""Device arguments: ``torch.device``, ordinal or text."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,25 @@ from hypothesis import strategies as st
 
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices
 
+#: The spellings of `DeviceAt`.
 SPELLINGS = ("device", "ordinal", "text")
 
 
 def any_device(slots: Sequence[int | None] = range(4)) -> st.SearchStrategy[DeviceAt]:
-    """Draw the device of one of ``slots``. Shrinks to the first."""
+    """Draw one device of the topology by its number in ``slots``. Shrinks to the first number."""
     return st.builds(DeviceAt, st.sampled_from(slots), st.sampled_from(SPELLINGS))
 
 
 def device_lists(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[list[DeviceAt]]:
-    """Draw devices, possibly repeated. Shrinks to the first device."""
+    """Draw lists of devices, possibly repeated. Shrinks to copies of the first device."""
     return st.lists(any_device(), min_size=min_size, max_size=max_size)
 
 
 def distinct_devices() -> st.SearchStrategy[DistinctDevices]:
-    """Draw devices without repeats. Shrinks to two; a topology of one device has only one."""
+    """Draw lists of two to four devices without repeats. Shrinks to two devices.
+
+    In a topology of one device, each list has one device.
+    """
     return st.permutations(range(4)).flatmap(
         lambda slots: st.builds(
             DistinctDevices, st.integers(2, 4).map(lambda count: tuple(slots[:count]))

@@ -1,4 +1,4 @@
-"""Modules on which implementations of replicate have failed."""
+"""Modules for which some implementations of replicate have failed."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Attention(nn.Module):
-    """Applies an attention layer to sequences of one step, one for each row."""
+    """A module that applies an attention layer to each row as a sequence of one step."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the layer for each row as a sequence of one step."""
+        """Return the output of the layer. Each row is a sequence of one step."""
         result: Tensor = self.layer(x[:, None, :])[:, 0]
         return result
 
@@ -54,37 +54,37 @@ def _lazy_linear() -> nn.Module:
     return layer
 
 
-def _observers() -> nn.Module:
+def _fake_quantized_linear() -> nn.Module:
     quantization = torch.ao.quantization
     observer = quantization.MovingAverageMinMaxObserver()
     return nn.Sequential(square_layer(), observer, quantization.FakeQuantize())  # type: ignore[no-untyped-call]
 
 
-def _transformer() -> nn.Module:
+def _transformer_layer() -> nn.Module:
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.0, batch_first=True)
     return Attention(layer)
 
 
-def _traced_graph() -> nn.Module:
+def _graph_module() -> nn.Module:
     return fx.symbolic_trace(nn.Sequential(square_layer(), nn.Tanh(), square_layer()))
 
 
-def _weight_norm_hook() -> nn.Module:
+def _weight_norm_linear() -> nn.Module:
     layer: nn.Module = nn.utils.weight_norm(square_layer())
     return layer
 
 
-#: The function that makes each module: all layers, and modules that only these tests use.
+#: Kind -> its constructor, for all kinds of layers and for modules that only these tests use.
 EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
-    "weight_norm_hook": _weight_norm_hook,
+    "weight_norm_hook": _weight_norm_linear,
     "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
     "spectral_norm": lambda: parametrizations.spectral_norm(square_layer()),
     "rnn": lambda: Recurrent(nn.RNN(WIDTH, WIDTH, num_layers=2, batch_first=True)),
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
-    "transformer": _transformer,
-    "graph": _traced_graph,
-    "observers": _observers,
+    "transformer": _transformer_layer,
+    "graph": _graph_module,
+    "observers": _fake_quantized_linear,
     "hooks": _linear_with_hooks,
     "pruned": _pruned_linear,
     "materialised": _lazy_linear,
@@ -102,12 +102,12 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True)
 class EdgeCaseModule:
-    """A description of one of the `EDGE_CASES`."""
+    """A description of a module of one of the `EDGE_CASES`."""
 
     kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Return a new module on the device of ``slot``; None is the CPU."""
+        """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             # Some kinds are deprecated, but callers still use them.
             warnings.simplefilter("ignore")
@@ -115,7 +115,7 @@ class EdgeCaseModule:
             return EDGE_CASES[self.kind]().to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return TensorSpec((count, WIDTH), requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

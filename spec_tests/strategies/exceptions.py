@@ -1,4 +1,8 @@
-"""Exceptions with all kinds of constructors, ``message`` attributes and ``str``."""
+"""Exceptions with all kinds of constructors, ``message`` attributes and ``__str__`` methods.
+
+parallel_apply raises a new exception of the same class whose text begins with "Caught". Some of
+these classes cannot be constructed or printed with such a text.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +11,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-#: Exceptions of Python and torch whose constructor takes one text.
+#: Exceptions of Python and torch that can be constructed from one text.
 TEXTUAL = (
     ValueError,
     KeyError,
@@ -21,12 +25,31 @@ TEXTUAL = (
     torch.OutOfMemoryError,
     Exception,
 )
-#: The kinds of constructors of generated classes.
+#: The kinds of constructors of generated classes:
+#:
+#: * inherited: that of the base class,
+#: * two: requires a text and a code,
+#: * keyword: takes only the keyword argument ``text``,
+#: * nothing: takes no arguments,
+#: * picky: raises a LookupError for a text that begins with "Caught",
+#: * ignoring: replaces the text by a constant,
+#: * message: takes only the keyword argument ``message``.
+#:
+#: Another kind must be named explicitly:
+#:
+#: * exiting: raises SystemExit for a text that begins with "Caught".
 CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
-#: The kinds of the attribute ``message`` of generated classes.
+#: The places of the attribute ``message`` of generated classes: absent, an empty text in the
+#: class, the instance, the class, a property, or a slot without a value.
 MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
-#: The kinds of ``__str__``; ``message`` is the inherited method.
-PRINTS = ("message", "constant", "picky", "raises", "ends")
+#: The kinds of ``__str__`` of generated classes:
+#:
+#: * inherited: that of the base class,
+#: * constant: returns a constant,
+#: * picky: raises a LookupError for a text that begins with "Caught",
+#: * raises: always raises a RuntimeError,
+#: * ends: always raises SystemExit.
+PRINTS = ("inherited", "constant", "picky", "raises", "ends")
 
 
 @dataclass(frozen=True)
@@ -35,62 +58,62 @@ class ExceptionSpec:
 
     Args:
         base: The class, or the base of a generated class.
-        constructor: One of `CONSTRUCTORS`; ``builtin`` stands for the class ``base``.
+        constructor: One of `CONSTRUCTORS`, or ``exiting``; ``builtin`` means ``base`` itself.
         message: One of `MESSAGES`.
-        slots: Whether the class has ``__slots__``.
-        prints: One of `PRINTS`.
+        slots: Whether the class has another slot, ``detail``.
+        prints: The kind of ``__str__``: one of `PRINTS`.
     """
 
     base: type[BaseException] = ValueError
     constructor: str = "builtin"
     message: str = "absent"
     slots: bool = False
-    prints: str = "message"
+    prints: str = "inherited"
 
     def make(self, text: str) -> BaseException:
-        """Return a new exception with ``text``. Its class is new unless it is builtin."""
+        """Return a new exception with ``text``. Its class is new unless it is ``base`` itself."""
         if self.constructor == "builtin":
             return _make_builtin(self.base, text)
-        error = _MAKE[self.constructor](self._kind(text), text)
+        error = _NEW_EXCEPTION[self.constructor](self._make_class(text), text)
         if self.message == "instance":
             error.message = text  # type: ignore[attr-defined]
         return error
 
-    def _kind(self, text: str) -> Any:
-        names: dict[str, Any] = {"__module__": "generated", **_BUILD[self.constructor]}
-        names.update(_MESSAGE[self.message](text))
+    def _make_class(self, text: str) -> Any:
+        members: dict[str, Any] = {"__module__": "generated", **_INIT_MEMBER[self.constructor]}
+        members.update(_MESSAGE_MEMBER[self.message](text))
         if self.slots:
-            names["__slots__"] = (*names.get("__slots__", ()), "detail")
-        if self.prints != "message":
-            names["__str__"] = _PRINT[self.prints]
-        return type("Generated", (self.base,), names)
+            members["__slots__"] = (*members.get("__slots__", ()), "detail")
+        if self.prints != "inherited":
+            members["__str__"] = _STR_METHOD[self.prints]
+        return type("Generated", (self.base,), members)
 
 
-def _make_builtin(kind: type[BaseException], text: str) -> BaseException:
-    if issubclass(kind, BaseExceptionGroup):
-        return kind(text, [ValueError("inside")])
-    if issubclass(kind, OSError):
-        return kind(2, text)
-    if issubclass(kind, UnicodeDecodeError):
-        return kind("utf-8", b"bytes", 0, 1, text)
-    return kind(text)
+def _make_builtin(error_class: type[BaseException], text: str) -> BaseException:
+    if issubclass(error_class, BaseExceptionGroup):
+        return error_class(text, [ValueError("inside")])
+    if issubclass(error_class, OSError):
+        return error_class(2, text)
+    if issubclass(error_class, UnicodeDecodeError):
+        return error_class("utf-8", b"bytes", 0, 1, text)
+    return error_class(text)
 
 
-def _print_constant(_: BaseException) -> str:
-    return "always these words"
+def _str_constant(_: BaseException) -> str:
+    return "a constant text"
 
 
-def _print_own_text(self: BaseException) -> str:
+def _str_picky(self: BaseException) -> str:
     if str(self.args[0]).startswith("Caught"):
-        raise LookupError("this class prints no text of that kind")
+        raise LookupError("this class does not print a text that begins with Caught")
     return str(self.args[0])
 
 
-def _refuse_to_print(_: BaseException) -> str:
+def _str_raises(_: BaseException) -> str:
     raise RuntimeError("this exception cannot be printed")
 
 
-def _end_instead_of_printing(_: BaseException) -> str:
+def _str_ends(_: BaseException) -> str:
     raise SystemExit("this class ends the program")
 
 
@@ -104,17 +127,17 @@ def _init_keyword(self: Any, *, text: str) -> None:
 
 
 def _init_nothing(self: Any) -> None:
-    BaseException.__init__(self, "nothing was asked")
+    BaseException.__init__(self, "no arguments")
 
 
 def _init_picky(self: Any, text: str) -> None:
     if text.startswith("Caught"):
-        raise LookupError("this class takes no text of that kind")
+        raise LookupError("this class does not accept a text that begins with Caught")
     BaseException.__init__(self, text)
 
 
 def _init_ignoring(self: Any, text: str) -> None:
-    BaseException.__init__(self, "always these words")
+    BaseException.__init__(self, "a constant text")
 
 
 def _init_message(self: Any, *, message: str) -> None:
@@ -127,7 +150,8 @@ def _init_exiting(self: Any, text: str) -> None:
     BaseException.__init__(self, text)
 
 
-_BUILD: dict[str, dict[str, Any]] = {
+#: Kind of constructor -> the members of the class that define it.
+_INIT_MEMBER: dict[str, dict[str, Any]] = {
     "inherited": {},
     "two": {"__init__": _init_two},
     "keyword": {"__init__": _init_keyword},
@@ -138,18 +162,20 @@ _BUILD: dict[str, dict[str, Any]] = {
     "exiting": {"__init__": _init_exiting},
 }
 
-_MAKE: dict[str, Callable[[Any, str], BaseException]] = {
-    "inherited": lambda kind, text: kind(text),
-    "two": lambda kind, text: kind(text, 7),
-    "keyword": lambda kind, text: kind(text=text),
-    "nothing": lambda kind, text: kind(),
-    "picky": lambda kind, text: kind(text),
-    "ignoring": lambda kind, text: kind(text),
-    "message": lambda kind, text: kind(message=text),
-    "exiting": lambda kind, text: kind(text),
+#: Kind of constructor -> the function that calls it with a class and a text.
+_NEW_EXCEPTION: dict[str, Callable[[Any, str], BaseException]] = {
+    "inherited": lambda error_class, text: error_class(text),
+    "two": lambda error_class, text: error_class(text, 7),
+    "keyword": lambda error_class, text: error_class(text=text),
+    "nothing": lambda error_class, text: error_class(),
+    "picky": lambda error_class, text: error_class(text),
+    "ignoring": lambda error_class, text: error_class(text),
+    "message": lambda error_class, text: error_class(message=text),
+    "exiting": lambda error_class, text: error_class(text),
 }
 
-_MESSAGE: dict[str, Callable[[str], dict[str, Any]]] = {
+#: Place of ``message`` -> the function that returns the members of the class, given the text.
+_MESSAGE_MEMBER: dict[str, Callable[[str], dict[str, Any]]] = {
     "absent": lambda text: {},
     "empty": lambda text: {"message": ""},
     "instance": lambda text: {},
@@ -158,19 +184,19 @@ _MESSAGE: dict[str, Callable[[str], dict[str, Any]]] = {
     "slot": lambda text: {"__slots__": ("message",)},
 }
 
-
-_PRINT: dict[str, Callable[[BaseException], str]] = {
-    "constant": _print_constant,
-    "picky": _print_own_text,
-    "raises": _refuse_to_print,
-    "ends": _end_instead_of_printing,
+#: Kind of ``__str__`` -> the method.
+_STR_METHOD: dict[str, Callable[[BaseException], str]] = {
+    "constant": _str_constant,
+    "picky": _str_picky,
+    "raises": _str_raises,
+    "ends": _str_ends,
 }
 
 
 def builtin_exceptions(
     kinds: Sequence[type[BaseException]] = TEXTUAL,
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Draw exceptions of existing classes. Shrinks to the first of ``kinds``."""
+    """Draw exceptions of existing classes. Shrinks to the first class of ``kinds``."""
     return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
 
 
@@ -179,9 +205,9 @@ def generated_exceptions(
     bases: Sequence[type[BaseException]] = (Exception, ValueError, OSError, StopIteration),
     constructors: Sequence[str] = CONSTRUCTORS,
     messages: Sequence[str] = MESSAGES,
-    prints: Sequence[str] = ("message",),
+    prints: Sequence[str] = ("inherited",),
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Draw exceptions of generated classes. Shrinks to the first of each choice."""
+    """Draw exceptions of generated classes. Shrinks to the first element of each argument."""
     return st.builds(
         ExceptionSpec,
         base=st.sampled_from(bases),

@@ -17,18 +17,18 @@ from spec_tests.strategies.tensors import device_slots
 
 
 class FailingModule(nn.Module):
-    """Returns its number, or raises ``error``, when `ThreadOrder` lets it run."""
+    """A module that waits for its turn in ``order``, then returns its number or raises."""
 
-    def __init__(self, number: int, turns: ThreadOrder, error: ExceptionSpec | None) -> None:
+    def __init__(self, number: int, order: ThreadOrder, error: ExceptionSpec | None) -> None:
         super().__init__()
         self.number = number
-        self.turns = turns
+        self.order = order
         self.error = error
         self.raised: BaseException | None = None
 
     def forward(self) -> int:
-        """Return the number of the module."""
-        with self.turns.turn(self.number):
+        """Wait for this module's turn. Raise its error if it has one, else return its number."""
+        with self.order.turn(self.number):
             if self.error is not None:
                 self.raised = self.error.make(f"failure of module {self.number}")
                 raise self.raised
@@ -36,10 +36,11 @@ class FailingModule(nn.Module):
 
 
 class ChainingModule(nn.Module):
-    """Raises an exception that is linked to another one.
+    """A module that raises a ValueError while it handles a LookupError.
 
     Args:
-        link: ``from``: it has a cause; ``while``: it has a context; ``from None``: it has neither.
+        link: ``from`` makes the LookupError the cause, ``while`` the context of the ValueError;
+            ``from None`` hides it.
     """
 
     def __init__(self, link: str) -> None:
@@ -47,18 +48,18 @@ class ChainingModule(nn.Module):
         self.link = link
 
     def forward(self) -> None:
-        """Raise the second of two linked exceptions."""
+        """Raise the ValueError."""
         try:
             raise LookupError("the first error")
         except LookupError as error:
             if self.link == "while":
-                raise ValueError("the second error")  # noqa: B904  # on purpose
+                raise ValueError("the second error")  # noqa: B904  # a context without a cause
             raise ValueError("the second error") from {"from": error, "from None": None}[self.link]
 
 
 @dataclass(frozen=True)
 class ErrorData:
-    """The data of an exception that a caller can see, without its cause."""
+    """The parts of an exception that tests compare: class and text, ``args`` and ``errno``."""
 
     failure: Failure
     args: tuple[str, ...]
@@ -70,8 +71,8 @@ class FailingCall:
     """A call of ``parallel_apply`` in which some modules raise.
 
     Args:
-        errors: The exception of each failing module, by number.
-        slots: The device of each module.
+        errors: Number of a failing module -> the exception that the module raises.
+        slots: For each module: the number of its device in the topology.
         order: The numbers of the modules, in the order in which they finish.
     """
 
@@ -84,10 +85,10 @@ class FailingCall:
         return {"devices": ordinals(topology, self.slots)}
 
     def modules(self) -> list[nn.Module]:
-        """Return fresh modules."""
-        turns = ThreadOrder(self.order)
+        """Return new modules."""
+        order = ThreadOrder(self.order)
         count = len(self.slots)
-        return [FailingModule(number, turns, self.errors.get(number)) for number in range(count)]
+        return [FailingModule(number, order, self.errors.get(number)) for number in range(count)]
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the data of the exception that the call raises."""
@@ -97,11 +98,13 @@ class FailingCall:
             return error_data(error)
 
     def apply(self, target: Target, devices: list[int]) -> Any:
-        """Return the result of the call; do not catch its exceptions."""
-        return _apply(target, self.modules(), devices)
+        """Call ``parallel_apply`` and return the outputs. Exceptions are not caught."""
+        return _call_parallel_apply(target, self.modules(), devices)
 
     def __repr__(self) -> str:
-        errors = "; ".join(f"module {number} raises {e}" for number, e in self.errors.items())
+        errors = "; ".join(
+            f"module {number} raises {error}" for number, error in self.errors.items()
+        )
         devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
         count = len(self.slots)
         return (
@@ -112,36 +115,37 @@ class FailingCall:
 
 @dataclass(frozen=True)
 class ChainingCall(FailingCall):
-    """A call of ``parallel_apply`` in which module ``i`` raises an exception with ``links[i]``."""
+    """A call of ``parallel_apply`` in which module ``i`` is ``ChainingModule(links[i])``."""
 
     links: tuple[str, ...] = ()
 
     def modules(self) -> list[nn.Module]:
-        """Return fresh modules."""
+        """Return new modules."""
         return [ChainingModule(link) for link in self.links]
 
 
 def error_and_modules(
     call: FailingCall, target: Target, topology: Topology
 ) -> tuple[BaseException, list[nn.Module]]:
-    """Return the exception that a call raises, of any class, and the modules of the call."""
+    """Return the exception that the call raises, even a KeyboardInterrupt, and the modules."""
     modules = call.modules()
-    _ = target.parallel_apply.parallel_apply  # a missing name is not an error of the call
+    # A target without the function raises here: only exceptions of the call are caught below.
+    _ = target.parallel_apply.parallel_apply
     try:
-        _apply(target, modules, ordinals(topology, call.slots))
+        _call_parallel_apply(target, modules, ordinals(topology, call.slots))
     except BaseException as error:
         return error, modules
     raise AssertionError(f"no exception was raised by the call\n  {call!r}")
 
 
-def _apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> Any:
+def _call_parallel_apply(target: Target, modules: Sequence[nn.Module], devices: list[int]) -> Any:
     inputs: list[tuple[()]] = [()] * len(modules)
     return target.parallel_apply.parallel_apply(modules, inputs, devices=devices)
 
 
 def error_data(error: BaseException) -> ErrorData:
-    """Return the data of an exception."""
-    args = tuple(normalise(str(each)) for each in error.args)
+    """Return the parts of ``error`` that tests compare."""
+    args = tuple(normalise(str(argument)) for argument in error.args)
     return ErrorData(failure_of(error), args, getattr(error, "errno", None))
 
 
@@ -153,7 +157,7 @@ def failing_calls(
     min_failing: int = 1,
     max_modules: int = 4,
 ) -> FailingCall:
-    """Draw calls in which ``min_failing`` or more modules fail. Shrinks to the fewest modules."""
+    """Draw calls in which at least ``min_failing`` modules fail. Shrinks to the fewest modules."""
     slots = draw(device_slots(min_size=min_failing, max_size=max_modules))
     count = len(slots)
     numbers = st.lists(

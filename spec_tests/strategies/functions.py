@@ -1,9 +1,12 @@
 """Calls of the autograd Functions.
 
-Calls in which the reference is wrong are not drawn: complex tensors with a negative ``dim``,
-beside real ones, or channels-last in Gather (CO-2), inputs on the CPU that require a gradient
-(FN-3), chunks on the CPU (FN-4), repeated devices in Broadcast (CO-4), and sums whose first addend
-is not on their destination (FN-5).
+Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+
+* CO-2: complex tensors with a negative ``dim``, or beside real ones, or channels-last in Gather,
+* FN-3: inputs on the CPU that require a gradient,
+* FN-4: chunks on the CPU,
+* CO-4: repeated devices in Broadcast,
+* FN-5: sums whose first addend is not on the destination.
 """
 
 from collections.abc import Sequence
@@ -41,7 +44,7 @@ def scatter_applies(
         (
             draw(device_lists(min_size=len(chunks), max_size=len(chunks))),
             sizes,
-            draw(_dims(len(before), len(shape), [spec])),
+            draw(_dim_arguments(len(before), len(shape), [spec])),
         ),
         (spec,),
     )
@@ -49,7 +52,7 @@ def scatter_applies(
 
 @st.composite
 def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
-    """Draw Scatter of tensors on the CPU that require no gradient. Shrinks to one chunk."""
+    """Draw calls of Scatter with a CPU tensor that requires no gradient. Shrinks to one chunk."""
     call = draw(scatter_applies(grads=(False,)))
     (spec,) = call.tensors
     assert isinstance(spec, TensorSpec)
@@ -61,13 +64,13 @@ def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
 def gather_applies(
     draw: st.DrawFn,
     *,
-    kinds: Sequence[Sequence[torch.dtype]] = (REAL, COMPLEX),
+    dtype_groups: Sequence[Sequence[torch.dtype]] = (REAL, COMPLEX),
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
-    """Draw Gather of chunks, all real or all complex. Shrinks to one chunk of one element."""
+    """Draw calls of Gather with real or complex chunks. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
-    dtypes = draw(st.sampled_from(kinds))
-    layouts = [each for each in LAYOUTS if each != "channels_last" or dtypes is not COMPLEX]
+    dtypes = draw(st.sampled_from(dtype_groups))
+    layouts = [name for name in LAYOUTS if name != "channels_last" or dtypes is not COMPLEX]
     specs = [
         draw(
             tensor_specs(
@@ -80,31 +83,31 @@ def gather_applies(
         )
         for chunk in chunks
     ]
-    dim = draw(_dims(len(before), len(before) + 1 + len(after), specs))
-    return ApplyCall("Gather", (draw(_targets()), dim), tuple(specs))
+    dim = draw(_dim_arguments(len(before), len(before) + 1 + len(after), specs))
+    return ApplyCall("Gather", (draw(_target_devices()), dim), tuple(specs))
 
 
 @st.composite
 def scalar_gathers(draw: st.DrawFn, *, grads: Sequence[bool] = (False, True)) -> ApplyCall:
-    """Draw Gather of 0-dim tensors along dim 0. Shrinks to one float32."""
-    kinds = draw(st.sampled_from([REAL, COMPLEX]))
-    spec = tensor_specs(shape=st.just(()), dtypes=kinds, slots=range(4), grads=grads)
+    """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32."""
+    dtypes = draw(st.sampled_from([REAL, COMPLEX]))
+    spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=grads)
     specs = draw(st.lists(spec, min_size=1, max_size=4))
-    return ApplyCall("Gather", (draw(_targets()), 0), tuple(specs))
+    return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(specs))
 
 
 @st.composite
 def broadcast_applies(
     draw: st.DrawFn,
     *,
-    kinds: Sequence[Sequence[torch.dtype]] = (REAL, COMPLEX),
+    dtype_groups: Sequence[Sequence[torch.dtype]] = (REAL, COMPLEX),
     grads: Sequence[bool] = (False, True),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> ApplyCall:
-    """Draw Broadcast of dense tensors to distinct devices. Shrinks to one float32."""
+    """Draw calls of Broadcast with dense tensors to distinct devices. Shrinks to one float32."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     count = draw(st.sampled_from(counts))
-    shape, dtypes = shapes(min_dims=0, max_size=3), draw(st.sampled_from(kinds))
+    shape, dtypes = shapes(min_dims=0, max_size=3), draw(st.sampled_from(dtype_groups))
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
     return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(specs))
@@ -112,7 +115,10 @@ def broadcast_applies(
 
 @st.composite
 def reduce_applies(draw: st.DrawFn) -> ApplyCall:
-    """Draw sums of dense tensors of two or more devices. Shrinks to two rows of one float32."""
+    """Draw calls of ReduceAddCoalesced with dense tensors.
+
+    Shrinks to two devices with one float32 each.
+    """
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
     dtypes = draw(st.sampled_from([REAL, COMPLEX]))
     column = st.tuples(shapes(max_size=3), st.sampled_from(dtypes))
@@ -126,10 +132,12 @@ def reduce_applies(draw: st.DrawFn) -> ApplyCall:
     return ApplyCall("ReduceAddCoalesced", (destination, len(columns)), tuple(specs))
 
 
-def _targets() -> st.SearchStrategy[object]:
+def _target_devices() -> st.SearchStrategy[object]:
     return st.one_of(any_device(), st.sampled_from(["cpu", None]))
 
 
-def _dims(dim: int, dims: int, specs: Sequence[TensorSpec]) -> st.SearchStrategy[int]:
+def _dim_arguments(
+    dim: int, dim_count: int, specs: Sequence[TensorSpec]
+) -> st.SearchStrategy[int]:
     is_complex = any(spec.dtype.is_complex for spec in specs)
-    return st.just(dim) if is_complex else st.sampled_from([dim, dim - dims])
+    return st.just(dim) if is_complex else st.sampled_from([dim, dim - dim_count])

@@ -1,4 +1,4 @@
-"""Script modules: scripted, traced, and as children of Python modules."""
+"""Calls of replicate with script modules: scripted, traced, or children of a Python module."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,29 +15,30 @@ from spec_tests.strategies.modules import ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import TensorSpec
 
-#: Layers that can be scripted.
+#: Kinds of layers that ``torch.jit.script`` accepts.
 SCRIPTABLE = ("linear", "tanh", "linear_without_bias", "layer_norm", "batch_norm")
 
 
-def _scripted(network: nn.Module, rows: Tensor) -> nn.Module:
+def _script(network: nn.Module, rows: Tensor) -> nn.Module:
     return torch.jit.script(network)
 
 
-def _traced(network: nn.Module, rows: Tensor) -> nn.Module:
+def _trace(network: nn.Module, rows: Tensor) -> nn.Module:
     traced: nn.Module = torch.jit.trace(network, rows)  # type: ignore[no-untyped-call]
     return traced
 
 
-def _below_python(network: nn.Module, rows: Tensor) -> nn.Module:
-    inside = torch.jit.script(network)
-    return nn.Sequential(nn.Linear(rows.size(1), rows.size(1)).to(rows), inside, nn.Tanh(), inside)
+def _script_inside_sequential(network: nn.Module, rows: Tensor) -> nn.Module:
+    scripted = torch.jit.script(network)
+    linear = nn.Linear(rows.size(1), rows.size(1)).to(rows)
+    return nn.Sequential(linear, scripted, nn.Tanh(), scripted)
 
 
-#: The function that makes each kind of script module.
+#: Kind -> the function that makes this kind of script module from a network and an input.
 SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
-    "scripted": _scripted,
-    "traced": _traced,
-    "below_python": _below_python,
+    "scripted": _script,
+    "traced": _trace,
+    "below_python": _script_inside_sequential,
 }
 
 
@@ -46,65 +47,65 @@ class ScriptSpec:
     """A description of a script module: its network, and one of the `SCRIPT_MAKERS`."""
 
     network: ModuleSpec
-    how: str
+    kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Return a new script module on the device of ``slot``; None is the CPU."""
+        """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
         rows = self.rows(3, slot=slot).build(topology)
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             # TorchScript is deprecated, but callers still use it.
             warnings.simplefilter("ignore")
             torch.default_generator.manual_seed(0)
-            return SCRIPT_MAKERS[self.how](self.network.build(topology, slot), rows)
+            return SCRIPT_MAKERS[self.kind](self.network.build(topology, slot), rows)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:
-        return f"{self.how}({self.network!r})"
+        return f"{self.kind}({self.network!r})"
 
 
 @dataclass(frozen=True, repr=False)
 class ScriptCall(ReplicateCall):
-    """A call of ``replicate`` with a script module, and of its replicas."""
+    """A call of ``replicate`` with a script module, and a call of each replica."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return modes, tensors and outputs of the replicas."""
+        """Return the training modes, the tensors and the outputs of the replicas."""
         module, rows = inputs["module"], inputs["rows"]
         replicas = target.replicate.replicate(module, inputs["devices"], self.detach)
-        outputs = [replica(each) for replica, each in zip(replicas, rows, strict=True)]
+        outputs = [replica(x) for replica, x in zip(replicas, rows, strict=True)]
         modes = [replica.training for replica in replicas]
         return {
             "modes": modes,
-            "tensors": [_tensors(replica, module) for replica in replicas],
+            "tensors": [_tensors_by_name(replica, module) for replica in replicas],
             "outputs": outputs,
         }
 
 
-def _tensors(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
-    found = {}
+def _tensors_by_name(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
+    result = {}
     for name in [*dict(source.named_parameters()), *dict(source.named_buffers())]:
         value: Any = replica
-        for part in name.split("."):
-            value = getattr(value, part)
-        found[name] = value
-    return found
+        for attribute in name.split("."):
+            value = getattr(value, attribute)
+        result[name] = value
+    return result
 
 
 @st.composite
-def script_calls(draw: st.DrawFn, *how: str) -> ScriptCall:
-    """Draw ``replicate`` of script modules of the kinds ``how``. Shrinks to the first kind."""
-    network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_parts=2))
-    script = ScriptSpec(network, draw(st.sampled_from(how)))
+def script_calls(draw: st.DrawFn, *kinds: str) -> ScriptCall:
+    """Draw ``replicate`` of script modules of ``kinds``. Shrinks to the first kind."""
+    network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_layers_per_level=2))
+    script = ScriptSpec(network, draw(st.sampled_from(kinds)))
     return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))
 
 
 class PartlyBuiltScript(torch.jit.ScriptModule):
-    """A script module that calls ``use(self)`` while its child is still a Python module."""
+    """A script module whose constructor calls ``callback(self)`` before its child is scripted."""
 
-    def __init__(self, use: Callable[["PartlyBuiltScript"], object]) -> None:
+    def __init__(self, callback: Callable[["PartlyBuiltScript"], object]) -> None:
         super().__init__()
         self.child = nn.Linear(2, 2)
         self.used = None
-        use(self)
+        callback(self)

@@ -1,7 +1,7 @@
 """Layers that map rows of `WIDTH` numbers to rows of `WIDTH` numbers.
 
-Each kind has one property that replicas must keep: a None entry, a buffer that requires a
-gradient, a container of parameters, a channels-last weight, ...
+Each kind of layer has one property that replicas must keep. Examples: a parameter that is None, a
+buffer that requires a gradient, a ParameterList, a channels-last weight.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-#: Features of a row, in and out of every layer.
+#: Number of features in each row of the input and of the output of every layer.
 WIDTH = 4
 #: A filter for the warning of cuDNN that the weights of a replica's recurrent layer are not
 #: contiguous: https://github.com/allenai/allennlp/issues/2793. Remove when cuDNN does not warn.
@@ -20,7 +20,7 @@ RNN_WEIGHTS_WARNING = (
 
 
 class Scaled(nn.Module):
-    """Multiplies rows by a parameter of any dtype and of a broadcastable shape."""
+    """A layer that multiplies rows by one parameter, which may have any dtype."""
 
     def __init__(self, scale: Tensor) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Scaled(nn.Module):
 
 
 class NoneEntries(nn.Module):
-    """A parameter, a buffer and a child that are None, beside others that are not."""
+    """A layer with a parameter, a buffer and a child that are None, and one each that is not."""
 
     buffer: Tensor
 
@@ -47,13 +47,13 @@ class NoneEntries(nn.Module):
         self.child = nn.Tanh()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the child for an affine map of the input."""
+        """Return ``child(x * weight + buffer)``."""
         result: Tensor = self.child(x * self.weight + self.buffer)
         return result
 
 
 class GradBuffer(nn.Module):
-    """A buffer that requires a gradient beside one that does not."""
+    """A layer with one buffer that requires a gradient and one that does not."""
 
     with_grad: Tensor
     without_grad: Tensor
@@ -64,12 +64,12 @@ class GradBuffer(nn.Module):
         self.register_buffer("without_grad", torch.rand(WIDTH), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return an affine map of the input by the two buffers."""
+        """Return ``x * with_grad + without_grad``."""
         return x * self.with_grad + self.without_grad
 
 
 class SharedBuffer(nn.Module):
-    """One buffer under two names."""
+    """A layer with one buffer that is registered under two names."""
 
     first: Tensor
     second: Tensor
@@ -91,7 +91,7 @@ class SharedBuffer(nn.Module):
 
 
 class Counter(nn.Module):
-    """Updates an integer buffer and a float buffer in place in every forward."""
+    """A layer that updates an integer buffer and a float buffer in place in every forward."""
 
     calls: Tensor
     mean: Tensor
@@ -109,7 +109,7 @@ class Counter(nn.Module):
 
 
 class ListContainers(nn.Module):
-    """A ParameterList and a ModuleList."""
+    """A layer with a ParameterList and a ModuleList."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class ListContainers(nn.Module):
         self.modules_ = nn.ModuleList([nn.Tanh(), nn.Linear(WIDTH, WIDTH)])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply every member in order; missing members would change the result."""
+        """Apply every member in order. A missing member would change the output."""
         for scale in self.scales:
             x = x + scale
         for module in self.modules_:
@@ -126,7 +126,7 @@ class ListContainers(nn.Module):
 
 
 class DictContainers(nn.Module):
-    """A ParameterDict and a ModuleDict."""
+    """A layer with a ParameterDict and a ModuleDict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class DictContainers(nn.Module):
         self.modules_ = nn.ModuleDict({"z": nn.Linear(WIDTH, WIDTH), "y": nn.Tanh()})
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply every member in order; missing members would change the result."""
+        """Apply every member in order. A missing member would change the output."""
         for name in self.scales:
             x = x * self.scales[name]
         for module in self.modules_.values():
@@ -151,33 +151,33 @@ class ChannelsLast(nn.Module):
         self.convolution = convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks the keyword
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the convolution of each row as a 2 by 1 image of two channels."""
+        """Reshape each row to two channels of 2 by 1 pixels, convolve, and reshape back."""
         image: Tensor = self.convolution(x.reshape(-1, 2, 2, 1))
         return image.reshape(x.shape)
 
 
 class Recurrent(nn.Module):
-    """Applies a recurrent layer, which keeps its parameters in a second list, too."""
+    """A layer around a recurrent layer, which also keeps its parameters in ``_flat_weights``."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the layer for each row as a sequence of one step."""
+        """Return the output of the recurrent layer. Each row is a sequence of one step."""
         result: Tensor = self.layer(x[:, None, :])[0][:, 0]
         return result
 
 
 class Residual(nn.Module):
-    """Adds the output of ``inner`` to its input."""
+    """A residual layer: the input plus ``inner(input)``."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum of the input and the output of ``inner``."""
+        """Return ``x + inner(x)``."""
         output: Tensor = self.inner(x)
         return x + output
 
@@ -187,8 +187,9 @@ def square_layer() -> nn.Linear:
     return nn.Linear(WIDTH, WIDTH)
 
 
-#: Kinds whose output for a row does not depend on the other rows, and which keep no statistics.
-#: None has complex parameters: the reference fails if there are real ones, too (RE-5, RE-6).
+#: Kind -> its constructor, for layers that keep no statistics and compute each output row from one
+#: input row. No kind has complex parameters: the reference fails for networks that also have real
+#: ones (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "linear": square_layer,
     "tanh": nn.Tanh,
@@ -209,7 +210,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }
 
-#: All kinds, also those whose output depends on the whole batch, or whose forward changes buffers.
+#: Kind -> its constructor, for all layers: those of `ROW_WISE`, one whose output depends on the
+#: whole batch, and one whose forward changes buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),

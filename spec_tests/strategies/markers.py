@@ -1,7 +1,4 @@
-"""Arguments of which some parts are marked with Whole or SplitAlong.
-
-Letters used in this file: ``N`` is the extent of every tensor along the split dimension.
-"""
+"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``: divergence SG-5."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +17,13 @@ from spec_tests.strategies.tensors import TensorSpec, tensor_specs
 
 @dataclass(frozen=True)
 class Mark:
-    """A marked part: split along ``dim``, or passed whole if ``dim`` is None."""
+    """A marked value: ``SplitAlong(value, dim)``, or ``Whole(value)`` if ``dim`` is None."""
 
     value: object
     dim: int | None = None
 
     def build(self, topology: Topology) -> Any:
-        """Return the part without the mark."""
+        """Return the value without the mark."""
         return build(self.value, topology)
 
     def __repr__(self) -> str:
@@ -36,12 +33,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class MarkedArguments:
-    """Arguments whose tensors have extent ``N`` along the split dimension.
+    """Arguments whose tensors all have the same extent along their split dimension.
 
     Args:
         arguments: Lists, marks, tensors and constants.
-        extent: ``N``.
-        slots: The devices of the replicas.
+        extent: This extent.
+        slots: The numbers of the devices in the topology.
     """
 
     arguments: list[object]
@@ -54,25 +51,32 @@ class MarkedArguments:
         return range(len(even_chunks(self.extent, len(self.slots))))
 
     def marked(self, inputs: Any, package: Part) -> Any:
-        """Return ``inputs`` with the marks of ``package``, the target."""
+        """Return the arguments with the tensors of ``inputs`` and the markers of ``package``."""
         leaves = iter(tensors(inputs, ""))
         return map_tensors(self.arguments, 0, lambda _: next(leaves)[1], package)
 
 
 def map_tensors(
-    value: Any, dim: int | None, leaf: Callable[[int | None], object], package: Part | None
+    value: Any, dim: int | None, make_tensor: Callable[[int | None], object], package: Part | None
 ) -> Any:
-    """Replace each tensor by ``leaf(dim)`` and each `Mark` by a mark of ``package``, if any."""
+    """Return ``value`` with each tensor replaced by ``make_tensor(dim)``.
+
+    Args:
+        value: Nested lists, marks, tensors and constants.
+        dim: The dimension along which tensors outside marks are split; None for whole tensors.
+        make_tensor: Returns the replacement of the next tensor, given its split dimension.
+        package: The package whose classes replace each `Mark`; None to drop the marks.
+    """
     if isinstance(value, TensorSpec):
-        return leaf(dim)
+        return make_tensor(dim)
     if isinstance(value, list):
-        return [map_tensors(member, dim, leaf, package) for member in value]
+        return [map_tensors(member, dim, make_tensor, package) for member in value]
     if not isinstance(value, Mark):
         return value
-    inside = map_tensors(value.value, value.dim, leaf, package)
+    inner = map_tensors(value.value, value.dim, make_tensor, package)
     if package is None:
-        return inside
-    return package.Whole(inside) if value.dim is None else package.SplitAlong(inside, value.dim)
+        return inner
+    return package.Whole(inner) if value.dim is None else package.SplitAlong(inner, value.dim)
 
 
 @st.composite

@@ -12,13 +12,13 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
 
-#: Kinds with a ``weight`` that another linear layer can share.
+#: Kinds of layers with a ``weight`` that another linear layer can share.
 _TIEABLE = ("linear", "linear_without_bias")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a kind. If it is frozen, its parameters require no gradient."""
+    """A description of one layer. The parameters of a frozen layer require no gradient."""
 
     kind: str
     frozen: bool = False
@@ -29,7 +29,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class SharedLayer:
-    """Layer number ``index`` once more: the same object."""
+    """A description of a second use of layer number ``index``: the same object again."""
 
     index: int
 
@@ -39,7 +39,7 @@ class SharedLayer:
 
 @dataclass(frozen=True)
 class TiedLinear:
-    """A linear layer with the weight of layer number ``index``."""
+    """A description of a linear layer that shares the weight of layer number ``index``."""
 
     index: int
 
@@ -49,7 +49,7 @@ class TiedLinear:
 
 @dataclass(frozen=True)
 class ResidualBlock:
-    """A network inside the network; its input is added to its output."""
+    """A description of an inner network whose input is added to its output."""
 
     inner: tuple["Part", ...]
 
@@ -62,13 +62,13 @@ Part = Layer | SharedLayer | TiedLinear | ResidualBlock
 
 @dataclass(frozen=True)
 class ModuleSpec:
-    """A description of a network that maps rows of `WIDTH` to rows of `WIDTH`.
+    """A description of a network that maps rows of `WIDTH` numbers to rows of `WIDTH` numbers.
 
     Args:
         parts: The layers in order. They are numbered from 0 in this order; a residual block comes
             after its inner layers.
-        dtype: The dtype of the input, and of parameters unless their kind has a fixed dtype.
-        training: Whether it is in training mode.
+        dtype: The dtype of the input, and of all parameters without a fixed dtype.
+        training: Whether the network is in training mode.
     """
 
     parts: tuple[Part, ...]
@@ -76,24 +76,24 @@ class ModuleSpec:
     training: bool = True
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Return a new network on the device of ``slot``; None is the CPU."""
-        # fork_rng keeps the caller's random state; no generator of a device is used.
+        """Return a new network on device number ``slot``, or on the CPU if ``slot`` is None."""
+        # `devices=[]`: parameters are drawn on the CPU, so only its generator must be restored.
         with torch.random.fork_rng(devices=[]), _default_dtype(self.dtype):
             torch.default_generator.manual_seed(0)
-            net = _sequence(self.parts, [])
+            net = _build_sequence(self.parts, [])
         return net.to(topology.device(slot)).train(self.training)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return TensorSpec((count, WIDTH), self.dtype, requires_grad=requires_grad, slot=slot)
 
     @property
     def layer_count(self) -> int:
-        """The number of layers; the next layer gets this number."""
-        return sum(1 for _ in _flat(self.parts))
+        """The number of layers, which is also the number of the next layer."""
+        return sum(1 for _ in _flatten(self.parts))
 
     def append(self, *parts: "Part") -> "ModuleSpec":
-        """Return a description of the network with more layers at its end."""
+        """Return a description of the network with ``parts`` appended."""
         return replace(self, parts=(*self.parts, *parts))
 
     def __repr__(self) -> str:
@@ -112,24 +112,24 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _flat(parts: Sequence[Part]) -> Iterator[Part]:
+def _flatten(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
         if isinstance(part, ResidualBlock):
-            yield from _flat(part.inner)
+            yield from _flatten(part.inner)
 
 
-def _sequence(parts: Sequence[Part], built: list[nn.Module]) -> nn.Module:
+def _build_sequence(parts: Sequence[Part], built: list[nn.Module]) -> nn.Module:
     return nn.Sequential(*(_build_part(part, built) for part in parts))
 
 
 def _build_part(part: Part, built: list[nn.Module]) -> nn.Module:
-    module = _make(part, built)
+    module = _new_module(part, built)
     built.append(module)
     return module
 
 
-def _make(part: Part, built: list[nn.Module]) -> nn.Module:
+def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
     match part:
         case Layer(kind, frozen):
             return KINDS[kind]().requires_grad_(not frozen)
@@ -140,7 +140,7 @@ def _make(part: Part, built: list[nn.Module]) -> nn.Module:
             tied.weight = built[index].weight  # type: ignore[assignment]
             return tied
         case ResidualBlock(inner):
-            return Residual(_sequence(inner, built))
+            return Residual(_build_sequence(inner, built))
 
 
 @st.composite
@@ -149,54 +149,61 @@ def module_specs(
     *,
     kinds: Sequence[str] = tuple(KINDS),
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
-    max_parts: int = 4,
+    max_layers_per_level: int = 4,
 ) -> ModuleSpec:
-    """Draw networks of up to ``max_parts`` layers a level. Shrinks to one linear layer.
+    """Draw networks, in which residual blocks may be nested. Shrinks to one linear layer.
 
     Args:
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
         dtypes: The dtypes of the input and of most parameters.
-        max_parts: The greatest number of layers a level.
+        max_layers_per_level: The largest number of layers in the network and in each block.
     """
-    parts = _parts(draw, kinds, [], max_parts, depth=1)
+    parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))
     return ModuleSpec(parts, draw(st.sampled_from(dtypes)), training)
 
 
 def row_wise_specs(
-    *, dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64), max_parts: int = 4
+    *,
+    dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
+    max_layers_per_level: int = 4,
 ) -> st.SearchStrategy[ModuleSpec]:
     """Draw networks of `ROW_WISE` layers. Shrinks to one linear layer."""
-    return module_specs(kinds=tuple(ROW_WISE), dtypes=dtypes, max_parts=max_parts)
+    return module_specs(
+        kinds=tuple(ROW_WISE), dtypes=dtypes, max_layers_per_level=max_layers_per_level
+    )
 
 
-def _parts(
-    draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int
+def _draw_parts(
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
 ) -> tuple[Part, ...]:
-    return tuple(_part(draw, kinds, built, most, depth) for _ in range(draw(st.integers(1, most))))
+    count = draw(st.integers(1, max_layers))
+    return tuple(_draw_part(draw, kinds, drawn, max_layers, max_depth) for _ in range(count))
 
 
-def _part(draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int) -> Part:
-    part = draw(_choices(draw, kinds, built, most, depth))
-    built.append(part)
+def _draw_part(
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
+) -> Part:
+    part = draw(_parts(draw, kinds, drawn, max_layers, max_depth))
+    drawn.append(part)
     return part
 
 
-def _choices(
-    draw: st.DrawFn, kinds: Sequence[str], built: list[Part], most: int, depth: int
+def _parts(
+    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
 ) -> st.SearchStrategy[Part]:
-    # Plain layers come first, so that failures shrink to them.
+    # New layers come first, so that failures shrink to them.
     layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
     options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
-    if built:
-        options["same"] = st.builds(SharedLayer, st.integers(0, len(built) - 1))
-    tieable = [index for index, part in enumerate(built) if _is_tieable(part)]
+    if drawn:
+        options["same"] = st.builds(SharedLayer, st.integers(0, len(drawn) - 1))
+    tieable = [index for index, part in enumerate(drawn) if _is_tieable(part)]
     if tieable:
         options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
-    name = draw(st.sampled_from([*options, "skip"] if depth else list(options)))
+    name = draw(st.sampled_from([*options, "skip"] if max_depth else list(options)))
     if name == "skip":
-        return st.just(ResidualBlock(_parts(draw, kinds, built, most, depth - 1)))
+        return st.just(ResidualBlock(_draw_parts(draw, kinds, drawn, max_layers, max_depth - 1)))
     return options[name]
 
 

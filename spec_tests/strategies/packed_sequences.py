@@ -1,4 +1,4 @@
-"""Packed sequences."""
+"""Descriptions of packed sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Packed:
 
     Args:
         lengths: The length of each sequence in the original order; descending if ``is_sorted``.
-        width: The features of a row.
-        is_sorted: Whether the sequence is packed without indices for sorting.
+        width: The number of features in a row.
+        is_sorted: Whether the sequences are packed as sorted ones, without sorting indices.
         dtype: The dtype of the rows.
         requires_grad: Whether the data is a leaf that requires a gradient.
     """
@@ -31,30 +31,32 @@ class Packed:
     requires_grad: bool = False
 
     def build(self, topology: Topology) -> PackedSequence:
-        """Return the packed sequence."""
-        # Eighths are exact in every dtype. A recurrent layer saturates for larger numbers.
+        """Return a new packed sequence."""
+        # Multiples of 1/8 are exact in every dtype. Large inputs would saturate a recurrent layer.
         rows = counting((sum(self.lengths), self.width), self.dtype) / 8
-        parts = list(torch.split(rows, list(self.lengths)))
-        packed = pack_sequence(parts, enforce_sorted=self.is_sorted)
+        sequences = list(torch.split(rows, list(self.lengths)))
+        packed = pack_sequence(sequences, enforce_sorted=self.is_sorted)
         device = topology.device(0)
         data = packed.data.to(device).requires_grad_(self.requires_grad)
-        return PackedSequence(data, packed.batch_sizes, *_moved(packed, device))
+        return PackedSequence(data, packed.batch_sizes, *_indices_on(packed, device))
 
 
 def unpack(packed: PackedSequence) -> list[Tensor]:
     """Return the sequences in the original order, on the CPU."""
     cpu = torch.device("cpu")
     data = packed.data.detach().cpu()
-    return list(unpack_sequence(PackedSequence(data, packed.batch_sizes, *_moved(packed, cpu))))
+    return list(
+        unpack_sequence(PackedSequence(data, packed.batch_sizes, *_indices_on(packed, cpu)))
+    )
 
 
-def _moved(packed: PackedSequence, device: torch.device) -> list[Tensor | None]:
+def _indices_on(packed: PackedSequence, device: torch.device) -> list[Tensor | None]:
     indices = packed.sorted_indices, packed.unsorted_indices
-    return [None if each is None else each.to(device) for each in indices]
+    return [None if index is None else index.to(device) for index in indices]
 
 
 def is_valid(packed: PackedSequence) -> bool:
-    """Return whether rows, batch sizes and indices are consistent."""
+    """Return whether the data, the batch sizes and the sorting indices are consistent."""
     sizes, count = packed.batch_sizes, int(packed.batch_sizes[0])
     descending = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
     orders = [indices for indices in packed[2:] if indices is not None]

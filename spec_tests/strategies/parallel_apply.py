@@ -20,21 +20,21 @@ ANY_KEYWORDS = arguments.keywords()
 
 
 class Passthrough(nn.Module):
-    """Returns its number and its arguments, when `ThreadOrder` lets it run."""
+    """A module that waits for its turn in ``order``, then returns its number and its arguments."""
 
-    def __init__(self, number: int, turns: ThreadOrder) -> None:
+    def __init__(self, number: int, order: ThreadOrder) -> None:
         super().__init__()
         self.number = number
-        self.turns = turns
+        self.order = order
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the number of the module, positional and keyword arguments."""
-        with self.turns.turn(self.number):
+        """Return the number of the module, the positional and the keyword arguments."""
+        with self.order.turn(self.number):
             return self.number, args, kwargs
 
 
 def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
-    """Return the ordinals of the devices of ``slots``: every accelerator accepts ordinals."""
+    """Return the ordinals of the devices with these numbers in the topology."""
     return [device.index for device in topology.take(slots)]
 
 
@@ -45,7 +45,7 @@ class PassthroughCall:
     Args:
         arguments: The input of each module.
         keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
-        slots: The device of each module.
+        slots: For each module: the number of its device in the topology.
         order: The numbers of the modules, in the order in which they finish.
     """
 
@@ -65,8 +65,8 @@ class PassthroughCall:
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the output of each module."""
-        turns = ThreadOrder(self.order)
-        modules = [Passthrough(number, turns) for number in range(len(self.order))]
+        order = ThreadOrder(self.order)
+        modules = [Passthrough(number, order) for number in range(len(self.order))]
         return target.parallel_apply.parallel_apply(modules, **inputs)
 
     def __repr__(self) -> str:
@@ -89,8 +89,9 @@ def passthrough_calls(
 
     Args:
         draw: The draw function of Hypothesis.
-        inputs: The input of one module.
-        keywords: The keyword arguments of one module; None for a call without ``kwargs_tup``.
+        inputs: A strategy for the input of one module.
+        keywords: A strategy for the keyword arguments of one module; None for calls without
+            ``kwargs_tup``.
     """
     slots = draw(device_slots())
     return PassthroughCall(
@@ -103,12 +104,12 @@ def passthrough_calls(
 
 @dataclass(frozen=True)
 class ParallelApplyCall:
-    """A call of ``parallel_apply`` with networks.
+    """A call of ``parallel_apply`` with networks of `ROW_WISE` layers.
 
     Args:
-        modules: The networks.
-        rows: The number of rows of the input of each network.
-        slots: The device of each network.
+        modules: Descriptions of the networks.
+        rows: For each network: the number of rows of its input.
+        slots: For each network: the number of its device in the topology.
     """
 
     modules: tuple[ModuleSpec, ...]
@@ -116,7 +117,7 @@ class ParallelApplyCall:
     slots: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return networks, inputs and devices."""
+        """Return the networks, their inputs and their devices."""
         triples = list(zip(self.modules, self.rows, self.slots, strict=True))
         return {
             "modules": [module.build(topology, slot) for module, _, slot in triples],
@@ -142,7 +143,7 @@ def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
     """Draw calls of row-wise networks. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
     return ParallelApplyCall(
-        modules=tuple(draw(row_wise_specs(max_parts=2)) for _ in slots),
+        modules=tuple(draw(row_wise_specs(max_layers_per_level=2)) for _ in slots),
         rows=tuple(draw(st.integers(1, 3)) for _ in slots),
         slots=slots,
     )

@@ -1,4 +1,4 @@
-"""Modules whose output or state shows how and on which device they were called."""
+"""Modules whose output or state shows the arguments and the device of their calls."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class OrdinalColumn(nn.Module):
-    """Adds a column with the device ordinal to the rows."""
+    """A module that appends a column with the ordinal of its device to the input."""
 
     offset: Tensor
 
@@ -17,27 +17,27 @@ class OrdinalColumn(nn.Module):
         self.register_buffer("offset", torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the rows with a column of the ordinal of their device."""
+        """Return the rows with one more column: the ordinal of the device."""
         column = (x[:, :1] * 0 + x.device.index) * self.weight + self.offset
         return torch.cat([x, column], dim=1)
 
 
 class ArgumentCounts(nn.Module):
-    """Returns the numbers of its arguments and the ordinals of its device."""
+    """A module that returns how many arguments it got, and on which device it ran."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return one row: args, kwargs, current device, device of the weight."""
+        """Return ``[[len(args), len(kwargs), current device, device of the weight]]``."""
         ordinal = torch.accelerator.current_device_index()
         counts = [len(args), len(kwargs), ordinal, self.weight.device.index]
         return torch.tensor([counts], device=self.weight.device)
 
 
 class WeightedSum(nn.Module):
-    """Returns a tensor without dimensions."""
+    """A module that returns a 0-dim tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class WeightedSum(nn.Module):
 
 
 class Double(nn.Module):
-    """Returns a new tensor."""
+    """A module without parameters that returns a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return twice the input."""
@@ -57,7 +57,7 @@ class Double(nn.Module):
 
 
 class StateUpdater(nn.Module):
-    """Changes a buffer in place, assigns another one, and sets an attribute."""
+    """A module that writes one buffer in place, replaces another, and sets an attribute."""
 
     seen: Tensor
     last: Tensor
@@ -77,7 +77,7 @@ class StateUpdater(nn.Module):
 
 
 class ComplexAffine(nn.Module):
-    """An affine map with complex parameter and buffer."""
+    """An affine map with a complex parameter and a complex buffer."""
 
     shift: Tensor
 
@@ -87,13 +87,13 @@ class ComplexAffine(nn.Module):
         self.register_buffer("shift", torch.tensor([1j, 2.0 + 0j]))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the complex rows, and their real parts."""
+        """Return the complex rows, and a view of their real parts."""
         rows = x * self.weight + self.shift
         return rows, rows.real
 
 
 class FailsFromLimit(nn.Module):
-    """Raises a KeyError if the first number of its input is ``limit`` or more."""
+    """A module that raises a KeyError if the first element of its input is ``limit`` or more."""
 
     def __init__(self, limit: float) -> None:
         super().__init__()

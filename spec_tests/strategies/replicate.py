@@ -1,7 +1,7 @@
-"""Calls of replicate, and of the replicas.
+"""Calls of replicate, and calls of its replicas.
 
 The module is on the first device. Calls in which the reference is wrong are not drawn: repeated
-devices (CO-4) and complex parameters (RE-5, RE-6).
+devices (divergence CO-4) and complex parameters (divergences RE-5 and RE-6).
 """
 
 from collections.abc import Sequence
@@ -25,21 +25,21 @@ class Network(Protocol):
     """A description of a module and of its input."""
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Return a new module on the device of ``slot``."""
+        """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Return an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
 
 
 @dataclass(frozen=True)
 class ReplicateCall:
-    """A call of ``replicate``, and calls of some replicas.
+    """A call of ``replicate``, followed by calls of some replicas.
 
     Args:
-        network: The module.
-        slots: The devices; the module is on the first one.
+        network: A description of the module.
+        slots: The numbers of the devices in the topology; the module is on the first one.
         detach: Whether the replicas' parameters are detached.
-        runs: The numbers of the replicas to call afterwards, in order.
+        runs: For each later call: the number of the called replica.
     """
 
     network: Network
@@ -58,7 +58,7 @@ class ReplicateCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the structure of every replica, and the outputs of the called ones."""
+        """Return the type of the result, the structure of each replica, and all outputs."""
         module, devices = inputs["module"], inputs["devices"]
         replicas = target.replicate.replicate(module, devices, self.detach)
         runs = [index % len(devices) for index in self.runs]
@@ -76,7 +76,7 @@ class ReplicateCall:
 
 
 def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
-    """Draw distinct slots in any order. Shrinks to the first slot."""
+    """Draw numbers of distinct devices in any order. Shrinks to number 0."""
     slots = st.lists(st.integers(0, 3), min_size=1, max_size=max_size, unique=True)
     return slots.map(tuple)
 
@@ -89,14 +89,14 @@ def replicate_calls(
     detach: Sequence[bool] = (False, True),
     called: bool = False,
 ) -> ReplicateCall:
-    """Draw ``replicate`` of networks of layers of ``kinds``. Shrinks to one linear layer.
+    """Draw calls of ``replicate`` with networks of ``kinds``. Shrinks to one linear layer.
 
     Args:
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
-        detach: The values of ``detach``.
-        called: Whether to call some replicas, too. The gradient of a parameter is then a sum whose
-            order, and so its rounding, depends on the devices' threads.
+        detach: The values to draw ``detach`` from.
+        called: Whether some replicas are called afterwards. A parameter's gradient is then a sum
+            whose rounding depends on the order of the autograd threads.
     """
     runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple)) if called else ()
     network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
@@ -113,7 +113,7 @@ def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
 
 @dataclass(frozen=True)
 class CpuModule:
-    """A description of a network on the CPU."""
+    """A description of a network that ``build`` makes on the CPU."""
 
     network: Network
 

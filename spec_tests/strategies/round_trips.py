@@ -1,4 +1,4 @@
-"""Structures to scatter and gather again."""
+"""Round trips: gather after scatter must return the inputs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,13 @@ PRESERVED = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "DictSubcl
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """``gather(scatter(inputs, devices, dim), devices[0], dim)`` of inputs on the first device."""
+    """The call ``gather(scatter(inputs, devices, dim), devices[0], dim)``.
+
+    Args:
+        inputs: A description of the inputs, all on the first device.
+        slots: The numbers of the devices in the topology.
+        dim: The dimension that is split.
+    """
 
     inputs: object
     slots: tuple[int, ...]
@@ -36,14 +42,14 @@ class RoundTrip:
         return inputs, target.scatter_gather.gather(replicas, topology.device(0), self.dim)
 
     def values(self, target: Target, topology: Topology) -> tuple[Any, Any]:
-        """Return snapshots of the inputs and of the gathered values, without strides."""
-        inputs, found = self.run(target, topology)
-        return snapshot(inputs, {}, strides=False), snapshot(found, {}, strides=False)
+        """Return snapshots of the inputs and of the gathered values. Strides are not compared."""
+        inputs, gathered = self.run(target, topology)
+        return snapshot(inputs, {}, strides=False), snapshot(gathered, {}, strides=False)
 
     def gradients(self, target: Target, topology: Topology) -> tuple[Any, Any]:
-        """Return the gradients of the gathered values, and those of the inputs."""
-        inputs, found = self.run(target, topology)
-        results, leaves = list(_differentiable(found)), list(_differentiable(inputs))
+        """Return the gradients passed to backward and those of the inputs, which must be equal."""
+        inputs, gathered = self.run(target, topology)
+        results, leaves = list(_tensors_with_grad(gathered)), list(_tensors_with_grad(inputs))
         gradients = [cotangent(result) for result in results]
         input_gradients = torch.autograd.grad(results, leaves, gradients) if results else ()
         return snapshot(gradients, {}, strides=False), snapshot(
@@ -51,13 +57,13 @@ class RoundTrip:
         )
 
 
-def _differentiable(value: object) -> Iterator[Tensor]:
+def _tensors_with_grad(value: object) -> Iterator[Tensor]:
     return (tensor for _, tensor in tensors(value, "") if tensor.requires_grad)
 
 
 @st.composite
 def round_trips(draw: st.DrawFn) -> RoundTrip:
-    """Draw round trips of nested containers. Shrinks to one tensor of few rows."""
+    """Draw round trips of nested containers. Shrinks to one tensor of four rows."""
     dim = draw(st.sampled_from(scatter_gather.DIMS))
     extent = draw(st.sampled_from(scatter_gather.EXTENTS))
     leaf = scatter_gather.tensors(extent, dim, slots=(0,))

@@ -1,14 +1,18 @@
-"""Calls of scatter, scatter_kwargs and gather on nested structures.
+"""Calls of scatter, scatter_kwargs and gather with nested containers.
 
-Letters used in this file: ``N`` is the extent along ``dim`` that all tensors of a call share,
-``k`` the number of devices.
+Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
 
-Calls in which the reference is wrong are not drawn: tensors without dimensions (SG-4), tensors
-with different numbers of chunks (SG-2, SG-3), arguments without tensors if there are fewer chunks
-than devices (SG-1), dataclasses (SG-8), None beside tensors (SG-9), named tuples without fields
-(SG-10), mappings that ``type(mapping)(pairs)`` does not rebuild (SG-11), packed sequences (SG-12),
-outputs that are neither tensor nor None (SG-6, SG-7), complex tensors split along a negative
-``dim`` (CO-2), and tensors on the CPU that require a gradient (FN-3).
+* SG-1: arguments without tensors if there are fewer chunks than devices,
+* SG-2, SG-3: tensors with different numbers of chunks,
+* SG-4: tensors without dimensions,
+* SG-6, SG-7: outputs that are neither tensor nor None,
+* SG-8: dataclasses,
+* SG-9: None beside tensors,
+* SG-10: named tuples without fields,
+* SG-11: mappings that ``type(mapping)(pairs)`` does not rebuild,
+* SG-12: packed sequences,
+* CO-2: complex tensors that are split along a negative ``dim``,
+* FN-3: tensors on the CPU that require a gradient.
 """
 
 from collections.abc import Sequence
@@ -35,39 +39,42 @@ SPLIT = (
     "TupleSubclass",
     "DictSubclass",
 )
-#: Values of ``N``. Zero comes last, so that failures do not shrink to it.
+#: Extents of all tensors of a call along the split dimension. Zero comes last, so that failures do
+#: not shrink to empty tensors.
 EXTENTS = (4, 3, 1, 2, 5, 6, 7, 9, 0)
+#: Values of ``dim``.
 DIMS = (0, 1, -1, 2, -2)
 
 
 @st.composite
 def outer_extents(draw: st.DrawFn, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Draw the extents before and after ``dim``. Shrinks to as few as ``dim`` allows."""
-    fixed = dim if dim >= 0 else -dim - 1
-    near = tuple(draw(st.lists(st.integers(1, 3), min_size=fixed, max_size=fixed)))
-    far = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
-    return (near, far) if dim >= 0 else (far, near)
+    """Draw the extents before and those after ``dim``. Shrinks to the fewest dimensions."""
+    # The sign of ``dim`` fixes the number of dimensions on one side. The other side is free.
+    count = dim if dim >= 0 else -dim - 1
+    fixed_side = tuple(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)))
+    free_side = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    return (fixed_side, free_side) if dim >= 0 else (free_side, fixed_side)
 
 
 @st.composite
 def tensors(
     draw: st.DrawFn, extent: int, dim: int, *, slots: Sequence[int | None] = (0, 1, None)
 ) -> TensorSpec:
-    """Draw tensors of ``extent`` along ``dim``. Shrinks to one dimension."""
+    """Draw descriptions of tensors with ``extent`` along ``dim``. Shrinks to one dimension."""
     before, after = draw(outer_extents(dim))
     shape = st.just((*before, extent, *after))
     spec = draw(tensor_specs(shape=shape, dtypes=dtypes_along(dim), slots=slots))
-    # Backward to the CPU warns in the reference (FN-3).
+    # No gradients for CPU tensors: the reference warns in the backward to the CPU (FN-3).
     return replace(spec, requires_grad=spec.requires_grad and spec.slot is not None)
 
 
 def dtypes_along(dim: int) -> Sequence[torch.dtype]:
-    """Return the dtypes to split along ``dim``; complex ones only for ``dim >= 0`` (CO-2)."""
+    """Return the dtypes to split along ``dim``. Complex dtypes require ``dim >= 0`` (CO-2)."""
     return DTYPES if dim >= 0 else [dtype for dtype in DTYPES if not dtype.is_complex]
 
 
 def unsplit_leaves() -> st.SearchStrategy[object]:
-    """Draw leaves that scatter passes to every device unchanged. Shrinks to None."""
+    """Draw objects that scatter passes to every device unchanged. Shrinks to None."""
     return st.sampled_from([*CONSTANTS, *map(NewObject, EMPTY), *map(NewObject, OPAQUE)])
 
 
@@ -92,51 +99,52 @@ def containers(
 def scatter_calls(
     draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT, dims: Sequence[int] = DIMS
 ) -> PublicCall:
-    """Draw ``scatter`` of nested containers of ``kinds``. Shrinks to few rows."""
+    """Draw calls of ``scatter`` with nested containers of ``kinds``. Shrinks to one tensor."""
     dim = draw(st.sampled_from(dims))
     leaf = tensors(draw(st.sampled_from(EXTENTS)), dim)
-    return _scatter(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
+    return _scatter_call(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
 
 
 @st.composite
 def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw ``scatter`` of one tensor. Shrinks to few rows."""
+    """Draw calls of ``scatter`` with one tensor. Shrinks to four rows."""
     dim = draw(st.sampled_from(DIMS))
-    return _scatter(draw, tensors(draw(st.sampled_from(EXTENTS)), dim), dim)
+    return _scatter_call(draw, tensors(draw(st.sampled_from(EXTENTS)), dim), dim)
 
 
 @st.composite
 def replicated_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw ``scatter`` of structures without tensors. Shrinks to None."""
-    return _scatter(draw, nested_values(unsplit_leaves(), SPLIT), 0)
+    """Draw calls of ``scatter`` with containers without tensors. Shrinks to None."""
+    return _scatter_call(draw, nested_values(unsplit_leaves(), SPLIT), 0)
 
 
-def _scatter(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) -> PublicCall:
+def _scatter_call(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) -> PublicCall:
     arguments = {"inputs": draw(inputs), "target_gpus": draw(device_lists()), "dim": dim}
     return PublicCall("scatter_gather.scatter", arguments)
 
 
 @st.composite
 def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
-    # A negative dim excludes complex tensors: their errors count one dimension too many (CO-2).
+    """Draw calls of ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
+    # Drawing for dim -1 excludes complex tensors: the reference's errors about them count one
+    # dimension too many (CO-2).
     leaf = tensors(draw(st.sampled_from(EXTENTS)), -1)
-    return _scatter(draw, nested_values(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
+    return _scatter_call(draw, nested_values(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
 
 
 @st.composite
 def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw ``scatter_kwargs`` of arguments with equal numbers of chunks.
+    """Draw calls of ``scatter_kwargs`` with equal numbers of chunks for all tensors.
 
     Shrinks to one positional tensor.
     """
     dim, devices = draw(st.sampled_from(DIMS)), draw(device_lists())
     extent = draw(st.sampled_from(EXTENTS))
     leaf = tensors(extent, dim)
-    # For fewer chunks than devices, args and kwargs need a tensor each: SG-1.
+    # With fewer chunks than devices, both args and kwargs must contain a tensor (SG-1).
     anchors = [draw(leaf)] if len(even_chunks(extent, len(devices))) < len(devices) else []
     value = nested_values(leaf | unsplit_leaves(), SPLIT, max_leaves=4)
-    inputs = draw(st.lists(value, max_size=3).map(lambda found: (*found, *anchors)) | st.just(()))
+    inputs = draw(st.lists(value, max_size=3).map(lambda drawn: (*drawn, *anchors)) | st.just(()))
     names = st.sampled_from(["x", "flag", "rest"])
     kwargs = draw(st.dictionaries(names, value, max_size=2))
     kwargs = {**kwargs, **{f"anchor{i}": anchor for i, anchor in enumerate(anchors)}}
@@ -149,20 +157,22 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     return PublicCall("scatter_gather.scatter_kwargs", arguments)
 
 
-def inputs_without_kwargs() -> st.SearchStrategy[PublicCall]:
-    """Draw ``scatter_kwargs`` of positional arguments only. Shrinks to one tensor."""
-    return _scatter_kwargs("inputs", {"kwargs": {}})
+def args_only_calls() -> st.SearchStrategy[PublicCall]:
+    """Draw calls of ``scatter_kwargs`` with positional arguments only. Shrinks to one tensor."""
+    return _one_sided_calls("inputs", {"kwargs": {}})
 
 
-def kwargs_without_inputs() -> st.SearchStrategy[PublicCall]:
-    """Draw ``scatter_kwargs`` of keyword arguments only. Shrinks to one tensor."""
-    return _scatter_kwargs("kwargs", {"inputs": ()})
+def kwargs_only_calls() -> st.SearchStrategy[PublicCall]:
+    """Draw calls of ``scatter_kwargs`` with keyword arguments only. Shrinks to one tensor."""
+    return _one_sided_calls("kwargs", {"inputs": ()})
 
 
 @st.composite
-def _scatter_kwargs(draw: st.DrawFn, name: str, other: dict[str, object]) -> PublicCall:
+def _one_sided_calls(
+    draw: st.DrawFn, filled_parameter: str, empty_argument: dict[str, object]
+) -> PublicCall:
     leaf = tensors(draw(st.sampled_from(EXTENTS)), 0)
     value = draw(nested_values(leaf | unsplit_leaves(), SPLIT))
-    argument = (value,) if name == "inputs" else {"x": value}
-    arguments = {**other, name: argument, "target_gpus": draw(device_lists())}
+    argument = (value,) if filled_parameter == "inputs" else {"x": value}
+    arguments = {**empty_argument, filled_parameter: argument, "target_gpus": draw(device_lists())}
     return PublicCall("scatter_gather.scatter_kwargs", arguments)

@@ -1,4 +1,4 @@
-"""Sparse COO tensors."""
+"""Descriptions of sparse COO tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ class SparseSpec:
     """A description of a sparse COO tensor.
 
     Args:
-        shape: Rows and columns.
-        rows: The row of each stored element; element ``i`` is in column ``i`` modulo the columns.
+        shape: The numbers of rows and columns.
+        rows: The row of each stored element; element ``i`` is in column ``i % shape[1]``.
         dtype: The dtype.
         coalesced: Whether the tensor is coalesced.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
-        slot: The device, as a position in the topology; None for the CPU.
+        slot: The number of the device in the topology; None for the CPU.
     """
 
     shape: tuple[int, int] = (3, 2)
@@ -31,7 +31,7 @@ class SparseSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor, whose values count up from one."""
+        """Return a new tensor. Its stored values are 1, 2, 3, ..."""
         columns = [index % self.shape[1] for index in range(len(self.rows))]
         indices = torch.tensor([self.rows, columns], dtype=torch.int64).reshape(2, -1)
         values = torch.arange(1, len(self.rows) + 1).to(self.dtype)
@@ -59,7 +59,7 @@ def sparse_specs(
     shape: tuple[int, int] | None = None,
     slots: Sequence[int | None] = (0,),
 ) -> SparseSpec:
-    """Draw sparse matrices, possibly with repeated positions. Shrinks to one stored element."""
+    """Draw sparse matrices, possibly with repeated indices. Shrinks to one stored element."""
     size = st.sampled_from([1, 2, 3])
     shape = draw(st.tuples(size, size)) if shape is None else shape
     count = draw(st.sampled_from([1, 2, 3, 0]))

@@ -1,4 +1,4 @@
-"""Dense tensors of every dtype, shape, memory layout and device."""
+"""Descriptions of dense tensors of every dtype, shape, memory layout and device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 COMPLEX = (torch.complex64, torch.complex128)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
+#: Memory layouts. "offset" skips the first elements of its storage; "expanded" has stride 0.
 LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channels_last")
 
 
@@ -26,7 +27,7 @@ class TensorSpec:
         dtype: The dtype.
         layout: One of `LAYOUTS`; row-major if the shape does not allow the layout.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
-        slot: The device, as a position in the topology; None for the CPU.
+        slot: The number of the device in the topology; None for the CPU.
     """
 
     shape: tuple[int, ...]
@@ -36,9 +37,9 @@ class TensorSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor whose elements count up from zero, so that each shows its origin."""
+        """Return a new tensor with elements 0, 1, 2, ..., so each element shows its origin."""
         device = topology.device(self.slot)
-        tensor = _LAYOUT[self.layout](self.shape, self.dtype, device).detach()
+        tensor = _MAKERS[self.layout](self.shape, self.dtype, device).detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ def _channels_last(shape: tuple[int, ...], dtype: torch.dtype, device: torch.dev
     return tensor.contiguous(memory_format=formats[len(shape)])
 
 
-_LAYOUT = {
+_MAKERS = {
     "contiguous": _contiguous,
     "transposed": _transposed,
     "strided": _strided,
@@ -110,11 +111,11 @@ _LAYOUT = {
 def shapes(
     draw: st.DrawFn, *, min_dims: int = 1, max_dims: int = 5, max_size: int = 4
 ) -> tuple[int, ...]:
-    """Draw shapes with few elements. Shrinks to one dimension of one element."""
+    """Draw small shapes. Shrinks to ``(1,)`` if ``min_dims`` is 1."""
     # Zero comes last, so that failures do not shrink to empty tensors.
     size = st.sampled_from([*range(1, max_size + 1), 0])
-    most = draw(st.integers(min_dims, max_dims))
-    return tuple(draw(st.lists(size, min_size=most, max_size=most)))
+    dims = draw(st.integers(min_dims, max_dims))
+    return tuple(draw(st.lists(size, min_size=dims, max_size=dims)))
 
 
 @st.composite
@@ -127,7 +128,16 @@ def tensor_specs(
     slots: Sequence[int | None] = (0,),
     grads: Sequence[bool] = (False, True),
 ) -> TensorSpec:
-    """Draw dense tensors. Shrinks to one float32 without gradient."""
+    """Draw descriptions of dense tensors. Shrinks to one float32 that requires no gradient.
+
+    Args:
+        draw: The draw function of Hypothesis.
+        shape: A strategy for shapes; None for `shapes`.
+        dtypes: The dtypes to draw from.
+        layouts: The layouts to draw from.
+        slots: The numbers of devices to draw from; None is the CPU.
+        grads: The values to draw ``requires_grad`` from. An integer tensor requires no gradient.
+    """
     dtype = draw(st.sampled_from(dtypes))
     differentiable = dtype.is_floating_point or dtype.is_complex
     return TensorSpec(
@@ -140,5 +150,5 @@ def tensor_specs(
 
 
 def device_slots(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
-    """Draw positions in the topology, possibly repeated. Shrinks to the first."""
+    """Draw numbers of devices in the topology, possibly repeated. Shrinks to number 0."""
     return st.lists(st.integers(0, 3), min_size=min_size, max_size=max_size).map(tuple)

@@ -12,19 +12,25 @@ from spec_tests.strategies.thread_state import CONTEXT_VARIABLE, visible_state
 
 
 class StateProbe(nn.Module):
-    """Returns the state of its thread for work on ``device``."""
+    """A module that returns the `visible_state` of its thread for ``device``."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self.device = device
 
     def forward(self) -> dict[str, object]:
-        """Return the `visible_state`."""
+        """Return the state of the calling thread."""
         return visible_state(self.device)
 
 
 class StateChanger(nn.Module):
-    """Changes the state of its thread and does not restore it; then raises ``error``, if any."""
+    """A module that changes the state of its thread, does not restore it, and may raise.
+
+    Args:
+        changes: Keys of `CHANGES`.
+        device: The argument of each change.
+        error: The exception that forward raises after the changes, if any.
+    """
 
     def __init__(
         self, changes: Collection[str], device: torch.device, error: Exception | None = None
@@ -35,29 +41,29 @@ class StateChanger(nn.Module):
         self.error = error
 
     def forward(self) -> None:
-        """Make the changes."""
+        """Make the changes, and raise the error if there is one."""
         for change in self.changes:
             CHANGES[change](self.device)
         if self.error is not None:
             raise self.error
 
 
-def _autocast(device: torch.device) -> None:
+def _enable_autocast(device: torch.device) -> None:
     torch.set_autocast_enabled(device.type, True)
     torch.set_autocast_dtype(device.type, torch.bfloat16)
 
 
-def _cpu_autocast(_: torch.device) -> None:
+def _enable_cpu_autocast(_: torch.device) -> None:
     torch.set_autocast_enabled("cpu", True)
     torch.set_autocast_dtype("cpu", torch.float16)
 
 
-#: The function that makes each change of the thread state, for a device.
+#: Name of a change of the thread's state -> the function that makes it, given a device.
 CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
     {
         "grad mode": lambda _: torch.set_grad_enabled(not torch.is_grad_enabled()),
-        "autocast": _autocast,
-        "CPU autocast": _cpu_autocast,
+        "autocast": _enable_autocast,
+        "CPU autocast": _enable_cpu_autocast,
         "autocast cache": lambda _: torch.set_autocast_cache_enabled(False),
         "default device": torch.set_default_device,
         "context variable": lambda _: CONTEXT_VARIABLE.set("changed"),
@@ -68,5 +74,5 @@ CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
 
 
 def state_probes(topology: Topology, count: int) -> list[nn.Module]:
-    """Return a `StateProbe` for each of the first ``count`` slots."""
+    """Return a `StateProbe` for each of the first ``count`` devices of the topology."""
     return [StateProbe(device) for device in topology.take(count)]

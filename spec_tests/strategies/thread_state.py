@@ -1,4 +1,4 @@
-"""The state of a thread: modes, autocast, devices, streams and context variables."""
+"""The state of a calling thread: modes, autocast, devices, streams and a context variable."""
 
 import contextvars
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.environment.topology import Topology
 
-#: A context variable that callers set.
+#: The context variable that `ThreadState` sets.
 CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
-#: The slot of a default device without index, which is the current device.
+#: The `default_slot` of a default device without an index: the current device.
 CURRENT_DEVICE = -1
 
 
@@ -25,10 +25,10 @@ class Autocast:
     enabled: bool = True
     cache: bool = True
 
-    def entered(self, kind: str) -> torch.autocast:
-        """Return the context for devices of type ``kind``."""
+    def context(self, device_type: str) -> torch.autocast:
+        """Return the context manager for devices of ``device_type``."""
         return torch.autocast(
-            kind, dtype=self.dtype, enabled=self.enabled, cache_enabled=self.cache
+            device_type, dtype=self.dtype, enabled=self.enabled, cache_enabled=self.cache
         )
 
 
@@ -37,14 +37,15 @@ class ThreadState:
     """The state of a calling thread. The defaults are those of a new thread.
 
     Args:
-        grad: Grad mode.
-        inference: Inference mode.
-        autocast: Autocast of the accelerator.
-        cpu_autocast: Autocast of the CPU.
-        default_slot: The device of ``with torch.device(...)``: a slot, or `CURRENT_DEVICE`.
+        grad: Whether grad mode is enabled.
+        inference: Whether inference mode is enabled.
+        autocast: The settings of autocast on the accelerator.
+        cpu_autocast: The settings of autocast on the CPU.
+        default_slot: The device of ``with torch.device(...)``: its number in the topology, or
+            `CURRENT_DEVICE`.
         context_value: The value of `CONTEXT_VARIABLE`.
-        current_slot: The current device.
-        stream_slots: The devices on which a new stream is current.
+        current_slot: The number of the current device in the topology.
+        stream_slots: The numbers of the devices on which a new stream is current.
     """
 
     grad: bool = True
@@ -72,16 +73,16 @@ class ThreadState:
                     CONTEXT_VARIABLE.reset(token)
 
     def _contexts(self, topology: Topology) -> Iterator[Any]:
-        # Streams first: entering a stream makes its device current, too.
+        # Streams come first: entering a stream also makes its device current.
         yield from (torch.Stream(topology.device(slot)) for slot in self.stream_slots)
         yield torch.accelerator.device_index(topology.device(self.current_slot).index)
         yield torch.set_grad_enabled(self.grad)
         if self.inference:
             yield torch.inference_mode()
         if self.autocast is not None:
-            yield self.autocast.entered(topology.accelerator)
+            yield self.autocast.context(topology.accelerator)
         if self.cpu_autocast is not None:
-            yield self.cpu_autocast.entered("cpu")
+            yield self.cpu_autocast.context("cpu")
         if self.default_slot is not None:
             yield _default_device(topology, self.default_slot)
 
@@ -99,12 +100,15 @@ def _default_device(topology: Topology, slot: int) -> torch.device:
 
 
 def visible_state(device: torch.device) -> dict[str, object]:
-    """Return the state that the calling thread sees for work on ``device``."""
-    kind = device.type
+    """Return the state of the calling thread that affects work on ``device``."""
+    device_type = device.type
     return {
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)),
+        "autocast": (
+            torch.is_autocast_enabled(device_type),
+            torch.get_autocast_dtype(device_type),
+        ),
         "CPU autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         "autocast cache": torch.is_autocast_cache_enabled(),
         "default device": torch.empty(0).device,
@@ -115,19 +119,20 @@ def visible_state(device: torch.device) -> dict[str, object]:
 
 
 def visible_states(devices: Sequence[torch.device]) -> list[dict[str, object]]:
-    """Return the visible state with each of ``devices`` current."""
-    found = []
+    """Return for each device the `visible_state` while this device is current."""
+    states = []
     for device in devices:
         with torch.accelerator.device_index(device.index):
-            found.append(visible_state(device))
-    return found
+            states.append(visible_state(device))
+    return states
 
 
 def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
-    """Return the ordinal of the current device, and the visible state for each device."""
+    """Return the ordinal of the current device, and the `visible_states` of ``devices``."""
     return torch.accelerator.current_device_index(), visible_states(devices)
 
 
+#: A strategy for settings of autocast, None included.
 AUTOCASTS = st.none() | st.builds(
     Autocast,
     dtype=st.sampled_from([torch.bfloat16, torch.float16]),
@@ -137,23 +142,23 @@ AUTOCASTS = st.none() | st.builds(
 
 
 def grad_modes() -> st.SearchStrategy[ThreadState]:
-    """Draw a grad mode. Shrinks to the default."""
+    """Draw states with any grad mode. Shrinks to the default state."""
     return st.builds(ThreadState, grad=st.sampled_from([True, False]))
 
 
 def placements() -> st.SearchStrategy[ThreadState]:
-    """Draw a current device and current streams. Shrinks to the defaults."""
+    """Draw states with any current device and current streams. Shrinks to the default state."""
     slots = st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple)
     return st.builds(ThreadState, current_slot=st.integers(0, 3), stream_slots=slots)
 
 
 def autocasts() -> st.SearchStrategy[ThreadState]:
-    """Draw autocast settings. Shrinks to the defaults."""
+    """Draw states with any autocast settings. Shrinks to the default state."""
     return st.builds(ThreadState, autocast=AUTOCASTS, cpu_autocast=AUTOCASTS)
 
 
 def thread_states() -> st.SearchStrategy[ThreadState]:
-    """Draw any combination of settings. Shrinks to the defaults."""
+    """Draw states with any combination of settings. Shrinks to the default state."""
     return st.builds(
         ThreadState,
         grad=st.sampled_from([True, False]),

@@ -14,7 +14,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 
 @dataclass(frozen=True)
 class FewRows:
-    """``rows`` rows for ``devices`` devices: fewer chunks than devices."""
+    """A tensor of ``rows`` rows that is split into fewer chunks than ``devices``."""
 
     rows: int
     devices: int
@@ -25,37 +25,42 @@ class FewRows:
         return len(even_chunks(self.rows, self.devices))
 
     def tensor(self, topology: Topology) -> torch.Tensor:
-        """Return a tensor of the rows on the first device."""
+        """Return the tensor on the first device."""
         return torch.arange(self.rows, device=topology.device(0))
 
 
 @dataclass(frozen=True)
 class UnevenRows:
-    """Two arguments with different numbers of chunks for ``devices`` devices."""
+    """Two tensors that are split into different numbers of chunks.
+
+    Args:
+        rows: The number of rows of each tensor.
+        devices: The number of devices.
+    """
 
     rows: tuple[int, int]
     devices: int
 
     def tensors(self, topology: Topology) -> list[torch.Tensor]:
-        """Return the two arguments on the first device."""
+        """Return the two tensors on the first device."""
         return [torch.arange(rows, device=topology.device(0)) for rows in self.rows]
 
     def facts(self) -> list[str]:
-        """Return texts that the error must contain: extents and numbers of chunks."""
+        """Return the texts that the error must contain: all extents and numbers of chunks."""
         counts = [len(even_chunks(rows, self.devices)) for rows in self.rows]
         return [*(f"size {rows} " for rows in self.rows), *(f"({n} chunks)" for n in counts)]
 
 
 def few_rows() -> st.SearchStrategy[FewRows]:
-    """Draw rows with fewer chunks than devices. Shrinks to one row for two devices."""
+    """Draw tensors with fewer chunks than devices. Shrinks to one row for two devices."""
     cases = [FewRows(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
     return st.sampled_from([case for case in cases if case.chunks < case.devices])
 
 
 def uneven_rows() -> st.SearchStrategy[UnevenRows]:
-    """Draw arguments of which the reference drops rows. Shrinks to two devices.
+    """Draw pairs of tensors of which the reference drops rows. Shrinks to two devices.
 
-    An argument with one row a device is excluded: it may be no batch.
+    Tensors with one row for each device are excluded: they may hold per-device values.
     """
     cases = [
         UnevenRows((first, second), k)

@@ -1,4 +1,4 @@
-"""Modules with parameters that no replica uses, or only some replicas."""
+"""Modules with parameters that only some replicas use, or none."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,17 @@ from torch import Tensor, nn
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.tensors import counting
 
+#: The replicas that use a layer: all, none, or only the second one.
 USES = ("all", "none", "second")
 
 
 @dataclass(frozen=True)
 class LayerUse:
-    """The use of one layer.
+    """A description of one layer of `PartlyUsedLayers`.
 
     Args:
-        use: The replicas that use the layer: ``all``, ``none`` or only the ``second``.
-        frozen: Whether its weight requires no gradient.
+        use: One of `USES`.
+        frozen: Whether the weight of the layer requires no gradient.
     """
 
     use: str
@@ -26,9 +27,13 @@ class LayerUse:
 
 
 class PartlyUsedLayers(nn.Module):
-    """Returns the squared sum of its input and of the outputs of the layers that it uses.
+    """A module that returns ``(x + layer(x) + ...).square()`` for the layers that are used.
 
     Weights and inputs are small whole numbers, so that all sums are exact.
+
+    Args:
+        uses: A description of each layer.
+        tied: Whether the first layer and its weight are registered twice.
     """
 
     def __init__(self, uses: tuple[LayerUse, ...], *, tied: bool) -> None:
@@ -46,7 +51,7 @@ class PartlyUsedLayers(nn.Module):
             self.register_parameter("tied", weights[0])
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the squared sum."""
+        """Return the square of the sum."""
         total = rows
         for use, layer in zip(self.uses, self.layers, strict=False):
             if use.use == "all" or (use.use == "second" and bool(rows.flatten()[0] > 0)):
@@ -55,11 +60,11 @@ class PartlyUsedLayers(nn.Module):
 
 
 def rows(topology: Topology) -> Tensor:
-    """Return four rows. The second of two chunks begins with a positive number."""
+    """Return four rows for two replicas. Only the second chunk begins with a positive number."""
     return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
 
 
 def layer_uses() -> st.SearchStrategy[tuple[LayerUse, ...]]:
-    """Draw the uses of two or three layers. Shrinks to layers that all replicas use."""
+    """Draw descriptions of two or three layers. Shrinks to layers that all replicas use."""
     use = st.builds(LayerUse, st.sampled_from(USES), st.booleans())
     return st.lists(use, min_size=2, max_size=3).map(tuple)

@@ -11,7 +11,7 @@ from torch.masked import masked_tensor
 
 from spec_tests.harness.environment.topology import Topology
 
-#: Filters for warnings of PyTorch that no target causes.
+#: Filters for warnings of PyTorch about these subclasses, which no target causes.
 WARNINGS = (
     "ignore:The PyTorch API of (nested tensors|MaskedTensors) is in prototype stage",
     "ignore:It is not recommended to create a MaskedTensor with a tensor that requires_grad",
@@ -21,12 +21,12 @@ WARNINGS = (
 
 @dataclass(frozen=True)
 class Jagged:
-    """A jagged nested tensor of sequences of vectors; the elements count up from one.
+    """A description of a jagged nested tensor with elements 1, 2, 3, ... in two columns.
 
     Args:
-        lengths: The length of each sequence; there is at least one sequence.
+        lengths: The number of rows of each sequence; at least one sequence.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
-        slot: The device, as a position in the topology; None for the CPU.
+        slot: The number of the device in the topology; None for the CPU.
     """
 
     lengths: tuple[int, ...]
@@ -34,7 +34,7 @@ class Jagged:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Any:
-        """Return a new tensor of two columns."""
+        """Return a new nested tensor."""
         values = torch.arange(1.0, 2 * sum(self.lengths) + 1).reshape(-1, 2)
         return torch.nested.nested_tensor(
             list(torch.split_with_sizes(values, list(self.lengths))),
@@ -49,12 +49,14 @@ class Jagged:
 
 @dataclass(frozen=True)
 class Masked:
-    """A MaskedTensor of two columns. The elements count up from one; multiples of 3 are masked.
+    """A description of a MaskedTensor with elements 1, 2, ... in two columns.
+
+    Multiples of 3 are masked.
 
     Args:
         rows: The number of rows, at least one.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
-        slot: The device, as a position in the topology; None for the CPU.
+        slot: The number of the device in the topology; None for the CPU.
     """
 
     rows: int
@@ -62,7 +64,7 @@ class Masked:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Any:
-        """Return a new tensor."""
+        """Return a new MaskedTensor."""
         data = torch.arange(1.0, 2 * self.rows + 1).reshape(-1, 2)
         device = topology.device(self.slot)
         return masked_tensor(
@@ -74,10 +76,10 @@ class Masked:
 
 
 def entries(tensor: Any) -> list[object]:
-    """Return the elements at each index of dimension 0 as lists; None for a masked element."""
+    """Return ``tensor`` as nested lists, with None for each masked element."""
     if tensor.is_nested:
         return [entry.tolist() for entry in tensor.detach().cpu().unbind()]
-    data, mask = (part.detach().tolist() for part in (tensor.get_data(), tensor.get_mask()))
+    data, mask = (each.detach().tolist() for each in (tensor.get_data(), tensor.get_mask()))
     return [
         [element if is_valid else None for element, is_valid in zip(*row, strict=True)]
         for row in zip(data, mask, strict=True)
@@ -85,7 +87,7 @@ def entries(tensor: Any) -> list[object]:
 
 
 def sum_of_squares(chunk: Any) -> Tensor:
-    """Return the sum of the squares of all elements that are not masked, with a gradient."""
+    """Return the sum of the squares of all unmasked elements. The sum is differentiable."""
     squares = chunk * chunk
     if chunk.is_nested:
         return torch.as_tensor(squares.values().sum())
@@ -93,14 +95,14 @@ def sum_of_squares(chunk: Any) -> Tensor:
 
 
 class SequenceSum(nn.Module):
-    """Applies a linear layer to each vector and sums each sequence. Masked elements are zero."""
+    """A linear layer for each row, then a sum over each sequence. Masked elements count as 0."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(2, 3)
 
     def forward(self, x: Any) -> Tensor:
-        """Return one row for each index of dimension 0."""
+        """Return one row for each sequence of a nested tensor or each row of a MaskedTensor."""
         rows = (
             self.layer(x).to_padded_tensor(0.0).sum(1)
             if x.is_nested
@@ -112,7 +114,7 @@ class SequenceSum(nn.Module):
 def jagged_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0, None)
 ) -> st.SearchStrategy[Jagged]:
-    """Draw nested tensors, some sequences empty. Shrinks to one sequence of one vector."""
+    """Draw nested tensors. Sequences may be empty. Shrinks to one sequence of one vector."""
     lengths = st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=7).map(tuple)
     return st.builds(Jagged, lengths, st.sampled_from(grads), st.sampled_from(slots))
 
