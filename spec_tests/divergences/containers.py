@@ -45,6 +45,6 @@ def as_dicts(value: Any) -> Any:
     return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
 
 
-def get_leaf_classes(value: object) -> list[type]:
-    """Return the classes of all nested members of ``value``, outermost first."""
-    return [type(leaf) for _, leaf in walk(value, "")]
+def get_member_classes(value: object) -> list[type]:
+    """Return the classes of ``value`` and of all its nested members."""
+    return [type(member) for _, member in walk(value, "")]

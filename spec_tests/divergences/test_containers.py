@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spec_tests.divergences.containers import (
     as_dicts,
     build_tensors,
-    get_leaf_classes,
+    get_member_classes,
     get_metadata,
 )
 from spec_tests.harness.compare import checks
@@ -48,8 +48,8 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     expected = oracle.scatter_gather.scatter([as_dicts(batch), None], devices)
     checks.same(snapshot(as_dicts(found), {}), snapshot(expected, {}), spec)
     checks.same(
-        [get_leaf_classes(result) for result, _ in found],
-        [get_leaf_classes(batch)] * len(found),
+        [get_member_classes(result) for result, _ in found],
+        [get_member_classes(batch)] * len(found),
         spec,
     )
 
