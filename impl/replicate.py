@@ -126,8 +126,8 @@ def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) 
 
     Args:
         module: The root of the tree.
-        memo: The modules that are not checked, unless it is ``module``. The function adds the
-            modules of the tree to it.
+        memo: Modules that are not checked. ``module`` is always checked. The function adds the
+            modules of the tree to this set.
 
     Returns:
         True also if TorchScript is disabled.

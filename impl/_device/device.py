@@ -139,7 +139,7 @@ def as_device(device: DeviceLike) -> torch.device:
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Convert ``device`` as :func:`as_device` does. Without an index it is the current device.
+    """Convert ``device`` as :func:`as_device` does. If it has no index, use the current device.
 
     Raises:
         RuntimeError: As for :func:`as_device`.

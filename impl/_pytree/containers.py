@@ -46,7 +46,7 @@ class Node:
 
 
 class Constant(Node):
-    """A part that is the same object in every new value."""
+    """The node of a part that is the same object in every new value."""
 
     __slots__ = ("value",)
 
@@ -58,7 +58,7 @@ class Constant(Node):
 
 
 class Leaf(Node):
-    """A part that the caller replaces by another object in each new value."""
+    """The node of a part that the caller replaces by another object in each new value."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ class CapturedError:
 
 
 class _KeyErrorMessage(str):
-    """A text that ``str(KeyError(text))`` shows unchanged, not as ``repr(text)`` in quotes."""
+    """A text without the quotes and escapes that ``str(KeyError(text))`` adds to a string."""
 
     __slots__ = ()
 

@@ -109,7 +109,7 @@ def _empty_gradient(leaf: Tensor) -> Tensor | None:
 def _all_reduce_mean(
     comm: Communicator, grads: Sequence[Tensor | None], inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Average each of ``grads`` over the ranks. It stays None if all ranks have None."""
+    """Average each of ``grads`` over the ranks. A gradient that no rank has stays None."""
     has_grad = comm.all_gather_object([grad is not None for grad in grads])
     means: list[Tensor | None] = []
     for grad, tensor, *has_grad_on_rank in zip(grads, inputs, *has_grad, strict=True):

@@ -98,7 +98,7 @@ def local_chunk(
 
 
 def check_same_inputs(fingerprints: Sequence[Fingerprint | None]) -> None:
-    """Check that all fingerprints are equal. Ignore ranks without one.
+    """Check that all fingerprints are equal. Ignore ranks that have no fingerprint.
 
     Raises:
         ValueError: A fingerprint differs from the most frequent one. If several are the most

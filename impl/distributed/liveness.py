@@ -36,7 +36,7 @@ class LivenessCheck:
             return True  # The store does not respond, so the process that hosts it has ended.
 
     def run(self) -> str:
-        """Request the check, respond to it, and return a text that names the missing ranks."""
+        """Request the check, and respond for this rank. Return a text with the missing ranks."""
         try:
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
             self._store.set(_REQUESTED, b"")

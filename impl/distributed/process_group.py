@@ -52,7 +52,7 @@ class Communicator:
         self._failure_lock = threading.Lock()
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Pickle the values of all ranks, and return them in the order of the ranks."""
+        """Send ``value``, pickled, to all ranks. Return the values of all ranks in rank order."""
         payload = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         max_payload = _FRAME_BYTES - _HEADER_BYTES
         frame = len(payload).to_bytes(_HEADER_BYTES, "big") + payload[:max_payload]
