@@ -23,7 +23,12 @@ _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
 def build_module_and_batch(
-    rank: RankContext, library: str, layers: int, width: int, rows_per_rank: int, bucket_cap_mb: float
+    rank: RankContext,
+    library: str,
+    layers: int,
+    width: int,
+    rows_per_rank: int,
+    bucket_cap_mb: float,
 ) -> None:
     """Build a wrapped module and a batch of ``rows_per_rank`` rows for each rank."""
     torch.manual_seed(0)
