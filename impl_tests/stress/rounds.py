@@ -71,7 +71,7 @@ def run_rounds(
     """
     rng, results = random.Random(seed), Results()
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
-    # thread ends while tensors that it has created are freed (impl/README.md).
+    # thread ends while tensors that it has created are freed (impl/decisions/shared-state.md).
     pool = ThreadPoolExecutor(max(threads))
     barrier = threading.Barrier(max(threads))
     wait([pool.submit(barrier.wait) for _ in range(max(threads))])
