@@ -106,7 +106,8 @@ def copy_to_bytes(tensors: Sequence[Tensor], size: int, device: torch.device) ->
 
     Each copy is aligned like a new tensor on ``device``.
     """
-    data = torch.empty(size, dtype=torch.uint8, device=device)
+    # Padding is zero, so that equal tensors have equal bytes.
+    data = torch.zeros(size, dtype=torch.uint8, device=device)
     metas = [TensorMeta.from_tensor(tensor) for tensor in tensors]
     for view, tensor in zip(view_tensors(data, metas), tensors, strict=True):
         view.copy_(tensor.detach())
