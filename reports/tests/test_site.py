@@ -239,7 +239,7 @@ def test_columns_are_runs_of_the_current_suite_or_else_of_the_newest_runs_suite(
         (("a", "a", "b"), ["target0", "target1"]),
     ]:
         results = load_runs({ONE: "pass"}, {ONE: "pass"}, {ONE: "pass"})
-        # Give the first run the latest date.
+        # The runs are dated 3, 2 and 1 January, so the first run is the newest.
         dated_runs = [
             runs.Run(
                 run.name,
