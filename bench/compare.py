@@ -2,10 +2,10 @@
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
 time of torch.nn.parallel divided by that of impl. A row is below its floor in ``floors.toml`` if
-the ratio of the two quartiles that favour impl is below the floor, too. The command measures such
-a row up to twice more, each time in a new run, because other processes may have used the
-processor. The exit status is 1 if a row is below its floor every time. Absolute times are not
-checked.
+the floor exceeds the upper quartile of torch.nn.parallel divided by the lower quartile of impl.
+The command measures such a row up to twice more, each time in a new run, because other processes
+may have used the processor. The exit status is 1 if a row is below its floor every time. Absolute
+times are not checked.
 """
 
 import argparse

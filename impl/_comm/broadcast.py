@@ -110,14 +110,14 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     source = _find_source_index(bucket, devices)
-    others = _without_index(devices, source)
+    other_devices = _without_index(devices, source)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _copy_by_autograd_node(bucket, others, with_views=source is not None)
+        rows = _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
     else:
         # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
         # `no_grad`.
         rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
-        rows += copy_bucket(bucket, others)
+        rows += copy_bucket(bucket, other_devices)
     if source is not None:
         # Move the row for the sources' device from the front to its index in `devices`.
         rows.insert(source, rows.pop(0))
@@ -125,20 +125,20 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 
 def _copy_by_autograd_node(
-    bucket: Sequence[Tensor], others: Sequence[torch.device], *, with_views: bool
+    bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
     """Return the outputs of one :class:`CopiedBucket` node, one row for each device.
 
     Args:
         bucket: The tensors of the bucket.
-        others: The devices of the copies.
+        other_devices: The devices of the copies.
         with_views: Whether the first row has views of ``bucket``.
     """
     # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
     # view's node. By default the new node is a strided view, which raises an error for sparse
     # gradients. A node that repeats the original view operation accepts sparse gradients.
     with track_original_views():
-        outputs = CopiedBucket.apply(others, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
+        outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
         rows = [
             list(outputs[start : start + len(bucket)]) for start in _row_starts(outputs, bucket)
         ]
@@ -175,15 +175,15 @@ class CopiedBucket(Function):
     @staticmethod
     @exclude_from_compilation
     def forward(
-        ctx: Any, others: Sequence[torch.device], with_views: bool, *bucket: Tensor
+        ctx: Any, other_devices: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:
-        """Return views of ``bucket`` if ``with_views``, then copies on each of ``others``."""
+        """Return copies on ``other_devices``; first views of ``bucket`` if ``with_views``."""
         ctx.set_materialize_grads(False)  # The gradient of an unused copy is None, not zeros.
         ctx.device = bucket[0].device
         ctx.bucket = range(len(bucket))  # Its length is used. The node must not keep the tensors.
-        save_streams(ctx, [ctx.device, *others])
+        save_streams(ctx, [ctx.device, *other_devices])
         views = [tensor[...] for tensor in bucket] if with_views else []
-        return tuple(chain(views, *copy_bucket(bucket, others)))
+        return tuple(chain(views, *copy_bucket(bucket, other_devices)))
 
     @staticmethod
     @with_saved_streams

@@ -7,7 +7,7 @@ devices.
 import math
 from collections.abc import Sequence
 
-#: The largest error, in rows, of a computed share that is an integer in exact arithmetic.
+#: Rounding error, in rows: a computed chunk length this close to an integer is that integer.
 _ROUNDING = 1e-9
 
 

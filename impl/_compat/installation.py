@@ -102,11 +102,11 @@ def install(*, rebind: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """Undo every :func:`install`, and restore all entries, including rebound ones.
+    """Undo every :func:`install`, and restore all replaced names, including rebound ones.
 
-    Entries that other code has changed after the installation are kept. Names that modules have
-    imported from the installed modules are kept, too. Without an installation this function does
-    nothing.
+    A name that other code has changed after the installation keeps its value. A module that
+    imported a name from ``impl`` during the installation keeps the object of ``impl``. Without an
+    installation this function does nothing.
     """
     _set_changes(())
 

@@ -2,9 +2,9 @@
 
 A private name may disappear in any release. The docstring of each function has a section "Name",
 with the private name that it uses, and a section "Without it", with the consequence for impl if
-PyTorch removes the name. ``since <= 2.11`` means that 2.11, 2.13 and 2.15 have the name; impl does
-not support older releases. Names other than ``DeviceContext`` are looked up when they are used, so
-a missing name breaks only the features that need it, with an error that names it.
+PyTorch removes the name. "In 2.11 and later" means that 2.11, 2.13 and 2.15 have the name; impl
+does not support older releases. Names other than ``DeviceContext`` are looked up when they are
+used, so a missing name breaks only the features that need it, with an error that names it.
 
 The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
 here: saved models contain them, so they do not change.
@@ -37,7 +37,7 @@ _MAX_SEQUENCE_NR = 2**63 - 1
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
     """Concatenate dense tensors into a flat tensor. For a single contiguous tensor it is a view.
 
-    Name: ``torch._C._nn.flatten_dense_tensors``, since <= 2.11.
+    Name: ``torch._C._nn.flatten_dense_tensors``, in 2.11 and later.
     Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
     tensors of a few KiB.
     """
@@ -47,7 +47,7 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
 def add_lists(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
     """Return the sums of two lists of tensors on one device, index by index.
 
-    Name: ``torch._foreach_add``, since <= 2.11.
+    Name: ``torch._foreach_add``, in 2.11 and later.
     Without it: a loop of ``torch.add``, with one kernel for each sum.
     """
     return list(torch._foreach_add(first, second))
@@ -56,7 +56,7 @@ def add_lists(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
 def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
     """Add each of ``addends`` to the total with the same index, in place.
 
-    Name: ``torch._foreach_add_``, since <= 2.11.
+    Name: ``torch._foreach_add_``, in 2.11 and later.
     Without it: as for :func:`add_lists`.
     """
     torch._foreach_add_(totals, addends)
@@ -65,7 +65,7 @@ def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Return the stored indices and values of a sparse COO tensor, even if it is not coalesced.
 
-    Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, since <= 2.11.
+    Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, in 2.11 and later.
     Without it: ``coalesce()`` before the public ``indices()``, which sorts a copy.
     """
     return tensor._indices(), tensor._values()
@@ -77,7 +77,7 @@ def track_original_views() -> AbstractContextManager[None]:
     After an in-place change of the memory of a view, autograd replaces the view's node. The new
     node repeats the recorded operation; by default it is a strided view.
 
-    Name: ``torch.autograd.grad_mode._force_original_view_tracking``, since <= 2.11.
+    Name: ``torch.autograd.grad_mode._force_original_view_tracking``, in 2.11 and later.
     Without it: sparse gradients do not reach a parameter that was changed in place.
     """
     context: AbstractContextManager[None] = grad_mode._force_original_view_tracking(True)
@@ -91,7 +91,8 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
     own version counter, and autograd does not record the shared memory: an in-place change of the
     tensor does not count as a change of the source.
 
-    Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``, since <= 2.11.
+    Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``,
+    in 2.11 and later.
     Without it: ``torch.unsafe_split`` if there are no gaps between the tensors, else ``.data``
     of each view, which takes twice as long.
     """
@@ -106,7 +107,7 @@ def allow_inplace_changes(view: Tensor) -> None:
     If a Function has several outputs, autograd forbids in-place changes of the outputs and of
     their views (pytorch/pytorch#37246).
 
-    Name: ``torch._C._autograd._set_creation_meta``, since <= 2.11.
+    Name: ``torch._C._autograd._set_creation_meta``, in 2.11 and later.
     Without it: a forward could not change parameters of the first replica under ``no_grad``.
     """
     torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
@@ -115,7 +116,7 @@ def allow_inplace_changes(view: Tensor) -> None:
 def run_first_in_backward(node: Any) -> None:
     """Set the priority of ``node`` in backward above that of all other ready nodes.
 
-    Name: ``torch._C._FunctionBase._set_sequence_nr``, since <= 2.11.
+    Name: ``torch._C._FunctionBase._set_sequence_nr``, in 2.11 and later.
     Without it: backward runs the newest node first. A node that is older than the replicas' nodes
     would wait for the backward of the first replica, and keep the gradients of all replicas.
     """
@@ -125,7 +126,7 @@ def run_first_in_backward(node: Any) -> None:
 def function_mode_count() -> int:
     """Return the number of function modes of this thread, including a default device.
 
-    Name: ``torch._C._len_torch_function_stack``, since <= 2.11.
+    Name: ``torch._C._len_torch_function_stack``, in 2.11 and later.
     Without it: there is no public function; a replica in the caller's thread could see a mode
     that the other replicas do not.
     """
@@ -138,7 +139,7 @@ def unnumbered_default_device() -> torch.device | None:
     The device has an index only if the caller gave one.
 
     Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``,
-    since <= 2.11.
+    in 2.11 and later.
     Without it: ``torch.get_default_device()``, which adds the index of the *current* device: new
     tensors of every replica would be on the caller's device.
     """
@@ -152,7 +153,7 @@ def unnumbered_default_device() -> torch.device | None:
 def has_dispatch_modes() -> bool:
     """Return whether this thread has dispatch modes.
 
-    Name: ``torch._C._len_torch_dispatch_stack``, since <= 2.11.
+    Name: ``torch._C._len_torch_dispatch_stack``, in 2.11 and later.
     Without it: as for :func:`function_mode_count`.
     """
     return torch._C._len_torch_dispatch_stack() > 0
@@ -161,7 +162,7 @@ def has_dispatch_modes() -> bool:
 def has_saved_tensor_hooks() -> bool:
     """Return whether this thread has hooks on tensors that are saved for backward.
 
-    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, since <= 2.11.
+    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, in 2.11 and later.
     Without it: as for :func:`function_mode_count`.
     """
     # The argument True includes hooks that are disabled during tracing.
@@ -171,7 +172,7 @@ def has_saved_tensor_hooks() -> bool:
 def has_transforms() -> bool:
     """Return whether this thread is inside ``vmap``, ``grad`` or another torch.func transform.
 
-    Name: ``torch._C._functorch.peek_interpreter_stack``, since <= 2.11.
+    Name: ``torch._C._functorch.peek_interpreter_stack``, in 2.11 and later.
     Without it: as for :func:`function_mode_count`.
     """
     return torch._C._functorch.peek_interpreter_stack() is not None
@@ -184,7 +185,7 @@ def has_registration_hooks() -> bool:
     functions for modules and buffers.
 
     Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the same for
-    parameters and buffers, since <= 2.11.
+    parameters and buffers, in 2.11 and later.
     Without it: all replicas would need attribute assignment, which is several times slower.
     """
     kinds = ("module", "parameter", "buffer")
@@ -194,7 +195,7 @@ def has_registration_hooks() -> bool:
 def is_compilation_loaded() -> bool:
     """Return whether ``torch.compile`` has been loaded, so that compiled modules may exist.
 
-    Name: ``torch._dynamo.eval_frame``, since <= 2.11.
+    Name: ``torch._dynamo.eval_frame``, in 2.11 and later.
     Without it: as for :func:`is_compiled`.
     """
     # Do not import the module, which takes seconds. Before its import no module is compiled.
@@ -204,7 +205,7 @@ def is_compilation_loaded() -> bool:
 def is_compiled(module_class: type[nn.Module]) -> bool:
     """Return whether ``module_class`` is the class of modules that ``torch.compile`` returns.
 
-    Name: ``torch._dynamo.eval_frame.OptimizedModule``, since <= 2.11.
+    Name: ``torch._dynamo.eval_frame.OptimizedModule``, in 2.11 and later.
     Without it: a replica of a compiled module would assign its members to the original module.
     """
     if not is_compilation_loaded():
@@ -215,7 +216,7 @@ def is_compiled(module_class: type[nn.Module]) -> bool:
 def compiled_module(module: nn.Module) -> nn.Module | None:
     """Return the original module if ``module`` is a wrapper from ``torch.compile``, else None.
 
-    Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``, since <= 2.11.
+    Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``, in 2.11 and later.
     Without it: a replica would run the compiled code of the module, with the module's weights.
     """
     if "_torchdynamo_orig_callable" not in module.__dict__:
@@ -226,7 +227,7 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
 def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     """Return ``torch.compile`` with the options that created the wrapper ``module``.
 
-    Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, since <= 2.11.
+    Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, in 2.11 and later.
     Without it: None, and replicas of compiled modules run uncompiled.
     """
     return getattr(module, "dynamo_ctx", None)
@@ -235,7 +236,7 @@ def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
 def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
     """Return ``torch.compile`` with the options of the call ``module.compile()``.
 
-    Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, since <= 2.11.
+    Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, in 2.11 and later.
     Without it: None, and replicas of such modules run uncompiled.
     """
     call = module.__dict__["_compiled_call_impl"]
@@ -257,7 +258,7 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
     Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
     ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
     ``torch._C._dynamo.eval_frame._FrameAction``, and the attributes ``_torchdynamo_disable`` and
-    ``_torchdynamo_disable_msg`` of functions, since <= 2.11.
+    ``_torchdynamo_disable_msg`` of functions, in 2.11 and later.
     Without it: torch.compile compiles the Python code of impl, which takes seconds and makes
     each call slower.
     """
@@ -273,7 +274,7 @@ def compile_only_inlined(function: _Function) -> _Function:
 
     The function is never compiled without its caller. Functions that it calls may be.
 
-    Name: as for :func:`exclude_from_compilation`, since <= 2.11.
+    Name: as for :func:`exclude_from_compilation`, in 2.11 and later.
     Without it: as for :func:`exclude_from_compilation`.
     """
     _skip_frames(function, has_callees=False)
@@ -293,7 +294,7 @@ def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
 def next_sequence_nr() -> int:
     """Return the sequence number of the next autograd node that this thread creates.
 
-    Name: ``torch._C._autograd._get_sequence_nr``, since <= 2.11.
+    Name: ``torch._C._autograd._get_sequence_nr``, in 2.11 and later.
     Without it: the search for compiled nodes would reach the beginning of the graph.
     """
     return torch._C._autograd._get_sequence_nr()
@@ -308,7 +309,7 @@ def was_created_since(sequence_nr: int, node: Any) -> bool:
         sequence_nr: The result of that call.
         node: A node of an autograd graph.
 
-    Name: ``torch.autograd.graph.Node._sequence_nr``, since <= 2.11.
+    Name: ``torch.autograd.graph.Node._sequence_nr``, in 2.11 and later.
     Without it: as for :func:`next_sequence_nr`.
     """
     return bool(sequence_nr <= node._sequence_nr() < _MAX_SEQUENCE_NR)
@@ -319,7 +320,7 @@ def copy_context_of_backward() -> None:
 
     The node that runs next in this thread then uses the copy.
 
-    Name: ``torch._C._get_obj_in_tls`` and similar functions, key ``"context"``, since <= 2.11.
+    Name: ``torch._C._get_obj_in_tls`` and similar functions, key ``"context"``, in 2.11 and later.
     Without it: compiled code of two devices could not run backward concurrently.
     """
     if torch._C._is_key_in_tls("context"):
@@ -329,7 +330,7 @@ def copy_context_of_backward() -> None:
 def is_torchscript_enabled() -> bool:
     """Return whether TorchScript is enabled. ``PYTORCH_JIT=0`` disables it.
 
-    Name: ``torch.jit._state._enabled``, since <= 2.11.
+    Name: ``torch.jit._state._enabled``, in 2.11 and later.
     Without it: modules would be rejected as scripted although TorchScript is disabled.
     """
     return bool(torch.jit._state._enabled)
@@ -338,7 +339,7 @@ def is_torchscript_enabled() -> bool:
 def is_needed_in_backward(leaf: Tensor) -> bool:
     """Return whether the running backward computes the gradient of ``leaf``.
 
-    Name: ``torch._C._will_engine_execute_node``, since <= 2.11.
+    Name: ``torch._C._will_engine_execute_node``, in 2.11 and later.
     Without it: ``torch.autograd.grad`` of parameters would silently return the gradients of this
     process's rows only.
     """
@@ -352,7 +353,7 @@ def has_hooks(leaf: Tensor) -> bool:
     """Return whether hooks are registered on the gradient of ``leaf``.
 
     Name: ``torch.Tensor._backward_hooks`` and ``torch.Tensor._post_accumulate_grad_hooks``,
-    since <= 2.11.
+    in 2.11 and later.
     Without it: hooks of unused parameters would be called with None.
     """
     return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)
@@ -365,7 +366,7 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
         An integer for each tensor; None for None; for an inference tensor, which has no counter,
         a new object, which is unequal to every other object.
 
-    Name: ``torch.Tensor._version``, since <= 2.11.
+    Name: ``torch.Tensor._version``, in 2.11 and later.
     Without it: changes of parameters would not be detected while replicas are cached.
     """
     try:

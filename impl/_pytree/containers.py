@@ -33,7 +33,7 @@ class Node:
     __slots__ = ()
 
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
-        """Build this part of ``count`` new values.
+        """Return what this node stands for in each of ``count`` new values.
 
         Args:
             count: The number of new values.
@@ -89,7 +89,7 @@ class Branch(Node):
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
-        """Return pairs for the container ``value``: the step to a part, and the part."""
+        """Return a pair for each member of ``value``: its key or index, and the member."""
         return enumerate(value)
 
     def unflatten(self, count: int, pieces: Pieces) -> Sequence[Any]:

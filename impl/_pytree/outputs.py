@@ -204,7 +204,7 @@ _ITEMS: dict[type[Branch], Callable[[Sequence[Any]], _Items]] = {
 
 _Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
 
-#: For each exact type: the method that flattens it, as in ``inputs``.
+#: For each exact type of output: the method of `OutputLeaves` that flattens it.
 _HANDLERS: dict[type, _Handler] = {
     Tensor: OutputLeaves._flatten_tensors,
     tuple: OutputLeaves._flatten_container,

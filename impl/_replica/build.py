@@ -75,7 +75,7 @@ def build_replicas(
 
     Args:
         modules: All modules of a tree.
-        replica_map: A map with every tensor of the tree. Its ``modules`` are filled.
+        replica_map: A map with every tensor of the tree. This function fills its ``modules``.
         devices: The device of each replica.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
@@ -110,8 +110,8 @@ def _is_plain(module_class: type[nn.Module]) -> bool:
 
 
 def _overrides_replication(module: nn.Module) -> bool:
-    """Return whether ``module`` itself overrides replication, or needs attribute assignment."""
-    # For a buffer that is an `nn.Parameter`, attribute assignment registers a parameter.
+    """Return whether this instance has its own replication method, or a parameter as a buffer."""
+    # `setattr` of the replica registers such a buffer as a parameter.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )

@@ -124,8 +124,8 @@ class _ThreadKey(threading.local):
     """The key by which every ``threading.local`` finds the values of the running thread."""
 
     def __init__(self) -> None:
-        # Read the key from a new object that no other thread uses. An object that several threads
-        # use holds all their keys, and reading it would briefly add references to these keys.
+        # Only the running thread uses this new object, so the object holds a single key. Reading
+        # an object that several threads use would add references to the keys of all of them.
         local = threading.local()
         local.value = True
         self.key = _find_key(local)

@@ -38,8 +38,8 @@ class _TensorHolder(nn.Module):
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
-                # DDP reduces only _parameters. Set directly: register_parameter accepts only
-                # nn.Parameter, and a buffer may require a gradient.
+                # DDP reduces only the tensors in `_parameters`. `register_parameter` would refuse
+                # a buffer that requires a gradient, because it is not an nn.Parameter.
                 self._parameters[key] = tensor  # type: ignore[assignment] # not an nn.Parameter
             else:
                 self.register_buffer(key, tensor)

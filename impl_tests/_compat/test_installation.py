@@ -153,7 +153,7 @@ def test_import_after_uninstall_does_not_return_impls_object(statement, expected
     assert scope["it"] is not expected
 
 
-def test_every_public_name_is_replaced():
+def test_installation_replaces_every_public_name_but_distributed_data_parallel():
     with impl.installed():
         for name, old in OLD.items():
             new = sys.modules[name]

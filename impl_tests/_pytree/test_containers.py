@@ -167,7 +167,7 @@ class SharedMapping(MutableMapping):
         return len(self.content)
 
 
-def test_unflattening_does_not_change_a_mapping_that_shares_content_with_its_copy():
+def test_unflattening_keeps_the_original_of_a_mapping_whose_shallow_copy_shares_its_dict():
     template = SharedMapping({"x": 1})
     built = MappingBranch(template, [Constant(2)]).unflatten(2, {})
     assert [mapping.content for mapping in built] == [{"x": 2}, {"x": 2}]

@@ -46,8 +46,8 @@ def run_forward(run_layers: RunLayers, device: torch.device) -> ForwardPass:
 
 def is_reduced_early(
     parameter: Tensor,
-    first_replica: ForwardPass,
-    second_replica: ForwardPass,
+    first_pass: ForwardPass,
+    second_pass: ForwardPass,
     *,
     timeout: float = TIMEOUT,
 ) -> bool:
@@ -55,8 +55,8 @@ def is_reduced_early(
 
     Args:
         parameter: A parameter of the module's last layer, which backward reaches first.
-        first_replica: The replica on the module's device, which runs freely.
-        second_replica: The replica on another device, whose backward is blocked at ``middle``.
+        first_pass: The forward pass on the module's device. Its backward is not blocked.
+        second_pass: The forward pass on another device. Its backward is blocked at ``middle``.
         timeout: Seconds until the second replica continues anyway.
     """
     reduced, results = threading.Event(), []
@@ -65,13 +65,13 @@ def is_reduced_early(
         results.append(reduced.wait(timeout))
 
     parameter.register_post_accumulate_grad_hook(lambda _: reduced.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    second_replica.middle.register_hook(wait_for_reduction)  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(first_replica.loss + second_replica.loss)
+    second_pass.middle.register_hook(wait_for_reduction)  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first_pass.loss + second_pass.loss)
     return results == [True]
 
 
 def record_events_on_first_device(
-    parameter: Tensor, first_replica: ForwardPass, second_replica: ForwardPass
+    parameter: Tensor, first_pass: ForwardPass, second_pass: ForwardPass
 ) -> list[str]:
     """Return the order of two events: the reduction and the end of the first replica's backward.
 
@@ -89,9 +89,9 @@ def record_events_on_first_device(
         if not passed.wait(TIMEOUT):
             events.append("the second replica did not reach its middle")
 
-    second_replica.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
-    first_replica.middle.register_hook(wait_for_second_replica)  # type: ignore[no-untyped-call]  # untyped in torch
+    second_pass.middle.register_hook(lambda _: passed.set())  # type: ignore[no-untyped-call]  # untyped in torch
+    first_pass.middle.register_hook(wait_for_second_replica)  # type: ignore[no-untyped-call]  # untyped in torch
     parameter.register_post_accumulate_grad_hook(lambda _: events.append("reduced"))  # type: ignore[no-untyped-call]  # untyped in torch
-    first_replica.batch.register_hook(lambda _: events.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
-    torch.autograd.backward(first_replica.loss + second_replica.loss)
+    first_pass.batch.register_hook(lambda _: events.append("end"))  # type: ignore[no-untyped-call]  # untyped in torch
+    torch.autograd.backward(first_pass.loss + second_pass.loss)
     return events

@@ -53,7 +53,7 @@ class StreamGuard:
         self._before: tuple[int, torch.Stream] | None = None
 
     def set(self, stream: torch.Stream | None) -> None:
-        """Make ``stream`` and its device current until the next call or the end of the block.
+        """Make ``stream`` and its device current until the next ``set``, or until the block ends.
 
         None changes nothing: the previous stream stays current.
         """

@@ -162,7 +162,7 @@ class ForwardSequence:
 _TWO_STEPS = [(4, "nothing", True), (6, "nothing", False)]
 #: The first forward has even chunks and replaces a buffer; the second changes it in place.
 LATE_CHANGE = ForwardSequence("conditionally in place", False, _TWO_STEPS, 2)
-#: The first forward runs in inference mode; in the second the module takes a derivative.
+#: The first forward runs in inference mode. In the second, the module calls autograd.grad.
 LATE_GRADIENTS = ForwardSequence("input gradient", False, _TWO_STEPS, 2)
 
 

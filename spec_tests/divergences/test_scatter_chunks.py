@@ -25,8 +25,8 @@ SCALAR_GRADIENTS_CLAUSE = clause("divergences.SG-4.scalar-gradients-are-summed")
 def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(kwargs, ({"flag": 3},) * case.chunks, case)
-    checks.same([len(args) for args in inputs], [1] * case.chunks, case)
+    checks.same(kwargs, ({"flag": 3},) * case.chunk_count, case)
+    checks.same([len(args) for args in inputs], [1] * case.chunk_count, case)
 
 
 @FOLLOW_CLAUSE
@@ -35,8 +35,10 @@ def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topolo
 def test_positional_arguments_get_the_chunk_count_of_keyword_ones(target, topology, case):
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(inputs, (("text", [7]),) * case.chunks, case)
-    checks.same([list(replica_kwargs) for replica_kwargs in kwargs], [["x"]] * case.chunks, case)
+    checks.same(inputs, (("text", [7]),) * case.chunk_count, case)
+    checks.same(
+        [list(replica_kwargs) for replica_kwargs in kwargs], [["x"]] * case.chunk_count, case
+    )
 
 
 @FOLLOW_CLAUSE
@@ -56,8 +58,10 @@ def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
         if batch_first
         else [x for (x,) in inputs]
     )
-    checks.same([row.tolist() for row in rows], [[index] for index in range(case.chunks)], case)
-    checks.same([len(inputs), len(kwargs)], [case.chunks] * 2, case)
+    checks.same(
+        [row.tolist() for row in rows], [[index] for index in range(case.chunk_count)], case
+    )
+    checks.same([len(inputs), len(kwargs)], [case.chunk_count] * 2, case)
 
 
 @FOLLOW_CLAUSE
@@ -70,7 +74,7 @@ def test_reference_pads_the_inputs_with_empty_tuples(reference, topology, case):
     checks.same(kwargs, ({"flag": 3},) * case.devices, case)
     checks.same(
         [len(args) for args in inputs],
-        [1] * case.chunks + [0] * (case.devices - case.chunks),
+        [1] * case.chunk_count + [0] * (case.devices - case.chunk_count),
         case,
     )
 

@@ -43,7 +43,7 @@ GRADIENTS = {
     "functions.broadcast.gradient": _broadcast,
     "functions.reduce-add-coalesced.gradient": _reduce,
 }
-#: For each clause about second gradients: the function that makes a call of its autograd Function.
+#: For each clause about second gradients: a function that calls the clause's autograd Function.
 SECOND_GRADIENTS = {
     "functions.scatter.double-backward": _scatter,
     "functions.gather.double-backward": _gather,

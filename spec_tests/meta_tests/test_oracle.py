@@ -13,7 +13,7 @@ from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.jit_modules import ScriptCall, ScriptSpec
-from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualBlock, SharedLayer
+from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualSpec, SharedLayer
 from spec_tests.strategies.parallel_apply import PassthroughCall
 from spec_tests.strategies.replicate import ReplicateCall
 
@@ -62,7 +62,7 @@ BATCH_NORM = ModuleSpec((Layer("batch_norm"),))
 #: Calls for which an earlier version of the oracle was wrong.
 REGRESSIONS = {
     "a module registered twice": ReplicateCall(
-        ModuleSpec((ResidualBlock((Layer("linear_without_bias"), SharedLayer(0))),)),
+        ModuleSpec((ResidualSpec((Layer("linear_without_bias"), SharedLayer(0))),)),
         (0,),
         detach=True,
     ),

@@ -7,7 +7,7 @@ from spec_tests.oracle.replica_laws import first_names, modules_with_paths, name
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
-    ResidualBlock,
+    ResidualSpec,
     SharedLayer,
     TiedLinear,
     module_specs,
@@ -39,7 +39,7 @@ def test_row_wise_module_computes_each_row_independently(topology, spec):
 
 
 def test_shared_layers_are_one_object(topology):
-    module = ModuleSpec((Layer("linear"), ResidualBlock((SharedLayer(0),)), SharedLayer(2))).build(
+    module = ModuleSpec((Layer("linear"), ResidualSpec((SharedLayer(0),)), SharedLayer(2))).build(
         topology
     )
     shared = first_names(dict(modules_with_paths(module)))
@@ -48,7 +48,7 @@ def test_shared_layers_are_one_object(topology):
 
 
 def test_tied_weights_are_one_parameter(topology):
-    module = ModuleSpec((Layer("linear"), ResidualBlock((TiedLinear(0),)))).build(topology)
+    module = ModuleSpec((Layer("linear"), ResidualSpec((TiedLinear(0),)))).build(topology)
     assert module[1].inner[0].weight is module[0].weight
 
 

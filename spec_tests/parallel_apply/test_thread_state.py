@@ -143,7 +143,7 @@ def test_process_wide_settings_apply_in_modules(target, topology, count):
 @clause("parallel_apply.state.modes-stay-behind")
 @pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
 @given(count=SEVERAL)
-def test_modes_of_the_caller_do_not_reach_several_modules(target, topology, mode, count):
+def test_workers_do_not_inherit_the_modes_of_the_caller(target, topology, mode, count):
     calls = []
     inputs = [torch.ones(1, device=device, requires_grad=True) for device in topology.take(count)]
     devices = [x.device.index for x in inputs]

@@ -54,5 +54,5 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
 
 
 @clause("replicate.script.without-jit")
-def test_every_module_is_replicated_without_torchscript(target, topology):
+def test_without_torchscript_a_module_with_a_python_child_is_replicated(target, topology):
     checks.same(count_replicas(target, topology), 2)

@@ -19,7 +19,7 @@ from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
-    ResidualBlock,
+    ResidualSpec,
     SharedLayer,
     TiedLinear,
     module_specs,
@@ -75,7 +75,7 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
     layers = tuple(map(Layer, parts))
     module = ModuleSpec(
-        (*layers, ResidualBlock((SharedLayer(0), Layer("tanh"))), SharedLayer(0))
+        (*layers, ResidualSpec((SharedLayer(0), Layer("tanh"))), SharedLayer(0))
     ).build(topology)
     for replica in target.replicate.replicate(module, topology.take(3)):
         checks.same(

@@ -15,33 +15,33 @@ FOLDER = "reports"
 _REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 
 
-def make(reports: Path | None, files: Sequence[Path], folder: Path) -> str:
+def make(reports: Path | None, verdict_files: Sequence[Path], folder: Path) -> str:
     """Write the site to ``folder`` and return a sentence with the number of pages.
 
     Args:
         reports: The folder of published runs; None for no published runs.
-        files: Files of verdicts of unpublished runs.
+        verdict_files: Files of verdicts of unpublished runs.
         folder: The folder of the site.
 
     Raises:
         checked.RefusedError: A file is not valid, there is no run, or ``folder`` contains other
             files.
     """
-    site = site_of(reports, files)
+    site = site_of(reports, verdict_files)
     if not site.results.runs:
         raise checked.RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
     pages = write(site, folder)
     return f"wrote {pages} pages for {len(site.results.runs)} runs: {folder / 'index.html'}"
 
 
-def site_of(reports: Path | None, files: Sequence[Path] = ()) -> Site:
+def site_of(reports: Path | None, verdict_files: Sequence[Path] = ()) -> Site:
     """Return the data of the pages.
 
     Raises:
         checked.RefusedError: A file is not valid.
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
-    results = runs.load(reports, files)
+    results = runs.load(reports, verdict_files)
     return Site(results, clauses.load(), records, titles, _load_floors(reports))
 
 

@@ -48,7 +48,7 @@ class TiedLinear:
 
 
 @dataclass(frozen=True)
-class ResidualBlock:
+class ResidualSpec:
     """A description of an inner network whose input is added to its output."""
 
     inner: tuple["Part", ...]
@@ -57,7 +57,7 @@ class ResidualBlock:
         return f"skip({', '.join(map(repr, self.inner))})"
 
 
-Part = Layer | SharedLayer | TiedLinear | ResidualBlock
+Part = Layer | SharedLayer | TiedLinear | ResidualSpec
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def _flatten(parts: Sequence[Part]) -> Iterator[Part]:
     for part in parts:
         yield part
-        if isinstance(part, ResidualBlock):
+        if isinstance(part, ResidualSpec):
             yield from _flatten(part.inner)
 
 
@@ -139,7 +139,7 @@ def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
             tied = nn.Linear(WIDTH, WIDTH)
             tied.weight = built[index].weight  # type: ignore[assignment]
             return tied
-        case ResidualBlock(inner):
+        case ResidualSpec(inner):
             return Residual(_build_sequence(inner, built))
 
 
@@ -203,7 +203,7 @@ def _parts(
         options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
     name = draw(st.sampled_from([*options, "skip"] if max_depth else list(options)))
     if name == "skip":
-        return st.just(ResidualBlock(_draw_parts(draw, kinds, drawn, max_layers, max_depth - 1)))
+        return st.just(ResidualSpec(_draw_parts(draw, kinds, drawn, max_layers, max_depth - 1)))
     return options[name]
 
 

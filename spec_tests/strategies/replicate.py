@@ -105,7 +105,7 @@ def replicate_calls(
 
 @st.composite
 def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
-    """Draw ``replicate`` of edge-case modules and calls of replicas. Shrinks to the first kind."""
+    """Draw calls of ``replicate`` with an edge-case module. Shrinks to the first of ``kinds``."""
     network = EdgeCaseModule(draw(st.sampled_from(kinds)))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
     return ReplicateCall(network, draw(slot_lists()), draw(st.booleans()), runs)

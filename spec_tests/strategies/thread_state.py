@@ -13,7 +13,7 @@ from spec_tests.harness.environment.topology import Topology
 
 #: The context variable that `ThreadState` sets.
 CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")
-#: The `default_slot` of a default device without an index: the current device.
+#: The value of `ThreadState.default_slot` for a default device without an index.
 CURRENT_DEVICE = -1
 
 

@@ -20,7 +20,7 @@ class FewRows:
     devices: int
 
     @property
-    def chunks(self) -> int:
+    def chunk_count(self) -> int:
         """The number of chunks."""
         return len(even_chunks(self.rows, self.devices))
 
@@ -54,7 +54,7 @@ class UnevenRows:
 def few_rows() -> st.SearchStrategy[FewRows]:
     """Draw tensors with fewer chunks than devices. Shrinks to one row for two devices."""
     cases = [FewRows(rows, k) for k in (2, 3, 4) for rows in (1, 2, 3, 5, 6)]
-    return st.sampled_from([case for case in cases if case.chunks < case.devices])
+    return st.sampled_from([case for case in cases if case.chunk_count < case.devices])
 
 
 def uneven_rows() -> st.SearchStrategy[UnevenRows]:

@@ -103,7 +103,7 @@ variable_list Gather::apply(variable_list&& inputs) {
     std::vector<int64_t> sizes;
     for (const auto& input : inputs) {
       sources.push_back(input.device());
-      // Raises an IndexError for scalars, like PyTorch's own node: scalars become vectors below.
+      // For a scalar input, size() raises an IndexError, as in PyTorch's C++ gather.
       sizes.push_back(input.size(dim_));
     }
     grad_fn = make_node<Scatter>(sources, sizes, dim_, std::nullopt, scalars);

@@ -49,7 +49,7 @@ def verdict_of(report: pytest.TestReport) -> str | None:
         lacks = any(key == "not-offered" for key, _ in report.user_properties)
         return "not-offered" if lacks else "fail"
     if report.skipped:
-        return "not-offered" if declaration_of(report) else "not-run"
+        return "not-offered" if lacks_entry_of(report) else "not-run"
     return "pass" if report.when == "call" else None
 
 
@@ -58,7 +58,7 @@ def clauses_of(report: pytest.TestReport) -> list[str]:
     return [str(value) for key, value in report.user_properties if key == "clause"]
 
 
-def declaration_of(report: pytest.TestReport) -> str:
+def lacks_entry_of(report: pytest.TestReport) -> str:
     """Return the entry of ``lacks`` because of which a test was skipped, else an empty text."""
     return next((str(value) for key, value in report.user_properties if key == DECLARED), "")
 

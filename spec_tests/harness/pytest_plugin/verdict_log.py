@@ -51,7 +51,7 @@ class VerdictLog:
         found = {"test": report.nodeid, "verdict": verdict}
         if any(key == verdicts.JUDGED_BY for key, _ in report.user_properties):
             found[verdicts.JUDGED_BY] = verdicts.AGREEMENT
-        if entry := verdicts.declaration_of(report):
+        if entry := verdicts.lacks_entry_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
             found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}

@@ -61,7 +61,7 @@ def _run_both(options: argparse.Namespace) -> tuple[Record, Record]:
         files = [Path(folder) / name for name in ("simulated", "real")]
         pairs = zip(("sim", options.accelerator), files, strict=True)
         running = [
-            subprocess.Popen(_record_command(options, accelerator, file))
+            subprocess.Popen(_recording_command_line(options, accelerator, file))
             for accelerator, file in pairs
         ]
         statuses = [process.wait() for process in running]
@@ -71,7 +71,9 @@ def _run_both(options: argparse.Namespace) -> tuple[Record, Record]:
     return simulated, real
 
 
-def _record_command(options: argparse.Namespace, accelerator: str, file: Path) -> list[str]:
+def _recording_command_line(
+    options: argparse.Namespace, accelerator: str, file: Path
+) -> list[str]:
     head = [sys.executable, "-m", __package__, "--record", str(file)]
     devices = ["--accelerator", accelerator, "--device-ids", options.device_ids]
     return [*head, *devices, "--examples", str(options.examples)]

@@ -19,8 +19,8 @@ Tensor float_histogram(const Tensor& self, int64_t bins, const Scalar& min, cons
   return stack.back().toTensor();
 }
 
-// Computes the result of CUDA: the minimum and maximum of the data replace equal bounds, the last
-// bin includes its upper bound, and the result has the dtype of the data.
+// Computes the histogram as CUDA does. If low == high, the smallest and largest element are the
+// bounds. The last bin includes its upper bound. The result has the dtype of the data.
 Tensor integer_histogram(const Tensor& self, int64_t bins, int64_t low, int64_t high) {
   TORCH_CHECK(bins > 0, "bins must be > 0");
   if (low == high && self.numel() > 0) {
