@@ -19,12 +19,25 @@ from torch.utils.backend_registration import (
     rename_privateuse1_backend,
 )
 
-from . import device_module, native
+from . import device_module, features, native
 from .faults import FAULTS, PRIMITIVES, fault
+from .features import FEATURES, PROFILES, missing, switch_off
 from .race_detector import Access, Race, races
 from .wait_at_exit import wait_for_autograd_threads
 
-__all__ = ["FAULTS", "PRIMITIVES", "Access", "Race", "enable", "fault", "races"]
+__all__ = [
+    "FAULTS",
+    "FEATURES",
+    "PRIMITIVES",
+    "PROFILES",
+    "Access",
+    "Race",
+    "enable",
+    "fault",
+    "missing",
+    "races",
+    "switch_off",
+]
 
 _MAX_DEVICES = 64
 
@@ -54,6 +67,7 @@ def enable(device_count: int | None = None) -> None:
         raise RuntimeError(f"sim already has {enabled} devices and cannot change to {count}")
     if enabled == 0:
         extension.start(count)
+        features.apply(missing())
         _register()
 
 

@@ -39,6 +39,9 @@ class Extension(Protocol):
     def set_fault(self, name: str, device: int) -> None:
         """Enable the fault ``name``; an empty name disables it."""
 
+    def set_missing_features(self, names: list[str]) -> None:
+        """Switch the named features off, and all others on."""
+
     def default_generator(self, index: int) -> torch.Generator:
         """Return the generator of device ``index``."""
 

@@ -72,7 +72,8 @@ def _seed_generators() -> None:
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
         device_module = torch.get_device_module(accelerator)
-        getattr(device_module, "manual_seed_all", device_module.manual_seed)(0)
+        seed = getattr(device_module, "manual_seed_all", None) or device_module.manual_seed
+        seed(0)
 
 
 def failure_of(error: BaseException) -> Failure:

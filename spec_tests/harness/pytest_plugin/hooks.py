@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness.concurrency import delayed_inputs
-from spec_tests.harness.environment import faults, interpreter, machine_check
+from spec_tests.harness.environment import faults, features, interpreter, machine_check
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology, make_topology, not_run
 from spec_tests.harness.pytest_plugin.options import (
@@ -105,6 +105,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
+        features.switch_off(config)
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
         faults.inject(config, config.stash[_TOPOLOGY])

@@ -100,6 +100,22 @@ def add_race_options(parser: pytest.Parser) -> None:
         help="imitate a defect of real devices during the whole run; sim only: "
         "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
+    group.addoption(
+        "--profile",
+        default=None,
+        choices=["full", "lean"],
+        help="features of simulated devices; full: all; lean: what training in float32 needs "
+        "(default: full)",
+    )
+    group.addoption(
+        "--without",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="switch off a feature of simulated devices; repeatable: new-streams, events, "
+        "record-stream, half-precision, double-precision, complex-numbers, sparse, "
+        "pinned-memory, autocast, kept-parameters",
+    )
 
 
 def add_target_options(parser: pytest.Parser) -> None:

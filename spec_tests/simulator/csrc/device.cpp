@@ -1,6 +1,7 @@
 // The devices, the current device of each thread, streams and events.
 
 #include "faults.h"
+#include "features.h"
 #include "races.h"
 #include "sim.h"
 
@@ -88,7 +89,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return stream_of(with_index(device), 0);
   }
 
-  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    if (!features::has(features::Feature::new_streams)) {
+      return DeviceGuardImplInterface::getNewStream(device, priority);  // raises an error
+    }
     device = with_index(device);
     check_usable(device.index());
     return stream_of(device, ++last_stream);
@@ -145,11 +149,17 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   bool queryEvent(void* event) const override {
+    if (!features::has(features::Feature::events)) {
+      return DeviceGuardImplInterface::queryEvent(event);  // raises an error
+    }
     synchronizeEvent(event);
     return true;
   }
 
   void synchronizeEvent(void* event) const override {
+    if (!features::has(features::Feature::events)) {
+      DeviceGuardImplInterface::synchronizeEvent(event);  // raises an error
+    }
     if (event != nullptr) {
       races::host_waits_for(static_cast<Event*>(event)->clock);
     }
@@ -165,7 +175,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     delete static_cast<Event*>(event);
   }
 
-  double elapsedTime(void* begin, void* end, c10::DeviceIndex /*index*/) const override {
+  double elapsedTime(void* begin, void* end, c10::DeviceIndex index) const override {
+    if (!features::has(features::Feature::events)) {
+      return DeviceGuardImplInterface::elapsedTime(begin, end, index);  // raises an error
+    }
     TORCH_CHECK(begin && end, "both events must be recorded before elapsed_time");
     const auto between =
         static_cast<Event*>(end)->recorded_at - static_cast<Event*>(begin)->recorded_at;
@@ -213,6 +226,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   at::Allocator* getPinnedMemoryAllocator() const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        features::has(features::Feature::pinned_memory), "sim has no pinned memory");
     return pinned_allocator();
   }
 

@@ -7,6 +7,7 @@
 //   5. Convert the results to sim tensors. A result is an argument, shares the memory of an
 //      argument, or has new memory.
 
+#include "features.h"
 #include "host_views.h"
 #include "placement.h"
 #include "races.h"
@@ -115,6 +116,10 @@ class OperatorCall {
     TORCH_CHECK_NOT_IMPLEMENTED(
         is_supported(schema_.name()) && op.hasComputedKernelForDispatchKey(key),
         schema_.operator_name(), " is not implemented for the sim device");
+    const bool is_sparse = key == DispatchKey::SparseCPU || key == DispatchKey::SparseCsrCPU;
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !is_sparse || features::has(features::Feature::sparse), schema_.operator_name(),
+        ": sim has no sparse tensors");
   }
 
   void run(Stack* stack) {
@@ -247,7 +252,12 @@ class OperatorCall {
       return;
     }
     for (size_t i = first; i < stack->size(); ++i) {
-      for_each_tensor((*stack)[i], [&](const at::Tensor& tensor) { views_.count_owner(tensor); });
+      for_each_tensor((*stack)[i], [&](const at::Tensor& tensor) {
+        if (tensor.defined()) {
+          features::check_dtype(tensor.scalar_type());
+        }
+        views_.count_owner(tensor);
+      });
     }
     for (size_t i = first; i < stack->size(); ++i) {
       (*stack)[i] = map_tensors(

@@ -1,6 +1,7 @@
 // Operators with sim kernels: allocation, copies between devices, views.
 
 #include "faults.h"
+#include "features.h"
 #include "races.h"
 #include "sim.h"
 
@@ -54,6 +55,7 @@ at::Tensor empty(
     std::optional<c10::Device> device, std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
+  features::check_dtype(c10::dtype_or_default(dtype));
   const auto guard = device_guard(device);
   return poison(at::detail::empty_generic(
       size, allocator(), kKeys, c10::dtype_or_default(dtype), format));
@@ -64,6 +66,7 @@ at::Tensor empty_strided(
     std::optional<c10::Layout> layout, std::optional<c10::Device> device,
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
+  features::check_dtype(c10::dtype_or_default(dtype));
   const auto guard = device_guard(device);
   return poison(at::detail::empty_strided_generic(
       size, stride, allocator(), kKeys, c10::dtype_or_default(dtype)));
@@ -122,6 +125,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      features::has(features::Feature::record_stream),
+      "aten::record_stream is not implemented for the sim device");
   check_usable(self.device().index());
   TORCH_CHECK(
       stream.device_type() == kSim, "Expected a stream of a sim device, but got one of ",
@@ -132,8 +138,11 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 }
 
 // With this kernel, module.to() keeps the Parameter objects between CPU and sim, as between CPU and
-// CUDA.
+// CUDA. Without the feature, it creates new ones.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  if (!features::has(features::Feature::kept_parameters)) {
+    return self.device().type() == from.device().type();
+  }
   const auto is_dense = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
         (tensor.device().is_cpu() || tensor.device().type() == kSim);

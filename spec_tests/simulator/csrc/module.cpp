@@ -1,6 +1,7 @@
 // The functions that Python calls.
 
 #include "faults.h"
+#include "features.h"
 #include "races.h"
 #include "sim.h"
 
@@ -42,6 +43,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   m.def("open_races", &sim::races::open, py::arg("late_copies"));
   m.def("close_races", &close_races);
   m.def("set_fault", &sim::faults::set);
+  m.def("set_missing_features", &sim::features::set_missing);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));
   });

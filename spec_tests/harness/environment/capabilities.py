@@ -1,0 +1,102 @@
+"""The features and dtypes that the devices under test offer.
+
+The suite finds them by trying (`back_end`). Strategies draw from them, and a test that needs a
+missing one is not-run.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.harness.environment import back_end
+from spec_tests.harness.environment.topology import Topology, not_run
+
+__all__ = ["Capabilities", "find", "offered", "sampled_dtypes", "use"]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the devices of a run offer.
+
+    Args:
+        features: Names of `back_end.FEATURES`.
+        dtypes: The dtypes in which the devices compute.
+    """
+
+    features: frozenset[str]
+    dtypes: tuple[torch.dtype, ...]
+
+    def offers(self, name: str) -> bool:
+        """Return whether ``name``, a feature or the name of a dtype, is offered."""
+        return name in self.features or name in map(dtype_name, self.dtypes)
+
+    def summary(self) -> str:
+        """Return one line with all features and dtypes, and the missing ones."""
+        names = [*back_end.FEATURES, *map(dtype_name, back_end.DTYPES)]
+        missing = [name for name in names if not self.offers(name)]
+        return f"all except {', '.join(missing)}" if missing else "all"
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of ``dtype`` without ``torch.``."""
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabilities:
+    """Try what the devices of ``topology`` offer.
+
+    Args:
+        topology: The devices.
+        allowed: The names of the dtypes to use; None for all.
+    """
+    device = topology.device(0)
+    features = frozenset(
+        finding.check.name
+        for finding in back_end.find_all(topology.devices)
+        if finding.state == "there"
+    )
+    dtypes = tuple(
+        dtype
+        for dtype in back_end.DTYPES
+        if (allowed is None or dtype_name(dtype) in allowed)
+        and _is_declared(dtype, device)
+        and back_end.computes_in(dtype, device)
+    )
+    return Capabilities(features & set(back_end.FEATURES), dtypes)
+
+
+def _is_declared(dtype: torch.dtype, device: torch.device) -> bool:
+    """Return False if the back end declares its dtypes, and ``dtype`` is not among them."""
+    try:
+        declared = torch.accelerator.get_device_capability(device)["supported_dtypes"]
+    except (AttributeError, KeyError, RuntimeError):  # not implemented by the back end
+        return True
+    return not declared or dtype in declared
+
+
+_used: list[Capabilities] = []
+
+
+def use(capabilities: Capabilities) -> None:
+    """Make strategies draw from ``capabilities``."""
+    _used[:] = [capabilities]
+
+
+def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
+    """Return those of ``dtypes`` that the devices offer; end the test as not-run if there are none.
+
+    Outside a run of the suite, all dtypes count as offered.
+    """
+    found = [dtype for dtype in dtypes if not _used or dtype in _used[0].dtypes]
+    if not found:
+        not_run(f"the devices offer none of {', '.join(map(dtype_name, dtypes))}")
+    return found
+
+
+def sampled_dtypes(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[torch.dtype]:
+    """Draw one of those ``dtypes`` that the devices offer. Shrinks to the first."""
+    return st.deferred(lambda: st.sampled_from(offered(dtypes)))

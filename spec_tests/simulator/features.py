@@ -1,0 +1,58 @@
+"""Features of real accelerators that some back ends lack, switched off for a whole process."""
+
+import os
+from collections.abc import Collection, Iterable
+
+
+from . import device_module, native
+
+__all__ = ["FEATURES", "PROFILES", "missing", "switch_off"]
+
+_AUTOCAST = "autocast"
+#: Name -> description.
+FEATURES = {
+    "new-streams": "streams besides the one that each device has",
+    "events": "events that the host can query, wait for and time; streams can wait without it",
+    "record-stream": "Tensor.record_stream",
+    "half-precision": "float16, bfloat16 and smaller floating types",
+    "double-precision": "float64",
+    "complex-numbers": "complex dtypes",
+    "sparse": "tensors with a sparse layout",
+    "pinned-memory": "Tensor.pin_memory",
+    _AUTOCAST: "torch.autocast",
+    "kept-parameters": "module.to() keeps the Parameter objects; without it, it creates new ones",
+}
+#: Name of a profile -> the features that it lacks. ``lean`` has what training in float32 needs.
+PROFILES: dict[str, tuple[str, ...]] = {"full": (), "lean": tuple(FEATURES)}
+
+#: The environment variable with the missing features, separated by commas. Child processes read it.
+_VARIABLE = "SIM_MISSING_FEATURES"
+
+
+def missing() -> tuple[str, ...]:
+    """Return the features that are switched off in this process, or will be by ``enable``."""
+    names = os.environ.get(_VARIABLE, "")
+    return tuple(filter(None, names.split(",")))
+
+
+def switch_off(names: Iterable[str]) -> None:
+    """Switch features off in this process and in processes that it starts; switch others on.
+
+    Call it before the first use of a device.
+
+    Raises:
+        ValueError: A name is not one of ``FEATURES``.
+    """
+    names = tuple(dict.fromkeys(names))
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        raise ValueError(f"sim has no feature {unknown[0]!r}; it has {', '.join(FEATURES)}")
+    os.environ[_VARIABLE] = ",".join(names)
+
+
+def apply(names: Collection[str]) -> None:
+    """Apply ``names`` to the loaded extension and to the module ``torch.sim``."""
+    native.extension().set_missing_features([name for name in names if name != _AUTOCAST])
+    if _AUTOCAST in names:
+        # `torch.autocast` raises an error if the device module does not have this function.
+        del device_module.get_amp_supported_dtype
