@@ -1,8 +1,8 @@
 """DataParallel's forward with more modules, devices, tensor elements or arguments.
 
 Times are wall times on the host, from the call until every device is idle. Peak memory is summed
-over the devices. `module` is the plain module on one device. If the machine has fewer devices than
-a benchmark needs, it uses some of them several times.
+over the devices. The library `module` is the module without DataParallel, on one device. If the
+machine has fewer devices than a benchmark needs, it uses some of them several times.
 """
 
 from functools import partial

@@ -63,7 +63,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         _raise_if_any("without a test", set(known_clauses) - named)
         _raise_if_any(
             "tested only by comparison with torch.nn.parallel",
-            named - selection.judged_without_reference(conformance),
+            named - selection.clauses_judged_without_reference(conformance),
         )
     path = _register_path(config)
     if path is not None:
@@ -83,7 +83,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Return a line with the clauses whose tests all need torch.nn.parallel."""
     conformance = [item for item in items if _is_in_chapter(item.path)]
     named = {name for item in conformance for name in clauses.clauses_of_test(item)}
-    reference_only = named - selection.judged_without_reference(conformance)
+    reference_only = named - selection.clauses_judged_without_reference(conformance)
     return reference_only_text(sorted(reference_only)) if named else ""
 
 

@@ -272,7 +272,7 @@ def test_only_here_lists_clauses_that_exactly_one_implementation_fails(load_runs
     assert names == {"target0": [ONE], "target1": [], "target2": []}
 
 
-def test_agreed_lists_clauses_with_one_verdict_of_at_least_two_implementations(load_runs):
+def test_agreed_lists_clauses_with_equal_verdicts_of_two_or_more_implementations(load_runs):
     results = load_runs(
         {ONE: "pass", TWO: "fail", THREE: "pass"},
         {ONE: "pass", TWO: "pass"},

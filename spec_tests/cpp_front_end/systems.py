@@ -72,7 +72,7 @@ class PythonSystem:
 
 @dataclass(frozen=True)
 class OneParameterBuckets:
-    """A package whose replicate gets the option to put each parameter into its own bucket."""
+    """A package whose replicate is called with ``buffer_size=1``: one bucket per parameter."""
 
     target: Target
 

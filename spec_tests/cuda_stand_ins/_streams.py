@@ -53,7 +53,7 @@ class StreamGuard:
         self._before: tuple[int, torch.Stream] | None = None
 
     def set(self, stream: torch.Stream | None) -> None:
-        """Make ``stream`` and its device current until the next ``set``, or until the block ends.
+        """Make ``stream`` and its device current until the next ``set``, or until ``__exit__``.
 
         None changes nothing: the previous stream stays current.
         """

@@ -24,7 +24,7 @@ def step_with_source(context: RankContext, source: int, rows: int) -> Any:
 
 
 def send_unpicklable_batch(context: RankContext) -> None:
-    """Call a module whose source is rank 1, with a batch that cannot be pickled."""
+    """Call DataParallel with ``source=1`` and a batch on rank 1 that cannot be pickled."""
     net = context.distributed.DataParallel(nn.Identity(), context.group, source=1)
     net(lambda: None)
 

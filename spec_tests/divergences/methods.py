@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from spec_tests.strategies.layers import WIDTH
 
 
-class StoringMethods(nn.Module):
+class ModuleWithStoredMethods(nn.Module):
     """A module that stores one of its methods, and a method of its child, as attributes."""
 
     def __init__(self) -> None:

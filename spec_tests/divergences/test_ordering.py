@@ -82,7 +82,7 @@ def test_training_steps_on_several_devices_need_no_wait(target, topology, source
 
 
 @clause("divergences.FN-6.gradients-stay-on-their-streams")
-def test_gradients_of_replicas_are_read_on_their_streams(target, topology):
+def test_backward_reads_gradients_on_the_streams_that_wrote_them(target, topology):
     topology.require(distinct=2)
     net = Scale().to(topology.device(0))
     with no_races(topology), on_side_streams(topology):

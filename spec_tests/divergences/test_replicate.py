@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.divergences.methods import (
-    StoringMethods,
+    ModuleWithStoredMethods,
     get_method_owners,
     make_linear_with_stored_forward,
 )
@@ -34,7 +34,7 @@ LINEAR = ModuleSpec((Layer("linear"),))
 @METHODS_CLAUSE
 @given(slots=device_slots(), detach=st.booleans())
 def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach):
-    module = StoringMethods().to(topology.device(slots[0]))
+    module = ModuleWithStoredMethods().to(topology.device(slots[0]))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         expected = {"own_method": replica, "child_method": replica.child, "forward": replica}
         checks.same(get_method_owners(replica), expected, slots)
@@ -53,7 +53,7 @@ def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
 @METHODS_CLAUSE
 @given(slots=device_slots())
 def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots):
-    module = StoringMethods().to(topology.device(slots[0]))
+    module = ModuleWithStoredMethods().to(topology.device(slots[0]))
     for replica in reference.replicate.replicate(module, topology.take(slots)):
         expected = {"own_method": module, "child_method": module.child, "forward": replica}
         checks.same(get_method_owners(replica), expected, slots)

@@ -51,7 +51,7 @@ def packages_imported_by(path: Path) -> set[str]:
     names = [name.split(".") for name in imported_modules(path)]
     packages = {_package_name(parts) for root, *parts in names if root == "spec_tests" and parts}
     # For ``from spec_tests.harness import x``, imported_modules() yields the names ``harness`` and
-    # ``harness.x``. Only ``harness.x`` is one of the packages here.
+    # ``harness.x``. ``harness`` itself only contains packages, so it does not count as one.
     return packages - {"harness"}
 
 

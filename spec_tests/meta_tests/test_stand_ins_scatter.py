@@ -102,7 +102,7 @@ def test_stream_of_another_device_raises(topology):
     assert end in str(caught.value)
 
 
-def test_streams_and_ordinals_are_not_checked_for_chunks_on_the_same_device(topology):
+def test_streams_and_ordinals_are_not_checked_for_chunks_that_stay_on_their_device(topology):
     topology.require(distinct=2)
     tensor = counting((4, 6)).to(topology.device(0))
     (chunk,) = scatter(tensor, ordinals(topology, 1), None, 0, [StreamAt(1).build(topology)])

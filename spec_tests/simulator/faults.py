@@ -31,7 +31,7 @@ PRIMITIVES = (
     "_scatter",
     "_scatter_out",
 )
-#: Modules that still find the hidden functions, because the reference needs them.
+#: Modules whose names begin so still find the functions that "missing-primitives" hides.
 _REFERENCE_MODULES = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
 
 #: Name and device of the fault of each open block, innermost last. The first entry is no fault.

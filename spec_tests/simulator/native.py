@@ -57,5 +57,5 @@ def load() -> Extension:
 
 
 def extension() -> Extension:
-    """Return the extension after :func:`load` has loaded it."""
+    """Return the loaded extension. Call :func:`load` before."""
     return _loaded[0]

@@ -191,7 +191,7 @@ def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
     return Run(name, {"hardware": header["accelerator"], **header}, tests)
 
 
-def _load_benchmarks(report: Path) -> BenchmarkReport:
-    about = checked.document(report / "environment.json", "environment")
-    data = checked.document(report / "benchmark.json", "benchmark")
-    return BenchmarkReport(_report_name(report), about, data)
+def _load_benchmarks(folder: Path) -> BenchmarkReport:
+    about = checked.document(folder / "environment.json", "environment")
+    data = checked.document(folder / "benchmark.json", "benchmark")
+    return BenchmarkReport(_report_name(folder), about, data)

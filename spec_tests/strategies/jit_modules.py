@@ -19,18 +19,19 @@ from spec_tests.strategies.tensors import TensorSpec
 SCRIPTABLE = ("linear", "tanh", "linear_without_bias", "layer_norm", "batch_norm")
 
 
-def _script(network: nn.Module, rows: Tensor) -> nn.Module:
+def _script(network: nn.Module, example_input: Tensor) -> nn.Module:
     return torch.jit.script(network)
 
 
-def _trace(network: nn.Module, rows: Tensor) -> nn.Module:
-    traced: nn.Module = torch.jit.trace(network, rows)  # type: ignore[no-untyped-call]
+def _trace(network: nn.Module, example_input: Tensor) -> nn.Module:
+    traced: nn.Module = torch.jit.trace(network, example_input)  # type: ignore[no-untyped-call]
     return traced
 
 
-def _script_inside_sequential(network: nn.Module, rows: Tensor) -> nn.Module:
+def _script_inside_sequential(network: nn.Module, example_input: Tensor) -> nn.Module:
     scripted = torch.jit.script(network)
-    linear = nn.Linear(rows.size(1), rows.size(1)).to(rows)
+    width = example_input.size(1)
+    linear = nn.Linear(width, width).to(example_input)
     return nn.Sequential(linear, scripted, nn.Tanh(), scripted)
 
 

@@ -100,7 +100,7 @@ class FailsFromLimit(nn.Module):
         self.limit = limit
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the input or raise a KeyError."""
+        """Return the input. Raise a KeyError if its first element is ``limit`` or larger."""
         if x.detach().reshape(-1)[0].item() >= self.limit:
             raise KeyError(f"refused on a device of type {x.device.type}")
         return x

@@ -112,7 +112,7 @@ def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
 
 
 @dataclass(frozen=True)
-class CpuModule:
+class CpuModuleSpec:
     """A description of a network that ``build`` makes on the CPU."""
 
     network: Network

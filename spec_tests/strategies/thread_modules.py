@@ -12,7 +12,7 @@ from spec_tests.strategies.thread_state import CONTEXT_VARIABLE, visible_state
 
 
 class StateProbe(nn.Module):
-    """A module that returns the `visible_state` of its thread for ``device``."""
+    """A module that returns ``visible_state(device)``, called in the thread that runs it."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import pytest
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment.target import missing_name
 
-__all__ = ["LACKS_ENTRY", "judge", "mark", "stale"]
+__all__ = ["LACKS_ENTRY", "find_stale_entries", "judge", "mark"]
 
 #: Key in pytest's user_properties for the matching entry of ``lacks``.
 LACKS_ENTRY = "declared"
@@ -49,11 +49,13 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     return True
 
 
-def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def find_stale_entries(
+    declaring_entries: Mapping[str, str], tests: Iterable[Mapping[str, str]]
+) -> dict[str, str]:
     """Return the declared clauses whose tests were run and used no missing name.
 
     Args:
-        lacks: For each declared clause: the entry that declares it.
+        declaring_entries: For each declared clause: the entry that declares it.
         tests: The tests with ``clause`` and ``verdict``.
 
     Returns:
@@ -61,10 +63,10 @@ def stale(lacks: Mapping[str, str], tests: Iterable[Mapping[str, str]]) -> dict[
     """
     ran: dict[str, set[str]] = {}
     for test in tests:
-        if test.get("clause") in lacks:
+        if test.get("clause") in declaring_entries:
             ran.setdefault(test["clause"], set()).add(test["verdict"])
     return {
-        name: lacks[name]
+        name: declaring_entries[name]
         for name, verdicts in sorted(ran.items())
         if "not-offered" not in verdicts and verdicts != {"not-run"}
     }

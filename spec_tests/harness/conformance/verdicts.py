@@ -134,7 +134,7 @@ def reference_only_text(ids: list[str]) -> str:
 
 
 def worse_verdict(first: str | None, second: str) -> str:
-    """Return the verdict that comes first in `VERDICTS`; ``second`` if ``first`` is None."""
+    """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
     return min(first or second, second, key=VERDICTS.index)
 
 

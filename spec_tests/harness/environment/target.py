@@ -14,7 +14,7 @@ import pytest
 
 from spec_tests.harness.environment import target_map
 
-#: The parts of a target, and the possible names of their submodules in order of preference.
+#: Part of the interface -> names that its submodule may have in a target, preferred names first.
 PARTS = {
     "comm": ("comm",),
     "functions": ("functions", "_functions"),

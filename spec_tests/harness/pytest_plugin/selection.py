@@ -6,10 +6,10 @@ import pytest
 
 from spec_tests.harness.conformance import clauses
 
-__all__ = ["deselect", "judged_without_reference", "needs_reference", "resumed_file"]
+__all__ = ["clauses_judged_without_reference", "deselect", "needs_reference", "resumed_file"]
 
 
-def judged_without_reference(items: list[pytest.Item]) -> set[str]:
+def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:
     """Return the clauses with a test that does not need torch.nn.parallel."""
     return {
         name

@@ -101,7 +101,7 @@ class VerdictLog:
         """Fail the run if the interrupted run has failed or a declaration is stale."""
         # In an interrupted run, tests that were not run may use the missing names.
         if not _was_interrupted(session):
-            self.stale = not_offered.stale(self.lacks, self._tests)
+            self.stale = not_offered.find_stale_entries(self.lacks, self._tests)
         for name, entry in self.stale.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
             self._add_test({**found, "reason": _stale_text(entry)})

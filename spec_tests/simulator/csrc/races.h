@@ -2,8 +2,8 @@
 //
 // Each stream numbers its steps. For every other stream it keeps the last step that is ordered
 // before its own next step: a vector clock. All host threads share one clock with the steps that
-// some thread has waited for. Two accesses to one byte, one of them a write, race if neither step
-// is in the clock of the other access's stream.
+// some thread has waited for. Two accesses to one byte, one of them a write, race if neither is
+// ordered before the other.
 //
 // Accesses are recorded only while a block is open. Otherwise every function returns at once.
 
@@ -89,7 +89,8 @@ inline bool is_on() noexcept {
   return on.load(std::memory_order_relaxed);
 }
 
-// Blocks nest; a race is added to the innermost open block. With a seed, the block defers copies.
+// Opens a block; blocks nest. A race is added to the innermost open block. `late_copies` is the
+// random seed of deferred copies; without it, copies run at once.
 void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
 
