@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Iterable
 
-
 from . import device_module, native
 
 __all__ = ["FEATURES", "PROFILES", "missing", "switch_off"]
@@ -25,7 +24,7 @@ FEATURES = {
 #: Name of a profile -> the features that it lacks. ``lean`` has what training in float32 needs.
 PROFILES: dict[str, tuple[str, ...]] = {"full": (), "lean": tuple(FEATURES)}
 
-#: The environment variable with the missing features, separated by commas. Child processes read it.
+#: Environment variable: the missing features, separated by commas. Child processes inherit it.
 _VARIABLE = "SIM_MISSING_FEATURES"
 
 

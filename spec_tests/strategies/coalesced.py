@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.harness.environment.capabilities import offered, offers
 from spec_tests.strategies.calls import DistinctDevices, PublicCall
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.devices import any_device
@@ -25,7 +26,7 @@ BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
 
 def _short_dtype_lists(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
     """Draw one or two dtypes, so that several tensors have the same dtype."""
-    return st.lists(st.sampled_from(dtypes), min_size=1, max_size=2)
+    return st.lists(st.sampled_from(offered(dtypes)), min_size=1, max_size=2)
 
 
 def _dense_specs(
@@ -44,7 +45,7 @@ def broadcast_coalesced_calls(
     spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense_specs(
         draw(_short_dtype_lists(REAL)), source, grads
     )
-    if sparse:
+    if sparse and offers("sparse"):
         spec = st.one_of(spec, sparse_specs(slots=source))
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
     arguments: dict[str, object] = {
@@ -62,7 +63,7 @@ def reduce_add_calls(
     """Draw calls with addends of one shape on any devices. Shrinks to one float32 element."""
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     shape = st.just(draw(shapes(max_size=3)))
-    dtype = [draw(st.sampled_from(dtypes))]
+    dtype = [draw(st.sampled_from(offered(dtypes)))]
     inputs = [
         draw(tensor_specs(shape=shape, dtypes=dtype, slots=[slot], grads=grads)) for slot in slots
     ]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.harness.environment.capabilities import offered, offered_groups
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices
 from spec_tests.strategies.comm import REAL, split_extents
 from spec_tests.strategies.devices import any_device, device_lists
@@ -69,7 +70,7 @@ def gather_applies(
 ) -> ApplyCall:
     """Draw calls of Gather with real or complex chunks. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
-    dtypes = draw(st.sampled_from(dtype_groups))
+    dtypes = draw(st.sampled_from(offered_groups(dtype_groups)))
     layouts = [name for name in LAYOUTS if name != "channels_last" or dtypes is not COMPLEX]
     specs = [
         draw(
@@ -90,7 +91,7 @@ def gather_applies(
 @st.composite
 def scalar_gathers(draw: st.DrawFn, *, grads: Sequence[bool] = (False, True)) -> ApplyCall:
     """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32."""
-    dtypes = draw(st.sampled_from([REAL, COMPLEX]))
+    dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))
     spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=grads)
     specs = draw(st.lists(spec, min_size=1, max_size=4))
     return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(specs))
@@ -107,7 +108,10 @@ def broadcast_applies(
     """Draw calls of Broadcast with dense tensors to distinct devices. Shrinks to one float32."""
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     count = draw(st.sampled_from(counts))
-    shape, dtypes = shapes(min_dims=0, max_size=3), draw(st.sampled_from(dtype_groups))
+    shape, dtypes = (
+        shapes(min_dims=0, max_size=3),
+        draw(st.sampled_from(offered_groups(dtype_groups))),
+    )
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
     return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(specs))
@@ -120,8 +124,8 @@ def reduce_applies(draw: st.DrawFn) -> ApplyCall:
     Shrinks to two devices with one float32 each.
     """
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
-    dtypes = draw(st.sampled_from([REAL, COMPLEX]))
-    column = st.tuples(shapes(max_size=3), st.sampled_from(dtypes))
+    dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))
+    column = st.tuples(shapes(max_size=3), st.sampled_from(offered(dtypes)))
     columns = draw(st.lists(column, min_size=1, max_size=3))
     specs = [
         draw(tensor_specs(shape=st.just(shape), dtypes=[dtype], slots=[slot]))

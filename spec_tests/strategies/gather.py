@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.harness.environment.capabilities import offered
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import EMPTY, Container, NewObject
 from spec_tests.strategies.scatter_gather import (
@@ -64,7 +65,7 @@ def replica_output(template: object, extent: int, slot: int | None) -> object:
 def split_tensors(draw: st.DrawFn, dim: int) -> SplitTensor:
     """Draw descriptions of tensors that are split along ``dim``. Shrinks to one dimension."""
     before, after = draw(outer_extents(dim))
-    dtype = draw(st.sampled_from(dtypes_along(dim)))
+    dtype = draw(st.sampled_from(offered(dtypes_along(dim))))
     differentiable = dtype.is_floating_point or dtype.is_complex
     # The reference loses the memory format of complex tensors (CO-2).
     layout = "contiguous" if dtype.is_complex else draw(st.sampled_from(LAYOUTS))
@@ -109,7 +110,7 @@ def _gather_call(outputs: Sequence[object], target: object, dim: int) -> PublicC
 @st.composite
 def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     """Draw calls of ``gather`` with 0-dim tensors. Shrinks to one replica."""
-    dtypes = st.sampled_from(FLOATS)
+    dtypes = st.sampled_from(offered(FLOATS))
     leaf = st.builds(SplitTensor, st.none(), st.none(), dtypes, requires_grad=st.booleans())
     template = draw(nested_values(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
     return _draw_call(draw, template, draw(st.sampled_from(dims)))

@@ -8,6 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
@@ -161,7 +162,7 @@ def module_specs(
     """
     parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))
-    return ModuleSpec(parts, draw(st.sampled_from(dtypes)), training)
+    return ModuleSpec(parts, draw(st.sampled_from(offered(dtypes))), training)
 
 
 def row_wise_specs(

@@ -7,6 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
 
 
@@ -67,7 +68,7 @@ def sparse_specs(
     return SparseSpec(
         shape=shape,
         rows=tuple(rows),
-        dtype=draw(st.sampled_from(dtypes)),
+        dtype=draw(st.sampled_from(offered(dtypes))),
         coalesced=draw(st.booleans()),
         slot=draw(st.sampled_from(slots)),
     )

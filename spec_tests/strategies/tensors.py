@@ -7,6 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
 
 CPU = torch.device("cpu")
@@ -138,7 +139,7 @@ def tensor_specs(
         slots: The numbers of devices to draw from; None is the CPU.
         grads: The values to draw ``requires_grad`` from. An integer tensor requires no gradient.
     """
-    dtype = draw(st.sampled_from(dtypes))
+    dtype = draw(st.sampled_from(offered(dtypes)))
     differentiable = dtype.is_floating_point or dtype.is_complex
     return TensorSpec(
         shape=draw(shapes() if shape is None else shape),

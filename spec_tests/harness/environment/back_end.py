@@ -141,7 +141,9 @@ def _check_strided_writes(devices: Devices) -> None:
         b[1:, 2:].copy_(torch.ones(2, 2, device=b.device))
         b.t()[3].add_(5)
     for expected, found in zip((vector, matrix), on_device, strict=True):
-        _require(torch.equal(found.cpu(), expected), f"{found.tolist()} is not {expected.tolist()}")
+        _require(
+            torch.equal(found.cpu(), expected), f"{found.tolist()} is not {expected.tolist()}"
+        )
 
 
 def _check_synchronize(devices: Devices) -> None:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from hypothesis import strategies as st
 
 from spec_tests.harness.environment import back_end
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["Capabilities", "find", "offered", "sampled_dtypes", "use"]
+__all__ = ["Capabilities", "find", "offered", "offered_groups", "offers", "use"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def use(capabilities: Capabilities) -> None:
 
 
 def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
-    """Return those of ``dtypes`` that the devices offer; end the test as not-run if there are none.
+    """Return the offered ones of ``dtypes``. Without any, the test ends as not-run.
 
     Outside a run of the suite, all dtypes count as offered.
     """
@@ -97,6 +96,12 @@ def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
     return found
 
 
-def sampled_dtypes(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[torch.dtype]:
-    """Draw one of those ``dtypes`` that the devices offer. Shrinks to the first."""
-    return st.deferred(lambda: st.sampled_from(offered(dtypes)))
+def offered_groups(groups: Sequence[Sequence[torch.dtype]]) -> list[Sequence[torch.dtype]]:
+    """Return those of ``groups`` with a dtype that the devices offer."""
+    known = set(offered([dtype for group in groups for dtype in group]))
+    return [group for group in groups if known.intersection(group)]
+
+
+def offers(name: str) -> bool:
+    """Return whether the devices offer ``name``, a feature or the name of a dtype."""
+    return not _used or _used[0].offers(name)

@@ -8,7 +8,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness.concurrency import delayed_inputs
-from spec_tests.harness.environment import faults, features, interpreter, machine_check
+from spec_tests.harness.environment import (
+    capabilities,
+    faults,
+    features,
+    interpreter,
+    machine_check,
+)
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology, make_topology, not_run
 from spec_tests.harness.pytest_plugin.options import (
@@ -56,6 +62,8 @@ WARNINGS = (
     "ignore:Benchmarks are automatically disabled",
     # At the first failure Hypothesis imports libcst, if installed, and libcst warns.
     "ignore:mypy_extensions.TypedDict is deprecated",
+    # A back end runs an operator on the CPU: slow, but right.
+    r"ignore:.*(will fall|is falling|falls) back to",
     *cuda_stand_ins.IGNORED_WARNINGS,
 )
 
@@ -67,6 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
+    )
+    config.addinivalue_line(
+        "markers", "needs(name, ...): features and dtypes that the devices must offer"
     )
     delayed_inputs.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
@@ -85,9 +96,20 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"target: {target_of(config)}",
         f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
+        f"features: {capabilities_of(config).summary()}",
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End a test as not-run if the devices lack a feature or dtype that it needs."""
+    found = capabilities_of(item.config)
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if not found.offers(name):
+                not_run(f"the devices do not offer {name}")
 
 
 @pytest.hookimpl(trylast=True)
@@ -110,6 +132,14 @@ def topology_of(config: pytest.Config) -> Topology:
         config.stash[_TOPOLOGY] = make_topology(*options)
         faults.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
+
+
+def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
+    """Return what the devices of the run offer."""
+    names = config.getoption("--dtypes")
+    found = capabilities.find(topology_of(config), names and frozenset(names.split(",")))
+    capabilities.use(found)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -68,6 +68,12 @@ def add_device_options(parser: pytest.Parser) -> None:
         help="ordinals of the devices, in order; a repeated device stands for several "
         "(default: all devices)",
     )
+    group.addoption(
+        "--dtypes",
+        default=None,
+        metavar="float32,int64,...",
+        help="use only these dtypes on the devices (default: all in which the devices compute)",
+    )
 
 
 def add_race_options(parser: pytest.Parser) -> None:
