@@ -33,12 +33,22 @@ def missing(names: Iterable[str]) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def main() -> int:
-    """Print a line for each requirement; return 1 if one is not met, else 0."""
+def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
+    """Print a line for each requirement; return 1 if one is not met, else 0.
+
+    Args:
+        accelerator: The type of a back end whose functions are tried, too.
+        modules: Modules to import before, because they register the back end.
+    """
     findings = list(_findings())
     for name, is_met, text in findings:
         print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}")
-    return int(not all(is_met for _, is_met, _ in findings))
+    failed = not all(is_met for _, is_met, _ in findings)
+    if failed or accelerator is None:
+        return int(failed)
+    from spec_tests.cli import back_end
+
+    return back_end.main(accelerator, modules)
 
 
 def _findings() -> Iterator[Finding]:

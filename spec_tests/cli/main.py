@@ -71,7 +71,9 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
-    commands.add_parser("doctor", help="check the requirements of a run on this machine")
+    _add_doctor_options(
+        commands.add_parser("doctor", help="check the requirements of a run on this machine")
+    )
     return parser
 
 
@@ -112,6 +114,22 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         "--verdicts", metavar="FILE", help="write the verdict of each test to this file"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
+
+
+def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--accelerator",
+        metavar="TYPE",
+        help="also try each function of this back end that PyTorch, impl or the suite needs",
+    )
+    parser.add_argument(
+        "-p",
+        action="append",
+        default=[],
+        dest="modules",
+        metavar="MODULE",
+        help="import this module first, because it registers the back end; repeatable",
+    )
 
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +189,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "clauses": _print_clauses,
     "report": _make_report,
     "draft": _print_draft,
-    "doctor": lambda options: doctor.main(),
+    "doctor": lambda options: doctor.main(options.accelerator, options.modules),
 }
 
 if __name__ == "__main__":

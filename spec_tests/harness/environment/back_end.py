@@ -1,7 +1,7 @@
 """What a back end offers, found by trying: each function that PyTorch, impl or the suite needs.
 
-A check raises an AssertionError if the result of a function is wrong, and any other exception if
-the function is missing.
+A check raises `WrongResultError` if the result of a function is wrong. Any other exception means
+that the function is missing.
 """
 
 import itertools
@@ -12,9 +12,21 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-__all__ = ["CHECKS", "DTYPES", "Check", "Finding", "computes_in", "try_check"]
+__all__ = [
+    "CHECKS",
+    "DTYPES",
+    "FEATURES",
+    "Check",
+    "Finding",
+    "computes_in",
+    "find_all",
+    "try_check",
+]
 
 Devices = Sequence[torch.device]
+
+#: Length in characters to which the text of an error is cut.
+_MAX_TEXT = 150
 
 #: The dtypes that strategies draw from, and others that tests use.
 DTYPES = (
@@ -31,6 +43,10 @@ DTYPES = (
     torch.uint8,
     torch.bool,
 )
+
+
+class WrongResultError(Exception):
+    """The result of a function of the back end is wrong."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +81,10 @@ def try_check(check: Check, devices: Devices) -> Finding:
     """Run one check on ``devices``, which are different devices of one type."""
     try:
         check.run(devices)
-    except AssertionError as error:
-        return Finding(check, "wrong", str(error))
     except Exception as error:  # a back end may raise anything for a missing function
-        first_line = str(error).partition("\n")[0]
+        first_line = str(error).partition("\n")[0][:_MAX_TEXT]
+        if isinstance(error, WrongResultError):
+            return Finding(check, "wrong", first_line)
         return Finding(check, "missing", f"{type(error).__name__}: {first_line}")
     return Finding(check, "there")
 
@@ -84,7 +100,7 @@ def computes_in(dtype: torch.dtype, device: torch.device) -> bool:
 
 def _require(condition: bool, text: str) -> None:
     if not condition:
-        raise AssertionError(text)
+        raise WrongResultError(text)
 
 
 def _module(devices: Devices) -> Any:

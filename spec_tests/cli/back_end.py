@@ -1,0 +1,50 @@
+"""The command ``doctor --accelerator NAME``: what a back end offers, and who needs the rest."""
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spec_tests.harness.environment.back_end import Finding
+
+__all__ = ["main"]
+
+
+def main(accelerator: str, modules: Sequence[str]) -> int:
+    """Print a line for each function of the back end; return 1 if a required one is missing.
+
+    Args:
+        accelerator: The device type, such as ``sim``.
+        modules: Modules to import first, because they register the back end.
+    """
+    import pytest
+
+    from spec_tests.harness.environment import back_end, capabilities
+    from spec_tests.harness.environment.capabilities import dtype_name
+    from spec_tests.harness.environment.topology import make_topology
+
+    for name in modules:
+        importlib.import_module(name)
+    try:
+        topology = make_topology(accelerator, None)
+    except (pytest.UsageError, AttributeError) as error:
+        print(f"{error}\nimport the back end with -p MODULE, if PyTorch does not load it")
+        return 1
+    print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")
+    failed = 0
+    for check in back_end.CHECKS:
+        # The name is printed first: if the back end ends the process, the last line names it.
+        print(f"{check.name:<24}", end="", flush=True)
+        finding = back_end.try_check(check, topology.devices)
+        failed += check.is_required and finding.state != "there"
+        print(_format(finding))
+    print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")
+    return int(bool(failed))
+
+
+def _format(finding: "Finding") -> str:
+    check = finding.check
+    if finding.state == "there":
+        return "there"
+    need = "needed by" if check.is_required else "optional; used by"
+    return f"{finding.state:<9}{check.function}: {finding.text}\n{'':<24}{need} {check.users}"
