@@ -21,6 +21,7 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
 
     from spec_tests.harness.environment import back_end, capabilities
     from spec_tests.harness.environment.capabilities import dtype_name
+    from spec_tests.harness.environment.discarded_output import without_output
     from spec_tests.harness.environment.topology import make_topology
 
     for name in modules:
@@ -35,7 +36,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     for check in back_end.CHECKS:
         # The name is printed first: if the back end ends the process, the last line names it.
         print(f"{check.name:<24}", end="", flush=True)
-        finding = back_end.try_check(check, topology.devices)
+        with without_output():
+            finding = back_end.try_check(check, topology.devices)
         failed += check.is_required and finding.state != "there"
         print(_format(finding))
     print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")

@@ -11,6 +11,7 @@ from functools import cache
 import torch
 
 from spec_tests.harness.environment import back_end
+from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, not_run
 
 __all__ = ["Capabilities", "find", "offered", "offered_groups", "offers", "use"]
@@ -53,18 +54,19 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
         allowed: The names of the dtypes to use; None for all.
     """
     device = topology.device(0)
-    features = frozenset(
-        finding.check.name
-        for finding in back_end.find_all(topology.devices)
-        if finding.state == "there"
-    )
-    dtypes = tuple(
-        dtype
-        for dtype in back_end.DTYPES
-        if (allowed is None or dtype_name(dtype) in allowed)
-        and _is_declared(dtype, device)
-        and back_end.computes_in(dtype, device)
-    )
+    with without_output():
+        features = frozenset(
+            finding.check.name
+            for finding in back_end.find_all(topology.devices)
+            if finding.state == "there"
+        )
+        dtypes = tuple(
+            dtype
+            for dtype in back_end.DTYPES
+            if (allowed is None or dtype_name(dtype) in allowed)
+            and _is_declared(dtype, device)
+            and back_end.computes_in(dtype, device)
+        )
     return Capabilities(features & set(back_end.FEATURES), dtypes)
 
 
