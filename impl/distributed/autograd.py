@@ -62,7 +62,7 @@ class ExitParallelRegion(Function):
     def forward(
         ctx: Any,
         prepare: PrepareBackward,
-        local_indices: range,
+        local_indices: set[int],
         scale: int,
         sentinel: Tensor,
         graph_anchor: Tensor | None,
@@ -72,7 +72,7 @@ class ExitParallelRegion(Function):
         """Return the outputs.
 
         Args:
-            ctx: The autograd context.
+            ctx: The context of autograd.
             prepare: The function that backward calls first, with ``sentinel``.
             local_indices: The indices of this rank's outputs.
             scale: The factor by which backward multiplies the gradients of these outputs.
