@@ -186,7 +186,10 @@ def reduce_add_coalesced(
     }
     rest = [index for index in range(len(columns)) if index not in sums]
     if rest:
-        dense = [_as_dense(columns[index]) for index in rest]
+        dense = [
+            [tensor.to_dense() if tensor.is_sparse else tensor for tensor in columns[index]]
+            for index in rest
+        ]
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return tuple(sums[index] for index in range(len(columns)))
@@ -288,13 +291,6 @@ def gather(
 def _copy_unless_there(tensor: Tensor, target: torch.device) -> Tensor:
     """Return ``tensor`` itself if it is on ``target``, else a copy there."""
     return tensor if tensor.device == target else row_major_copy(tensor, target)
-
-
-def _as_dense(addends: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Convert the sparse tensors among ``addends`` to dense ones."""
-    if not any(tensor.is_sparse for tensor in addends):
-        return addends
-    return [tensor.to_dense() if tensor.is_sparse else tensor for tensor in addends]
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:

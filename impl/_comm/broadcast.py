@@ -10,6 +10,7 @@ of a bucket as soon as all replicas have computed them.
 ``k`` is the number of devices, ``n`` the number of tensors.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, TypeGuard
@@ -72,15 +73,9 @@ def detached_copies(
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, without history.
 
-    Args:
-        tensors: As for :func:`attached_copies`.
-        devices: As for :func:`attached_copies`.
-        buffer_size: The largest number of bytes in one transfer.
-
-    Returns:
-        ``k`` lists of ``n`` tensors. In the first list for the device of a source, the tensor is
-        the source itself. In all other lists, it is a row-major copy in new memory that does not
-        require grad. The copies in one list may share one storage.
+    The arguments are those of :func:`attached_copies`. In the first list for the device of a
+    source, the tensor is the source itself. In all other lists, it is a row-major copy in new
+    memory that does not require grad. The copies in one list may share one storage.
     """
     return _copy_bucket_by_bucket(
         _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
@@ -127,13 +122,7 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _copy_by_autograd_node(
     bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
-    """Return the outputs of one :class:`CopiedBucket` node, one row for each device.
-
-    Args:
-        bucket: The tensors of the bucket.
-        other_devices: The devices of the copies.
-        with_views: Whether the first row has views of ``bucket``.
-    """
+    """Return the outputs of one :class:`CopiedBucket` node, one row for each device."""
     # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
     # view's node. By default the new node is a strided view, which raises an error for sparse
     # gradients. A node that repeats the original view operation accepts sparse gradients.
@@ -220,10 +209,7 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     if not all(grad.is_sparse for grad in grads):
         # `to_dense` returns dense gradients unchanged.
         grads = [grad.to_dense() for grad in grads]
-    total = None
-    for grad in grads:
-        total = grad if total is None else torch.add(total, grad)
-    return total
+    return functools.reduce(torch.add, grads) if grads else None
 
 
 def _find_source_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:

@@ -240,7 +240,7 @@ def _warn(
         names.setdefault(module, []).append(change.name)
     listed = "; ".join(f"{module}: {', '.join(sorted(keys))}" for module, keys in names.items())
     lines = []
-    if listed:
+    if names:
         state = "rebound" if rebind else "not replaced without rebind=True"
         lines.append(f"imported from torch.nn.parallel before the installation, {state}: {listed}")
     if subclasses:
