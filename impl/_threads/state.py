@@ -159,7 +159,6 @@ def is_pristine() -> bool:
 
 
 def _has_private_hooks() -> bool:
-    """Return whether this thread's trace or profile hooks differ from those of new threads."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
