@@ -10,7 +10,6 @@ devices, ``n`` the number of tensors per device.
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from ._comm import (
@@ -89,7 +88,9 @@ def broadcast(
         check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
-    return [_copy_unless_there(tensor, target) for target in targets]
+    return [
+        tensor if tensor.device == target else row_major_copy(tensor, target) for target in targets
+    ]
 
 
 @exclude_from_compilation
@@ -288,11 +289,6 @@ def gather(
     return copy_into_slices(out, tensors, dim)
 
 
-def _copy_unless_there(tensor: Tensor, target: torch.device) -> Tensor:
-    """Return ``tensor`` itself if it is on ``target``, else a copy there."""
-    return tensor if tensor.device == target else row_major_copy(tensor, target)
-
-
 def _ordinal_or_current(device: DeviceLike | None) -> int:
     """Return the ordinal of ``device``, or the current ordinal if ``device`` has none."""
     if is_cpu(device):
@@ -301,7 +297,6 @@ def _ordinal_or_current(device: DeviceLike | None) -> int:
 
 
 def _check_not_given_with_out(**kwargs: object) -> None:
-    """Check that all ``kwargs`` are None. They exclude the argument ``out``."""
     for name, value in kwargs.items():
         if value is not None:
             raise RuntimeError(
