@@ -13,7 +13,7 @@ of a bucket as soon as all replicas have computed them.
 import functools
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from .reduce import add_buckets
 
 #: For each device, the list of its tensors.
 _Rows = list[list[Tensor]]
+_Member = TypeVar("_Member")
 
 
 def attached_copies(
@@ -98,14 +99,13 @@ def _copy_bucket_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _find_source_index(bucket, devices)
-    rows = copy_bucket(bucket, _without_index(devices, source))
+    source, other_devices = _separate_source(bucket, devices)
+    rows = copy_bucket(bucket, other_devices)
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _find_source_index(bucket, devices)
-    other_devices = _without_index(devices, source)
+    source, other_devices = _separate_source(bucket, devices)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
     else:
@@ -128,9 +128,7 @@ def _copy_by_autograd_node(
     # gradients. A node that repeats the original view operation accepts sparse gradients.
     with track_original_views():
         outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
-        rows = [
-            list(outputs[start : start + len(bucket)]) for start in _row_starts(outputs, bucket)
-        ]
+        rows: _Rows = _as_rows(outputs, len(bucket))
         if with_views:
             rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
@@ -169,7 +167,7 @@ class CopiedBucket(Function):
         """Return copies on ``other_devices``; first views of ``bucket`` if ``with_views``."""
         ctx.set_materialize_grads(False)  # The gradient of an unused copy is None, not zeros.
         ctx.device = bucket[0].device
-        ctx.bucket = range(len(bucket))  # Its length is used. The node must not keep the tensors.
+        ctx.bucket_size = len(bucket)
         save_streams(ctx, [ctx.device, *other_devices])
         views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, other_devices)))
@@ -178,8 +176,7 @@ class CopiedBucket(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each tensor; None if no copy of it was used."""
-        rows = [grads[start : start + len(ctx.bucket)] for start in _row_starts(grads, ctx.bucket)]
-        return None, None, *_sum_rows(rows, ctx.device)
+        return None, None, *_sum_rows(_as_rows(grads, ctx.bucket_size), ctx.device)
 
 
 def _sum_rows(
@@ -212,17 +209,14 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     return functools.reduce(torch.add, grads) if grads else None
 
 
-def _find_source_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _separate_source(
+    bucket: Sequence[Tensor], devices: Sequence[torch.device]
+) -> tuple[int | None, list[torch.device]]:
+    """Return the first index of the bucket's device in ``devices``, and the other devices."""
     device = bucket[0].device
-    return devices.index(device) if device in devices else None
+    source = devices.index(device) if device in devices else None
+    return source, [other for index, other in enumerate(devices) if index != source]
 
 
-def _without_index(
-    devices: Sequence[torch.device], excluded_index: int | None
-) -> list[torch.device]:
-    return [device for index, device in enumerate(devices) if index != excluded_index]
-
-
-def _row_starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
-    """Return the indices in ``flat`` at which the rows of ``len(bucket)`` members begin."""
-    return range(0, len(flat), len(bucket))
+def _as_rows(flat: Sequence[_Member], size: int) -> list[list[_Member]]:
+    return [list(flat[start : start + size]) for start in range(0, len(flat), size)]

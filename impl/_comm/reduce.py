@@ -138,9 +138,10 @@ def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -
     """Return whether two or more lists on the device have row-major tensors of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_describe_memory, tensors)) for tensors in lists}
+    kinds = {
+        tuple(
+            (each.get_device(), each.is_contiguous(), each.shape, each.dtype) for each in tensors
+        )
+        for tensors in lists
+    }
     return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
-
-
-def _describe_memory(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
-    return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

@@ -97,9 +97,7 @@ def check_device_type(device: torch.device, accelerator: str) -> None:
 def device_index(device: DeviceLike) -> int:
     """Return the ordinal of ``device``, which may be negative or larger than any ordinal.
 
-    Raises:
-        ValueError: ``device`` is the CPU, or has no index.
-        RuntimeError: ``device`` is an invalid device string.
+    Raise ValueError if it is the CPU or has no index, RuntimeError for an invalid string.
     """
     if isinstance(device, int):
         return int(device)
@@ -128,10 +126,7 @@ def device_at(ordinal: int) -> torch.device:
 def as_device(device: DeviceLike) -> torch.device:
     """Convert ``device`` to a device of the accelerator with an index, or to the CPU.
 
-    Raises:
-        ValueError: ``device`` has no index and is not the CPU.
-        RuntimeError: ``device`` is an invalid device string, the ordinal is negative, or there is
-            no accelerator.
+    Raise the errors of :func:`device_index` and :func:`device_at`.
     """
     return CPU if is_cpu(device) else device_at(device_index(device))
 

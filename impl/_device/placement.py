@@ -34,8 +34,7 @@ def choose_devices(
 ) -> Placement | None:
     """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
 
-    Return None if ``device_ids`` does not name the CPU and there is no accelerator with device
-    indices.
+    Without an accelerator with device indices return None, unless ``device_ids`` names the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.

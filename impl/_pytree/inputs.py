@@ -57,13 +57,9 @@ class InputLeaves:
         self._open: set[int] = set()
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten ``value``, and add its leaves to this object.
+        """Flatten ``value``, called ``path`` in error messages, and add its leaves to this object.
 
-        Args:
-            value: Any nested value.
-            dim: The dimension to split tensors along; None to copy them. A 0-dim tensor is
-                always copied.
-            path: The name of ``value`` in error messages.
+        Tensors are split along ``dim``, or copied if it is None. A 0-dim tensor is always copied.
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.

@@ -137,9 +137,6 @@ class OutputLeaves:
         self.gathered.append(leaf)
         return leaf
 
-    def _flatten_none(self, values: Sequence[None], path: KeyPath) -> Node:
-        return Constant(None)
-
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Return a constant: the list of the values that are not gathered."""
         return Constant(list(values))
@@ -187,7 +184,7 @@ _HANDLERS: dict[type, _Handler] = {
     list: OutputLeaves._flatten_container,
     dict: OutputLeaves._flatten_container,
     PackedSequence: OutputLeaves._flatten_packed,
-    type(None): OutputLeaves._flatten_none,
+    type(None): lambda leaves, values, path: Constant(None),
     **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
 #: For each exact type of a container: the class of its node.

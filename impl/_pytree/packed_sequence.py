@@ -59,7 +59,9 @@ def split_packed(
     sizes = packed.batch_sizes
     starts = sizes.cumsum(0) - sizes
     rows, chunks = [], []
-    for positions in torch.split_with_sizes(_sorted_positions(packed), list(counts)):
+    # The position of each sequence among the sequences sorted by length.
+    all_positions = _or_identity(packed.unsorted_indices, packed)
+    for positions in torch.split_with_sizes(all_positions, list(counts)):
         longest_first = positions.sort()
         reached = longest_first.values < sizes[:, None]
         rows.append((starts[:, None] + longest_first.values)[reached])
@@ -86,11 +88,9 @@ def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence
     return whole.with_data(_select_rows(data, rows[reached]))
 
 
-def _sorted_positions(packed: PackedSequence) -> Tensor:
-    """Return the position of each sequence among the sequences sorted by length."""
-    if packed.unsorted_indices is not None:
-        return packed.unsorted_indices.cpu()
-    return _arange(count_sequences(packed))
+def _or_identity(indices: Tensor | None, packed: PackedSequence) -> Tensor:
+    """Return ``indices`` of ``packed`` on the CPU. If they are None, its sequences are sorted."""
+    return _arange(count_sequences(packed)) if indices is None else indices.cpu()
 
 
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
@@ -109,16 +109,8 @@ def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
 def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
     """Return the original indices of the sequences of all chunks, in the order of their rows."""
     bases = accumulate((count_sequences(chunk) for chunk in chunks), initial=0)
-    return torch.cat(
-        [base + _original_order(chunk) for base, chunk in zip(bases, chunks, strict=False)]
-    )
-
-
-def _original_order(packed: PackedSequence) -> Tensor:
-    """Return the original indices of the sequences of one chunk, longest sequence first."""
-    if packed.sorted_indices is not None:
-        return packed.sorted_indices.cpu()
-    return _arange(count_sequences(packed))
+    orders = [_or_identity(chunk.sorted_indices, chunk) for chunk in chunks]
+    return torch.cat([base + order for base, order in zip(bases, orders, strict=False)])
 
 
 def _select_rows(data: Tensor, rows: Tensor) -> Tensor:

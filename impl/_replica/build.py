@@ -34,10 +34,7 @@ _set_dict = nn.Module.__dict__["__dict__"].__set__
 class ReplicaMap:
     """A mapping from each module and tensor of a tree to its replicas.
 
-    Args:
-        sources: All parameters and buffers.
-        rows: For each replica, its copies of ``sources``.
-        has_grad_buffers: Whether some copies of buffers require grad.
+    Each of ``rows`` contains the copies of all ``sources``, parameters and buffers, for a replica.
     """
 
     __slots__ = ("modules", "needs_registration", "tensors")

@@ -24,11 +24,8 @@ class CapturedError:
         return not isinstance(self._error, Exception)
 
     def pop(self) -> BaseException:
-        """Return the exception and delete the reference to it.
-
-        A frame in the traceback of the exception may refer to this object. Without the deletion,
-        that would be a reference cycle. A second call raises AttributeError.
-        """
+        """Return the exception in the first call. A second call raises AttributeError."""
+        # Delete the reference: a frame in the traceback of the exception may refer to this object.
         error = self._error
         del self._error
         return error

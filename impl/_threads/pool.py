@@ -91,8 +91,8 @@ class _Worker:
         self._pool = pool
         #: The futures of the functions to run. None ends the thread.
         self.queue = SimpleQueue[Future | None]()
-        # A daemon thread, because the interpreter joins all other threads before it calls
-        # `_close_at_exit`, which ends the idle workers.
+        # A daemon thread, because the interpreter joins all other threads before it calls the exit
+        # handler, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def become_idle(self) -> None:
@@ -219,10 +219,6 @@ register_fork_handler(_reset_after_fork)
 @cache
 def _register_exit_handler() -> None:
     # Register the handler late, when the first worker starts: exit handlers run in reverse order,
-    # so this one runs before those of modules that were imported earlier.
-    atexit.register(_close_at_exit)
-
-
-def _close_at_exit() -> None:
-    # A thread that still runs a function during interpreter shutdown may crash the process.
-    _pool.close()
+    # so this one runs before those of modules that were imported earlier. A thread that still runs
+    # a function during interpreter shutdown may crash the process.
+    atexit.register(lambda: _pool.close())

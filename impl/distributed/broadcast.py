@@ -62,10 +62,7 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
     """Return the ``inputs`` of rank ``source`` on every rank.
 
     A tensor that is on the CPU of ``source`` is on the CPU of every rank. Other tensors are on
-    ``device``.
-
-    Raises:
-        Exception: ``inputs`` cannot be pickled; the same error on every rank.
+    ``device``. If ``inputs`` cannot be pickled, every rank raises the same error.
     """
     is_source = comm.rank == source
     result, tensors, error = _pack_inputs(inputs, comm) if is_source else (Idle(), [], None)

@@ -76,10 +76,8 @@ class GradientReducer:
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
         """Prepare DistributedDataParallel for the running backward.
 
-        Args:
-            sentinel: A leaf that belongs to one call. The backward reaches it only if it computes
-                the gradients of all leaves.
-            require_grad_sync: Whether to average the gradients. If not, each rank keeps its own.
+        ``sentinel`` is a leaf that belongs to one call. Backward reaches it only if it computes
+        the gradients of all leaves. Without ``require_grad_sync`` each rank keeps its gradients.
 
         Raises:
             RuntimeError: The backward has ``create_graph=True``; or it computes only the gradients

@@ -21,12 +21,10 @@ _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 
 class ShardedInputs:
-    """The inputs of a call, split into a chunk for each rank.
+    """The inputs of a call, split into a chunk for each of the lowest ``num_active_ranks`` ranks.
 
-    Attributes:
-        num_active_ranks: The number of ranks with a chunk. These are the lowest ranks.
-        graph_anchor: The dummy scalar of :class:`EnterParallelRegion`; None if no input requires
-            a gradient.
+    ``graph_anchor`` is the dummy scalar of :class:`EnterParallelRegion`; None if no input requires
+    a gradient.
     """
 
     def __init__(

@@ -150,12 +150,9 @@ _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
-    """Return the communicator of ``group``; None is the default group.
+    """Return the only communicator of ``group`` and ``device``; None is the default group.
 
-    All calls with the same group and device return the same communicator.
-
-    Raises:
-        RuntimeError: There is no process group, or this process is not in it.
+    Raise RuntimeError if there is no process group, or if this process is not in it.
     """
     group = _resolve_group(group)
     cached = _COMMUNICATORS.get((id(group), device))

@@ -17,21 +17,16 @@ from .serialization import pack
 
 @dataclass
 class RankCall:
-    """This rank's work in one call, and its result.
-
-    Attributes:
-        graph_anchor: As in :class:`ShardedInputs`.
-        output: The module's output on this rank's chunk.
-        tensors: The tensors in the output, which are sent to other ranks; empty with one rank.
-    """
+    """This rank's work in one call, and its result."""
 
     module: nn.Module
     comm: Communicator
     device: torch.device
     dim: int
     chunk_sizes: Sequence[float] | None
-    graph_anchor: Tensor | None = None
+    graph_anchor: Tensor | None = None  # As in `ShardedInputs`.
     output: Any = None
+    #: The tensors in the output, which are sent to other ranks; empty with one rank.
     tensors: list[Tensor] = field(default_factory=list)
     _result: RankResult = field(default_factory=Idle)
     _fingerprint: Fingerprint | None = None
@@ -48,9 +43,7 @@ class RankCall:
     def exchange_results(self) -> list[RankResult]:
         """Send this rank's result to all ranks, and return the results of all ranks.
 
-        Raises:
-            ValueError: The ranks have different inputs.
-            Exception: A rank raised an exception.
+        Raise ValueError if the ranks have different inputs, or the exception that a rank raised.
         """
         gathered = self.comm.all_gather_object((self._fingerprint, self._result))
         error, self._error = self._error, None

@@ -68,9 +68,7 @@ class _Unpacker(pickle.Unpickler):
 def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
     """Return the pickled structure of ``value``, the metadata of its tensors, and its tensors.
 
-    Raises:
-        TypeError: A tensor has another layout than strided.
-        Exception: A part of ``value`` cannot be pickled. The type depends on the part.
+    Raise TypeError for a tensor that is not strided, and any error for what cannot be pickled.
     """
     file = io.BytesIO()
     packer = _Packer(file)
