@@ -187,7 +187,6 @@ def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> N
 
 
 def _as_args(args: Any) -> Sequence[Any]:
-    """Return the positional arguments for one member of ``inputs``."""
     return args if isinstance(args, (list, tuple)) else (args,)
 
 
@@ -196,7 +195,6 @@ def _find_devices(
     all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
-    """Return the device that is current while each module runs."""
     return [
         as_device_or_current(device)
         if device is not None

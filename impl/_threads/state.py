@@ -13,9 +13,7 @@ import torch
 
 from .._compat import (
     function_mode_count,
-    has_dispatch_modes,
-    has_saved_tensor_hooks,
-    has_transforms,
+    has_private_modes,
     unnumbered_default_device,
 )
 from .._device import (
@@ -136,7 +134,7 @@ def is_fully_transferable() -> bool:
         and asyncio._get_running_loop() is None
         and can_isolate_locals()
         and not _has_private_hooks()
-        and not _has_private_modes()
+        and not has_private_modes()
         # A default device is a function mode, and is transferred.
         and function_mode_count() == (unnumbered_default_device() is not None)
     )
@@ -153,7 +151,7 @@ def install_thread_hooks() -> None:
 def is_pristine() -> bool:
     """Return whether this thread has no state of earlier replicas that ``call_in`` cannot undo."""
     return not (
-        _has_private_modes()
+        has_private_modes()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
         or _OPENMP_POOL in vars(threading.current_thread())
@@ -161,16 +159,10 @@ def is_pristine() -> bool:
 
 
 def _has_private_hooks() -> bool:
-    """Return whether this thread's trace or profile hooks differ from those of new threads."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
     )
-
-
-def _has_private_modes() -> bool:
-    """Return whether modes or hooks are active that are not transferred."""
-    return has_dispatch_modes() or has_saved_tensor_hooks() or has_transforms()
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
