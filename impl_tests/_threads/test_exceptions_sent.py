@@ -33,6 +33,7 @@ def test_raise_rebuilt_raises_the_same_type_with_the_text():
     with pytest.raises(KeyError) as caught:
         raise_rebuilt(error, text)
     assert str(caught.value) == text
+    assert not hasattr(caught.value, "__notes__")
     assert caught.value.__cause__ is error
     assert error.__traceback__ is None
 
