@@ -34,24 +34,11 @@ def run_script(script):
     )
 
 
-def test_forked_child_starts_new_threads():
-    completed = run_script(
-        NESTED
-        + """
-assert nested(5) == 5
-child = os.fork()
-if child == 0:
-    os._exit(0 if nested(5) == 5 else 1)
-print(os.waitpid(child, 0)[1], nested(5))
-"""
-    )
-    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
-
-
 def test_fork_while_functions_run_does_not_deadlock():
     completed = run_script(
         NESTED
         + """
+assert nested(5) == 5
 release = threading.Event()
 busy = [thread_pool.start(release.wait) for _ in range(3)]
 child = os.fork()
@@ -59,10 +46,10 @@ if child == 0:
     sys.exit(0 if nested(5) == 5 else 1)
 print(os.waitpid(child, 0)[1])
 release.set()
-print([each.wait() for each in busy])
+print([each.wait() for each in busy], nested(5))
 """
     )
-    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True]\n", "")
+    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True] 5\n", "")
 
 
 def test_function_in_a_worker_can_fork():
@@ -90,30 +77,21 @@ def test_interrupted_program_ends_while_threads_are_idle():
 
 
 def test_program_ends_after_running_functions():
-    completed = run_script(
-        """
-thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
-"""
-    )
+    completed = run_script('thread_pool.start(lambda: (time.sleep(0.5), print("ended")))')
     assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
 
 
-#: A function that holds the pool's lock until the process has forked.
-HOLD = """
+@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
+def test_worker_that_forked_ends_in_the_child(lock_held):
+    completed = run_script(
+        f"""
 held, forked = threading.Event(), threading.Event()
 
 def hold():
     with thread_pool._pool._lock:
         held.set()
         forked.wait()
-"""
 
-
-@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
-def test_worker_that_forked_ends_in_the_child(lock_held):
-    completed = run_script(
-        HOLD
-        + f"""
 def watch(worker):
     pending.wait()
     worker.join()

@@ -30,14 +30,6 @@ NOT_TRANSFERABLE = {
 }
 
 
-@pytest.fixture
-def tracing():
-    """Simulate the tracing of a graph, which disables hooks on saved tensors."""
-    torch._C._autograd._saved_tensors_hooks_set_tracing(True)
-    yield
-    torch._C._autograd._saved_tensors_hooks_set_tracing(False)
-
-
 def run_in(state, function, *args):
     return state.context.run(thread_state.call_in, state, function, args, {})
 
@@ -66,28 +58,24 @@ def change_state(device):
     torch.accelerator.set_stream(torch.Stream(device))
 
 
+@pytest.mark.parametrize(
+    "run", [in_new_thread, lambda function, state: function(state)], ids=["worker", "caller"]
+)
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_state_that_a_replica_changes_is_restored_in_its_worker(topology, state, slot):
+def test_state_that_a_replica_changes_is_restored(topology, run, state, slot):
     device = topology.device(slot)
+
+    def observe():
+        return visible_states(topology.devices), VARIABLE.get(), thread_state.is_pristine()
 
     def before_and_after(state):
-        before = visible_states(topology.devices)
+        before = observe()
         run_in(state, change_state, device)
-        return before, visible_states(topology.devices), thread_state.is_pristine()
+        return before, observe()
 
     with state.entered(topology):
-        before, after, is_pristine = in_new_thread(before_and_after, state_for(device))
+        before, after = run(before_and_after, state_for(device))
     assert after == before
-    assert is_pristine
-
-
-@given(state=thread_states(), slot=st.integers(0, 3))
-def test_state_that_a_replica_changes_is_restored_in_the_calling_thread(topology, state, slot):
-    device = topology.device(slot)
-    with state.entered(topology):
-        before = visible_states(topology.devices), VARIABLE.get()
-        run_in(state_for(device), change_state, device)
-        assert (visible_states(topology.devices), VARIABLE.get()) == before
 
 
 def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
@@ -217,13 +205,6 @@ def test_scope_of_an_accelerator_without_autocast_contains_only_the_cpus_autocas
 def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     monkeypatch.delattr(torch.sim, "is_initialized")
     assert device_module.accelerator_in_use() is None
-
-
-@pytest.mark.usefixtures("can_isolate_locals", "tracing")
-def test_state_with_saved_tensor_hooks_is_not_fully_transferable_during_tracing():
-    with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        assert not thread_state.is_fully_transferable()
-    assert thread_state.is_fully_transferable()
 
 
 def test_baseline_flags_are_read_again_if_the_scope_changes(topology):
