@@ -5,11 +5,9 @@ import importlib
 import io
 import pickle
 import re
-import subprocess
 import sys
 import types
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +15,7 @@ from torch import nn
 
 import impl
 from impl._compat import installation
+from impl_tests.samples import run_python
 
 #: The modules and the class of torch.nn.parallel, the reference, before any installation.
 PACKAGE = "torch.nn.parallel"
@@ -374,13 +373,7 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
     [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
 def test_script_with_early_imports_uses_impl_only_after_rebinding(rebind, state):
-    completed = subprocess.run(
-        [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
-        cwd=Path(__file__).resolve().parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    completed = run_python(EARLY_IMPORTS.format(rebind=rebind))
     assert completed.stdout == f"{rebind} {rebind} True\nTrue True\n"
     names = "__main__: DP, parallel_apply, scatter_gather"
     text = f"imported from torch.nn.parallel before the installation, {state}: {names}"

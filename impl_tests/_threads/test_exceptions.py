@@ -4,7 +4,13 @@ from contextlib import suppress
 
 import pytest
 
-from impl._threads.exceptions import CapturedError, capture, reraise
+from impl._threads.exceptions import (
+    CapturedError,
+    capture,
+    format_error,
+    raise_rebuilt,
+    reraise,
+)
 from impl_tests.samples import fail_with
 
 LOCATION = "in replica 2 on device 3"
@@ -257,3 +263,25 @@ def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
 def test_class_whose_message_attribute_fails_receives_its_text_by_position():
     caught = reraised(FailingMessageError("bad"))
     assert (caught.args, caught.received) == ((str(caught),), None)
+
+
+def test_error_of_another_process_is_raised_with_its_text():
+    error = captured(KeyError("bad"))
+    text = format_error(error, LOCATION)
+    with pytest.raises(KeyError) as caught:
+        raise_rebuilt(error, text)
+    assert str(caught.value) == text
+    assert text.startswith(REPORT.format("KeyError"))
+    assert "in fail_with" in text
+    assert text.endswith("KeyError: 'bad'\n")
+    assert not hasattr(caught.value, "__notes__")
+    assert caught.value.__cause__ is error
+    assert error.__traceback__ is None
+
+
+def test_error_that_cannot_be_sent_becomes_a_runtime_error_with_its_text():
+    with pytest.raises(RuntimeError) as caught:
+        raise_rebuilt(None, "the text")
+    assert type(caught.value) is RuntimeError
+    assert str(caught.value) == "the text"
+    assert caught.value.__cause__ is None

@@ -11,6 +11,7 @@ import pytest
 
 from impl._threads import locals as thread_locals
 from impl._threads import pool as thread_pool
+from impl_tests.samples import call_in_thread
 from spec_tests.harness.environment.topology import not_run
 
 #: The module. The attribute ``impl.parallel_apply`` is the function.
@@ -73,31 +74,21 @@ def test_cpython_before_3_13_can_isolate_locals():
 
 
 def test_find_entry_type_ignores_entries_of_extension_modules():
-    found = []
-
     def find():
         thread_locals._thread_dict()["of an extension"] = 1
-        found.append(thread_locals._find_entry_type())
+        return thread_locals._find_entry_type()
 
-    thread = threading.Thread(target=find)
-    thread.start()
-    thread.join()
-    assert found == [thread_locals._Entry]
+    assert call_in_thread(find) is thread_locals._Entry
 
 
 @pytest.mark.usefixtures("isolation")
 def test_clear_locals_releases_only_the_values_of_the_calling_thread(local):
-    found = []
-
     def set_and_clear():
         local.value = Value()
         thread_locals.clear_locals()
-        found.append(hasattr(local, "value"))
+        return hasattr(local, "value")
 
-    thread = threading.Thread(target=set_and_clear)
-    thread.start()
-    thread.join()
-    assert found == [False]
+    assert not call_in_thread(set_and_clear)
     assert hasattr(local, "value")
 
 

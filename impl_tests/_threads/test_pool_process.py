@@ -1,15 +1,11 @@
 """impl._threads.pool: forked processes, and the end of a process with worker threads."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which a script that should end immediately counts as a hang.
-TIMEOUT = 60
+from impl_tests.samples import run_python
 
 #: A function that needs as many worker threads as its argument.
 NESTED = """
@@ -18,20 +14,18 @@ def nested(depth):
 """
 
 
+#: Statements before each script.
+PROLOGUE = """
+import os, signal, sys, threading, time, warnings
+from impl._threads import pool as thread_pool
+warnings.simplefilter("ignore", DeprecationWarning)
+# A shell makes its background processes ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
 def run_script(script):
-    """Run ``script`` in a new interpreter."""
-    prologue = (
-        "import os, signal, sys, threading, time\nfrom impl._threads import pool as thread_pool\n"
-        # A shell makes its background processes ignore SIGINT.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prologue + script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
+    return run_python(PROLOGUE + script)
 
 
 def test_fork_while_functions_run_does_not_deadlock():
