@@ -93,6 +93,12 @@ def test_idle_thread_keeps_no_argument_of_its_last_function_alive(pool, ending):
         assert reference() is None
 
 
+def test_pool_keeps_no_result_alive(pool):
+    future = pool.start(Value)
+    reference = weakref.ref(future.wait())
+    assert wait_until(lambda: reference() is None)
+
+
 def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):
     monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
     assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
