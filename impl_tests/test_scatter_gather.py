@@ -1,11 +1,14 @@
 """impl.scatter_gather: tensors with one row per device, and nested and masked tensors."""
 
+from unittest import mock
+
 import pytest
 import torch
 from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole, scatter
+from impl.functions import Scatter
 from impl.scatter_gather import scatter_kwargs
 from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, sum_of_squares
 
@@ -31,6 +34,28 @@ def test_packed_sequences_beside_one_row_per_device_are_split_by_weight(topology
     packed = pack_sequence([torch.ones(1)] * 3)
     shares = scatter([packed, torch.arange(3)], topology.take(3), chunk_sizes=[2, 1, 0])
     assert [(len(chunk.data), len(rows)) for chunk, rows in shares] == [(2, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("slot", "requires_grad", "grad_mode", "expected"),
+    [
+        (None, False, True, True),
+        (None, False, False, True),
+        (0, True, True, True),
+        (0, True, False, False),
+        (0, False, True, False),
+    ],
+)
+def test_scatter_calls_the_autograd_function_only_for_cpu_tensors_and_gradients(
+    topology, slot, requires_grad, grad_mode, expected
+):
+    # For a tensor on a device without gradients, an autograd node would only cost time.
+    x = torch.ones(2, device=topology.device(slot), requires_grad=requires_grad)
+    recorded = mock.patch.object(Scatter, "apply", wraps=Scatter.apply)
+    with torch.set_grad_enabled(grad_mode), recorded as apply:
+        chunks = scatter(x, topology.take(2))
+    assert [chunk.tolist() for chunk in chunks] == [[1], [1]]
+    assert apply.called == expected
 
 
 def test_row_of_an_unused_device_has_a_zero_gradient(topology):
