@@ -119,16 +119,6 @@ def test_sparse_and_dense_gradients_of_copies_are_summed(topology, sparse):
     assert weight.grad.to_dense().tolist() == [[0.0], [2.0], [2.0]]
 
 
-def test_sparse_gradient_passes_through_a_copy_changed_in_place(topology):
-    weight = torch.ones(3, 2, device=topology.device(0), requires_grad=True)
-    copy = attached_copies([weight, leaf(topology.device(0), 1.0)], topology.take(2))[0][0]
-    with torch.no_grad():
-        copy.mul_(2)
-    index = torch.tensor([1], device=copy.device)
-    nn.functional.embedding(index, copy, sparse=True).sum().backward()
-    assert weight.grad.to_dense().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
-
-
 def test_gradients_of_a_bucket_are_summed_and_freed_before_backward_ends(topology):
     device = topology.device(0)
     early, late = leaf(device, 1.0), leaf(device, 1.0)
@@ -184,12 +174,6 @@ def test_copy_of_a_view_changed_in_place_passes_its_gradient_to_the_source(topol
     (grad,) = torch.autograd.grad(changed.square().sum(), roots[index])
     assert sources[index].item() == 3.0
     assert grad.tolist() == [18.0, 0.0]
-
-
-def test_detached_copies_need_one_transfer(topology):
-    first, second = distinct(topology, 2)
-    sources = [torch.ones(2, device=first, requires_grad=grad) for grad in (True, False, True)]
-    assert len(streams_of(lambda: detached_copies(sources, [second]))) == 1
 
 
 def test_small_gradients_need_one_transfer(topology):
