@@ -79,7 +79,7 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
-        # Without this mark, all outputs would require grad if any input does.
+        # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))

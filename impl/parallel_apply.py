@@ -147,7 +147,7 @@ def _run(
 ) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each."""
     if len(calls) == 1:
-        # Run the only call in this thread, even if modes are active: no other thread needs them.
+        # A single call runs in this thread, so no mode has to reach another thread.
         return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):

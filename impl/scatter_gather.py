@@ -280,7 +280,7 @@ def split_leaf(
 def _split_tensor(
     tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
-    # Scatter copies from the CPU on side streams, so it is used there even without gradients.
+    # Use Scatter for CPU tensors even without gradients, because it copies them on side streams.
     if _needs_grad([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
@@ -316,9 +316,9 @@ def _copy_leaves(
 
 
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
-    if not leaf.packed:
+    if not leaf.packed_sequences:
         return _cat_tensors(leaf.tensors, device, dim)
-    return cat_packed(leaf.packed, _cat_tensors(leaf.tensors, device, 0))
+    return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:

@@ -89,7 +89,7 @@ def test_error_names_two_tensors_with_different_batch_sizes(topology):
         scatter(inputs, topology.take(4))
 
 
-def test_one_row_per_device_is_scattered_beside_an_empty_batch(topology):
+def test_each_device_gets_one_row_of_one_tensor_and_none_of_an_empty_tensor(topology):
     shares = scatter([torch.ones(0), torch.ones(3)], topology.take(3))
     assert lengths(shares) == [[0, 1]] * 3
 

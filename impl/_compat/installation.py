@@ -179,8 +179,7 @@ def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # Only objects that the reference defines: other modules may also import an object that the
-        # old module has imported.
+        # Do not replace objects that the old module only imported: other modules use them, too.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 

@@ -144,7 +144,7 @@ class MappingBranch(Branch):
             return dict(pairs)
         if isinstance(self.template, dict | UserDict):
             return _copy_with_items(self.template, list(pairs))
-        # Do not copy mappings of other classes: the copy may share its items with the template.
+        # Do not copy mappings of any other class: a copy may share its items with the original.
         return kind(dict(pairs))
 
 

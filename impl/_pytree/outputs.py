@@ -54,7 +54,7 @@ class GatheredLeaf(Leaf):
     """Tensors, one from each replica, that are gathered into one."""
 
     tensors: Sequence[Tensor]  # The data of packed sequences, if there are any.
-    packed: Sequence[PackedSequence] = ()
+    packed_sequences: Sequence[PackedSequence] = ()
 
 
 class _MakeNamedTupleBranch(NamedTupleBranch):

@@ -123,7 +123,7 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
-    """Return a new exception of the type of ``error`` with ``text``, else a RuntimeError."""
+    """Return an exception of the type of ``error`` with ``text``, or else a RuntimeError."""
     without_text = []
     for candidate in _build_candidates(error, text):
         if _has_text(candidate, text):

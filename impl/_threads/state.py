@@ -205,8 +205,8 @@ def _set_num_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: The attribute of a worker's ``Thread`` object that holds the flags of the worker between two
-#: replicas. A ``threading.local`` could not hold them, because it is cleared when a replica ends.
+#: The attribute of a worker's ``Thread`` object that holds the worker's flags between two
+#: calls. A ``threading.local`` could not hold them, because it is cleared after each call.
 _BASELINE = "parallel_apply baseline flags"
 
 
@@ -281,7 +281,7 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    # Without the replica's default device, that of a surrounding `with` block applies again.
+    # First remove the replica's default device. Then that of a surrounding `with` block applies.
     torch.set_default_device(None)
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -190,7 +190,7 @@ def test_worker_whose_functions_set_no_local_is_reused_if_locals_can_be_counted(
     assert [thread_pool.start(threading.get_ident).wait() for _ in range(5)] == [first] * 5
 
 
-def test_count_locals_grows_while_an_object_has_a_value():
+def test_count_locals_counts_a_new_local_until_it_is_deleted():
     if thread_locals._count is thread_locals._unknown_count:
         not_run("a free-threaded Python cannot count locals without stopping all threads")
     before, local = thread_locals.count_locals(), threading.local()

@@ -12,7 +12,7 @@ from impl.distributed.process_group import get_communicator
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 comm = get_communicator(None, torch.device("cpu"))
 """
-#: The main thread receives the sum and exits while another thread still runs ``set_result``.
+#: A program. Its main thread gets the sum and exits while a thread still runs ``set_result``.
 EXITS_EARLY = """
 def set_result(self, result, original=Future.set_result):
     original(self, result)
