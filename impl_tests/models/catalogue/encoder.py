@@ -47,10 +47,6 @@ def _draw_pages(rows: int) -> dict[str, Any]:
     }
 
 
-def _draw_bytes(rows: int) -> dict[str, Any]:
-    return {"inputs": draw_tokens(rows), "labels": draw_tokens(rows)}
-
-
 def _draw_series(rows: int) -> dict[str, Any]:
     return {
         "past_values": torch.randn(rows, 6),
@@ -59,10 +55,6 @@ def _draw_series(rows: int) -> dict[str, Any]:
         "future_values": torch.randn(rows, 3),
         "future_time_features": torch.randn(rows, 3, 1),
     }
-
-
-def _draw_patches(rows: int) -> dict[str, Any]:
-    return {"past_values": torch.randn(rows, 16, 2), "future_values": torch.randn(rows, 4, 2)}
 
 
 MODELS = [
@@ -102,7 +94,7 @@ MODELS = [
             "num_cross_attention_heads": 2,
             "max_position_embeddings": 8,
         },
-        _draw_bytes,
+        lambda rows: {"inputs": draw_tokens(rows), "labels": draw_tokens(rows)},
     ),
     define(
         "LayoutLM",
@@ -143,6 +135,9 @@ MODELS = [
             "prediction_length": 4,
             "norm_type": "layernorm",
         },
-        _draw_patches,
+        lambda rows: {
+            "past_values": torch.randn(rows, 16, 2),
+            "future_values": torch.randn(rows, 4, 2),
+        },
     ),
 ]
