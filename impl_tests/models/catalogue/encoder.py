@@ -40,11 +40,7 @@ def _draw_masked_with_all_outputs(rows: int) -> dict[str, Any]:
 
 def _draw_pages(rows: int) -> dict[str, Any]:
     boxes = torch.arange(4).expand(rows, 8, 4).contiguous()
-    return {
-        "input_ids": draw_tokens(rows),
-        "bbox": boxes,
-        "labels": torch.randint(0, 3, (rows, 8)),
-    }
+    return {"input_ids": draw_tokens(rows), "bbox": boxes, "labels": torch.randint(3, (rows, 8))}
 
 
 def _draw_series(rows: int) -> dict[str, Any]:

@@ -36,11 +36,11 @@ class Detector(nn.Module):
         return self.net(list(images), truths)
 
 
-def _build(name: str, **settings: Any) -> nn.Module:
-    """Return the model ``name``; ``settings`` are arguments of its function or class."""
+def _build(function: str, **settings: Any) -> nn.Module:
+    """Return the model that a function or class of torchvision makes from ``settings``."""
     import torchvision
 
-    module: nn.Module = getattr(torchvision.models, name)(**settings)
+    module: nn.Module = getattr(torchvision.models, function)(**settings)
     return module
 
 
@@ -80,13 +80,6 @@ def _build_raft() -> nn.Module:
         flow_head_hidden_size=8,
         use_mask_predictor=True,
     )
-    return module
-
-
-def _build_lraspp() -> nn.Module:
-    from torchvision.models.segmentation import lraspp_mobilenet_v3_large
-
-    module: nn.Module = lraspp_mobilenet_v3_large(weights_backbone=None, num_classes=3)
     return module
 
 
@@ -195,7 +188,9 @@ MODELS = [
     _define(
         "LR-ASPP",
         "a dictionary of outputs; global average pooling",
-        _build_lraspp,
+        lambda: _build(
+            "get_model", name="lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3
+        ),
         loss=lambda output: squared_error(output["out"]),
     ),
     _define(
