@@ -1,5 +1,7 @@
 """impl._device.saved_streams: backward runs on the streams of forward, and restores streams."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -72,3 +74,10 @@ def test_only_accelerator_devices_with_streams_have_a_current_stream(
 ):
     monkeypatch.setattr(saved_streams, "accelerator_type", lambda: kind)
     assert saved_streams._has_current_stream(torch.device(device)) == expected
+
+
+def test_stream_of_each_accelerator_device_is_saved_once(topology):
+    ctx = SimpleNamespace()
+    device = topology.device(0)
+    saved_streams.save_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
+    assert ctx.streams == [torch.accelerator.current_stream(device)]
