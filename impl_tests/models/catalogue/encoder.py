@@ -30,12 +30,12 @@ def _keep_in_evaluation(module: nn.Module) -> None:
     module.train = lambda mode=True: module  # type: ignore[method-assign]
 
 
-def _draw_masked(rows: int) -> dict[str, Any]:
+def _draw_labelled_tokens(rows: int) -> dict[str, Any]:
     return {"input_ids": draw_tokens(rows), "labels": draw_tokens(rows)}
 
 
-def _draw_masked_with_all_outputs(rows: int) -> dict[str, Any]:
-    return {**_draw_masked(rows), "output_hidden_states": True, "output_attentions": True}
+def _draw_labelled_tokens_requesting_all_outputs(rows: int) -> dict[str, Any]:
+    return {**_draw_labelled_tokens(rows), "output_hidden_states": True, "output_attentions": True}
 
 
 def _draw_pages(rows: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ MODELS = [
         "returns hidden states and attentions",
         "BertForMaskedLM",
         {"attn_implementation": "eager"},
-        _draw_masked_with_all_outputs,
+        _draw_labelled_tokens_requesting_all_outputs,
         reference=HOOKS,
     ),
     define(
@@ -67,16 +67,18 @@ MODELS = [
         "separate attention to positions and contents",
         "DebertaV2ForMaskedLM",
         {"relative_attention": True, "pos_att_type": "p2c|c2p"},
-        _draw_masked,
+        _draw_labelled_tokens,
     ),
     define(
         "Longformer",
         "windowed attention, by strided views",
         "LongformerForMaskedLM",
         {"attention_window": 4, "max_position_embeddings": 32},
-        _draw_masked,
+        _draw_labelled_tokens,
     ),
-    Model("BigBird", "transformers", "block-sparse attention", _build_big_bird, _draw_masked),
+    Model(
+        "BigBird", "transformers", "block-sparse attention", _build_big_bird, _draw_labelled_tokens
+    ),
     define(
         "Perceiver",
         "cross-attention from a few latents",

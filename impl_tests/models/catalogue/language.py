@@ -18,7 +18,7 @@ _ITERABLE_CACHE: dict[str, Any] = {
 }
 
 
-class CacheInput(nn.Module):
+class ModelWithCacheTensors(nn.Module):
     """A model whose cache is passed as tensors. DataParallel would not split a Cache object."""
 
     def __init__(self, net: nn.Module) -> None:
@@ -55,7 +55,7 @@ _ATTENTION = [
         "Llama with memory",
         "transformers",
         "a Cache as input, given as pairs of tensors, and as output",
-        lambda: CacheInput(build_model("LlamaForCausalLM", _LLAMA)),
+        lambda: ModelWithCacheTensors(build_model("LlamaForCausalLM", _LLAMA)),
         _draw_text_and_cache,
     ),
     define(
