@@ -73,8 +73,7 @@ _streams: list[torch.Stream | None] | None = None
 def _get_stream(device: torch.device) -> torch.Stream | None:
     """Return the stream of ``device`` for copies from the CPU; None if it has no streams.
 
-    Raises:
-        AssertionError: ``device`` is of another type than the accelerator.
+    Raise AssertionError if ``device`` is of another type than the accelerator.
     """
     kind = accelerator_type()
     if kind is None or not has_streams(device):
@@ -88,11 +87,8 @@ def _get_device_index(
 ) -> int:
     """Return the ordinal of ``device``.
 
-    Raises:
-        ValueError: ``device`` is the CPU, which is -1 with ``allow_cpu``; or it has no index,
-            which means the current device with ``optional``.
-        RuntimeError: ``device`` is an invalid device string; or the current device is needed, and
-            there is no accelerator.
+    Raise ValueError for the CPU, which is -1 with ``allow_cpu``, and for a device without index,
+    which is the current device with ``optional``.
     """
     if is_cpu(device) and allow_cpu:
         return -1
@@ -125,13 +121,8 @@ def _init_script_module() -> torch.jit.ScriptModule:
 def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
     """Warn if the devices differ much in memory or cores.
 
-    The warning points to the caller of the calling function.
-
-    Args:
-        device_ids: Devices of the accelerator. A device without index is the current device.
-
-    Raises:
-        ValueError: ``device_ids`` is empty or contains the CPU.
+    The warning points to the caller of the calling function. A device without index is the current
+    device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
     """
     ordinals = [_get_device_index(device, optional=True) for device in device_ids]
     get_properties = torch.get_device_module(accelerator_type()).get_device_properties

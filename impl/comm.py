@@ -10,7 +10,6 @@ devices, ``n`` the number of tensors per device.
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from ._comm import (
@@ -89,7 +88,9 @@ def broadcast(
         check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
-    return [_copy_unless_there(tensor, target) for target in targets]
+    return [
+        tensor if tensor.device == target else row_major_copy(tensor, target) for target in targets
+    ]
 
 
 @exclude_from_compilation
@@ -186,7 +187,10 @@ def reduce_add_coalesced(
     }
     rest = [index for index in range(len(columns)) if index not in sums]
     if rest:
-        dense = [_as_dense(columns[index]) for index in rest]
+        dense = [
+            [tensor.to_dense() if tensor.is_sparse else tensor for tensor in columns[index]]
+            for index in rest
+        ]
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return tuple(sums[index] for index in range(len(columns)))
@@ -285,18 +289,6 @@ def gather(
     return copy_into_slices(out, tensors, dim)
 
 
-def _copy_unless_there(tensor: Tensor, target: torch.device) -> Tensor:
-    """Return ``tensor`` itself if it is on ``target``, else a copy there."""
-    return tensor if tensor.device == target else row_major_copy(tensor, target)
-
-
-def _as_dense(addends: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Convert the sparse tensors among ``addends`` to dense ones."""
-    if not any(tensor.is_sparse for tensor in addends):
-        return addends
-    return [tensor.to_dense() if tensor.is_sparse else tensor for tensor in addends]
-
-
 def _ordinal_or_current(device: DeviceLike | None) -> int:
     """Return the ordinal of ``device``, or the current ordinal if ``device`` has none."""
     if is_cpu(device):
@@ -305,7 +297,6 @@ def _ordinal_or_current(device: DeviceLike | None) -> int:
 
 
 def _check_not_given_with_out(**kwargs: object) -> None:
-    """Check that all ``kwargs`` are None. They exclude the argument ``out``."""
     for name, value in kwargs.items():
         if value is not None:
             raise RuntimeError(

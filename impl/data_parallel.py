@@ -237,11 +237,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     @exclude_from_compilation
     def _find_cached_replicas(self) -> Sequence[T]:
-        """Return the cached replicas, or an empty tuple if there are none.
-
-        Raises:
-            RuntimeError: A parameter or buffer of the module is not on the first device.
-        """
+        """Return the cached replicas, or an empty tuple. Check the device of the module."""
         cache = find_replica_cache(self)
         if cache is not None:
             return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
@@ -335,7 +331,6 @@ def _remove_markers(arguments: Any) -> Any:
 def _scatter_to_one(
     inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return positional and keyword arguments, scattered to a single device."""
     if is_recorded() and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs

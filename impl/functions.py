@@ -79,7 +79,7 @@ class Broadcast(Function):
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
         rows = broadcast_coalesced(inputs, devices)
-        # Without this mark, all outputs would require grad if any input does.
+        # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
         return tuple(chain.from_iterable(rows))
@@ -220,7 +220,11 @@ class Gather(Function):
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]
         if ctx.scalars:
-            _warn_about_scalars()
+            warnings.warn(
+                "Was asked to gather along dimension 0, but all input tensors were scalars; will "
+                "instead unsqueeze and return a vector.",
+                stacklevel=2,
+            )
             inputs = tuple(tensor.view(1) for tensor in inputs)
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else as_target(target_device)
@@ -257,11 +261,3 @@ def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
 
 def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:
     return grad.real if grad.is_complex() and not is_complex else grad
-
-
-def _warn_about_scalars() -> None:
-    warnings.warn(
-        "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
-        "unsqueeze and return a vector.",
-        stacklevel=3,
-    )

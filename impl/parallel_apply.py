@@ -147,7 +147,7 @@ def _run(
 ) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each."""
     if len(calls) == 1:
-        # Run the only call in this thread, even if modes are active: no other thread needs them.
+        # A single call runs in this thread, so no mode has to reach another thread.
         return [capture(calls[0])]
     # PyTorch compiles in one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):
@@ -187,7 +187,6 @@ def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> N
 
 
 def _as_args(args: Any) -> Sequence[Any]:
-    """Return the positional arguments for one member of ``inputs``."""
     return args if isinstance(args, (list, tuple)) else (args,)
 
 
@@ -196,7 +195,6 @@ def _find_devices(
     all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
-    """Return the device that is current while each module runs."""
     return [
         as_device_or_current(device)
         if device is not None

@@ -73,7 +73,10 @@ def replicate(
         parameters, since these share the memory of ``network``.
     """
     tree = collect_tree(network)
-    _check_script_modules(tree)
+    if not _are_replicatable(tree.modules):
+        raise RuntimeError(
+            "Cannot replicate network where python modules are children of ScriptModule"
+        )
     targets = [as_device_or_current(device) for device in devices]
     if not targets:
         return []
@@ -96,21 +99,10 @@ def replicate(
 def _broadcast_coalesced_reshape(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[list[Tensor]]:
-    """Copy tensors to each of ``devices``.
+    """Copy tensors to each of ``devices`` by ``Broadcast``, or ``broadcast_coalesced``.
 
-    Args:
-        tensors: ``n`` tensors on ``devices[0]``.
-        devices: ``k`` targets. The same device may appear twice.
-        detach: Whether the copies are detached from ``tensors``.
-
-    Returns:
-        ``k`` lists of ``n`` tensors, copied by ``Broadcast``, or by ``broadcast_coalesced`` with
-        ``detach``. If ``tensors`` is empty, there are no lists.
-
-    Raises:
-        AssertionError: ``detach`` is False, and a tensor is on the CPU.
-        RuntimeError: A tensor is not on ``devices[0]``.
-        ValueError: ``devices`` is empty or contains the CPU.
+    The second one is used with ``detach``. There are ``k`` lists of copies, or none if ``tensors``
+    is empty.
     """
     count = len(tensors)
     if count == 0:
@@ -122,29 +114,15 @@ def _broadcast_coalesced_reshape(
 
 
 def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return whether no script module of a tree has a Python module as a child.
+    """Return whether no script module of a tree has a Python child, or TorchScript is disabled.
 
-    Args:
-        module: The root of the tree.
-        memo: Modules that are not checked. ``module`` is always checked. The function adds the
-            modules of the tree to this set.
-
-    Returns:
-        True also if TorchScript is disabled.
+    Modules in ``memo`` are not checked, except ``module``. The function adds the tree to ``memo``.
     """
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)
     unchecked = {module} | (modules - memo)
     memo |= modules
     return _are_replicatable(unchecked)
-
-
-def _check_script_modules(tree: Tree) -> None:
-    """Check that no script module has a Python submodule."""
-    if not _are_replicatable(tree.modules):
-        raise RuntimeError(
-            "Cannot replicate network where python modules are children of ScriptModule"
-        )
 
 
 def _are_replicatable(modules: Iterable[nn.Module]) -> bool:

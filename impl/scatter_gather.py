@@ -178,16 +178,9 @@ def _scatter_together(
     dim: int,
     weights: Sequence[float] | None,
 ) -> list[list[Any]]:
-    """Split several nested values into equally many parts.
+    """Return for each root, a value and its name in error messages, the list of its parts.
 
-    Args:
-        roots: Each value, and its name in error messages.
-        devices: The devices of the parts.
-        dim: The dimension to split.
-        weights: The argument ``chunk_sizes`` of :func:`scatter`.
-
-    Returns:
-        For each value, the list of its parts, one for each replica.
+    There is a part for each replica. ``weights`` is the argument ``chunk_sizes`` of ``scatter``.
     """
     targets = list(devices)
     if weights is not None:
@@ -228,11 +221,6 @@ def split_lengths(
     A tensor with one row per device, beside a batch of another size, has chunks of one row.
     transformers' Trainer passes a tensor of this kind with every batch. If the batch has fewer
     chunks than there are devices, the last rows of the tensor are dropped.
-
-    Args:
-        splits: The leaves.
-        count: The number of devices.
-        weights: The argument ``chunk_sizes`` of :func:`scatter`.
     """
     batch = [split for split in splits if not _has_one_row_per_device(split, count)]
     if not batch or len({split.extent for split in splits}) == 1:
@@ -271,13 +259,9 @@ def split_leaf(
     *,
     even: bool = False,
 ) -> Sequence[Any]:
-    """Return the chunks of one leaf, each on its device.
+    """Return the chunks of one leaf, each on its device. ``even`` means those of ``Tensor.chunk``.
 
-    Args:
-        split: The leaf.
-        devices: The device of each chunk. Further devices are ignored.
-        lengths: The lengths of the chunks. Rows beyond their sum are dropped.
-        even: Whether ``Tensor.chunk`` returns chunks of these lengths.
+    Rows beyond the sum of ``lengths`` are dropped, and further devices are ignored.
     """
     targets = devices[: len(lengths)]
     if not isinstance(split.value, Tensor):
@@ -296,7 +280,7 @@ def split_leaf(
 def _split_tensor(
     tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
 ) -> Sequence[Tensor]:
-    # Scatter copies from the CPU on side streams, so it is used there even without gradients.
+    # Use Scatter for CPU tensors even without gradients, because it copies them on side streams.
     if _needs_grad([tensor]) or is_on_cpu(tensor):
         chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return chunks
@@ -332,10 +316,9 @@ def _copy_leaves(
 
 
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
-    """Concatenate the tensors or the packed sequences of one leaf."""
-    if not leaf.packed:
+    if not leaf.packed_sequences:
         return _cat_tensors(leaf.tensors, device, dim)
-    return cat_packed(leaf.packed, _cat_tensors(leaf.tensors, device, 0))
+    return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
@@ -352,5 +335,4 @@ def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
 
 
 def _needs_grad(tensors: Sequence[Tensor]) -> bool:
-    """Return whether ``tensors`` need an autograd node."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from impl_tests.mutation.operators import apply_edit, replace_nodes
+
 __all__ = ["Deletion", "find_deletions", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +81,7 @@ def find_deletions() -> Iterator[Deletion]:
             text = path.read_text(encoding="utf-8")
             for node, replacement in _find_calls(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-                source = _replace_expression(text, node, replacement)
+                source = apply_edit(text, replace_nodes(node, node, replacement))
                 yield Deletion(package, path.relative_to(ROOT), place, source)
 
 
@@ -121,14 +123,6 @@ def _is_ordering_call(node: ast.expr) -> bool:
 
 def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
-
-
-def _replace_expression(text: str, node: ast.expr, replacement: str) -> str:
-    lines = text.splitlines(keepends=True)
-    assert node.end_lineno is not None
-    before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
-    after = lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :])
-    return before + replacement + after
 
 
 def is_detected(deletion: Deletion) -> bool:

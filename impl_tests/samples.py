@@ -1,11 +1,18 @@
 """Tuples, modes and functions that several test files use."""
 
-from typing import Any, NamedTuple, NoReturn
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+T = TypeVar("T")
+_ROOT = Path(__file__).resolve().parents[1]
 _COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
 
@@ -62,3 +69,24 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torc
 def fail_with(error: BaseException) -> NoReturn:
     """Raise ``error``."""
     raise error
+
+
+def call_in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Call ``function(*args)`` in a new thread; return its result."""
+    results: list[T] = []
+    thread = threading.Thread(target=lambda: results.append(function(*args)))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``program`` in a new interpreter. After two minutes it counts as hung."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

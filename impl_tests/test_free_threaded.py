@@ -15,12 +15,9 @@ def test_without_an_interpreter_the_error_names_the_variable_and_the_remedy():
     assert "--disable-gil" in problem
 
 
-def test_a_missing_interpreter_is_refused(tmp_path):
-    assert f"{tmp_path}/python does not run" in free_threaded.find_problem(f"{tmp_path}/python")
-
-
-def test_a_program_other_than_python_is_refused():
-    assert "/bin/true does not run" in free_threaded.find_problem("/bin/true")
+@pytest.mark.parametrize("program", ["/missing/python", "/bin/true"])
+def test_a_program_other_than_python_is_refused(program):
+    assert f"{program} does not run" in free_threaded.find_problem(program)
 
 
 def test_only_free_threaded_python_is_accepted():

@@ -1,11 +1,10 @@
 """impl on a free-threaded Python: no import of impl or of the suite enables the GIL."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
+from impl_tests.samples import run_python
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
@@ -35,10 +34,8 @@ def test_gil_is_disabled_in_this_run(topology):
 
 @pytest.mark.usefixtures("free_threaded")
 def test_no_import_enables_the_gil():
-    completed = subprocess.run(
-        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
-    )
-    assert completed.stdout == "False\n"
+    completed = run_python(IMPORTS)
+    assert completed.stdout == "False\n", completed.stderr
 
 
 def test_python_version_names_the_state_of_the_gil(monkeypatch):

@@ -40,11 +40,8 @@ def parameters(function):
     ("module", "name"),
     [
         ("functions", "_get_stream"),
-        ("_functions", "_get_stream"),
-        *(("_functions", name) for name in functions.__all__),
         *(("scatter_gather", name) for name in ("Gather", "Scatter")),
         *(("scatter_gather", name) for name in ("_is_namedtuple", "is_namedtuple")),
-        *FUNCTIONS,
     ],
 )
 def test_legacy_name_exists(module, name):

@@ -58,10 +58,9 @@ def line_of(file, text):
     return (IMPL / file).read_text().splitlines().index(text) + 1
 
 
-def record(lines=()):
-    """Return the record of a passed test that executes these lines of chunk_sizes.py."""
-    executed = {"_comm/chunk_sizes.py": lines} if lines else {}
-    return {"seconds": 1, "lines": executed, "failed": False}
+def record(lines=(), file="_comm/chunk_sizes.py"):
+    """Return the record of a passed test that executes these lines of a file."""
+    return {"seconds": 1, "lines": {file: lines} if lines else {}, "failed": False}
 
 
 @pytest.mark.parametrize("name", CHANGED_CODES)
@@ -131,26 +130,21 @@ def test_each_record_of_equivalent_toml_names_a_change():
     assert equivalent.load(changes.find_changes())
 
 
-def test_find_tests_returns_the_tests_that_execute_a_line():
-    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = ExecutedLines({"here": record([line]), "near": record([line + 1])})
-    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here"}
+IF = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
 
 
-def test_find_tests_returns_tests_of_the_statement_around_an_unexecuted_line():
-    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = ExecutedLines(
-        {"far": record([1]), "elsewhere": {**record(), "lines": {"comm.py": [line]}}}
-    )
-    near = ExecutedLines({"near": record([line + 1]), "far": record([1])})
-    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"far"}
-    assert near.find_tests("_comm/chunk_sizes.py", line) == {"near"}
-
-
-def test_find_tests_always_returns_tests_without_recorded_lines():
-    line = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
-    lines = ExecutedLines({"here": record([line]), "far": record([1]), "unrecorded": record()})
-    assert lines.find_tests("_comm/chunk_sizes.py", line) == {"here", "unrecorded"}
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ({"here": record([IF]), "near": record([IF + 1])}, {"here"}),
+        ({"near": record([IF + 1]), "far": record([1])}, {"near"}),
+        ({"far": record([1]), "elsewhere": record([IF], "comm.py")}, {"far"}),
+        ({"here": record([IF]), "far": record([1]), "none": record()}, {"here", "none"}),
+    ],
+    ids=["the line", "the statement around it", "the file", "tests without lines are added"],
+)
+def test_find_tests_returns_tests_of_the_line_or_of_code_around_it(records, expected):
+    assert ExecutedLines(records).find_tests("_comm/chunk_sizes.py", IF) == expected
 
 
 def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
@@ -162,8 +156,7 @@ def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
 def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
     file = "_compat/gc_pause.py"
     line = line_of(file, "@contextmanager")
-    inside = {**record(), "lines": {file: [line + 10]}}
-    lines = ExecutedLines({"inside": inside, "far": record([1])})
+    lines = ExecutedLines({"inside": record([line + 10], file), "far": record([1])})
     assert lines.find_tests(file, line) == {"inside"}
 
 

@@ -1,11 +1,11 @@
 """Rules for impl's source: allowed imports, allowed names and the length of files."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from impl_tests.samples import run_python
 from spec_tests.meta_tests.python_source import (
     comparisons_with,
     dotted_names,
@@ -70,7 +70,8 @@ import sys, threading, impl
 assert not {"impl.distributed", "torch._dynamo"} & sys.modules.keys()
 assert threading.active_count() == 1
 """
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+    completed = run_python(script)
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
@@ -90,7 +91,8 @@ def test_impl_imports_only_torch_and_the_standard_library(path):
 
 def test_impl_can_be_imported_without_the_reference():
     # torch itself imports torch.nn.parallel, so the program hides it after the import of torch.
-    subprocess.run([sys.executable, "-c", WITHOUT_REFERENCE], cwd=ROOT, check=True)
+    completed = run_python(WITHOUT_REFERENCE)
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

@@ -2,24 +2,22 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from impl_tests.mutants import IMPL
-from impl_tests.stress import races
+from impl_tests.mutants import IMPL, load
+from impl_tests.stress import RACES as RACES_FILE
 from impl_tests.stress.rounds import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
-ROOT = Path(__file__).resolve().parents[1]
-RACES = races.load()
+RACES = load([RACES_FILE])
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 
 def run_stress(*arguments):
     command = [sys.executable, "-m", "impl_tests.stress", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
 
 
 def test_a_short_run_passes():

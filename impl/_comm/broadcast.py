@@ -10,9 +10,10 @@ of a bucket as soon as all replicas have computed them.
 ``k`` is the number of devices, ``n`` the number of tensors.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from .reduce import add_buckets
 
 #: For each device, the list of its tensors.
 _Rows = list[list[Tensor]]
+_Member = TypeVar("_Member")
 
 
 def attached_copies(
@@ -72,15 +74,9 @@ def detached_copies(
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, without history.
 
-    Args:
-        tensors: As for :func:`attached_copies`.
-        devices: As for :func:`attached_copies`.
-        buffer_size: The largest number of bytes in one transfer.
-
-    Returns:
-        ``k`` lists of ``n`` tensors. In the first list for the device of a source, the tensor is
-        the source itself. In all other lists, it is a row-major copy in new memory that does not
-        require grad. The copies in one list may share one storage.
+    The arguments are those of :func:`attached_copies`. In the first list for the device of a
+    source, the tensor is the source itself. In all other lists, it is a row-major copy in new
+    memory that does not require grad. The copies in one list may share one storage.
     """
     return _copy_bucket_by_bucket(
         _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
@@ -103,14 +99,13 @@ def _copy_bucket_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _find_source_index(bucket, devices)
-    rows = copy_bucket(bucket, _without_index(devices, source))
+    source, other_devices = _separate_source(bucket, devices)
+    rows = copy_bucket(bucket, other_devices)
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    source = _find_source_index(bucket, devices)
-    other_devices = _without_index(devices, source)
+    source, other_devices = _separate_source(bucket, devices)
     if devices and bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
     else:
@@ -127,21 +122,13 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _copy_by_autograd_node(
     bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
-    """Return the outputs of one :class:`CopiedBucket` node, one row for each device.
-
-    Args:
-        bucket: The tensors of the bucket.
-        other_devices: The devices of the copies.
-        with_views: Whether the first row has views of ``bucket``.
-    """
+    """Return the outputs of one :class:`CopiedBucket` node, one row for each device."""
     # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
     # view's node. By default the new node is a strided view, which raises an error for sparse
     # gradients. A node that repeats the original view operation accepts sparse gradients.
     with track_original_views():
         outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
-        rows = [
-            list(outputs[start : start + len(bucket)]) for start in _row_starts(outputs, bucket)
-        ]
+        rows: _Rows = _as_rows(outputs, len(bucket))
         if with_views:
             rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
@@ -180,7 +167,7 @@ class CopiedBucket(Function):
         """Return copies on ``other_devices``; first views of ``bucket`` if ``with_views``."""
         ctx.set_materialize_grads(False)  # The gradient of an unused copy is None, not zeros.
         ctx.device = bucket[0].device
-        ctx.bucket = range(len(bucket))  # Its length is used. The node must not keep the tensors.
+        ctx.bucket_size = len(bucket)
         save_streams(ctx, [ctx.device, *other_devices])
         views = [tensor[...] for tensor in bucket] if with_views else []
         return tuple(chain(views, *copy_bucket(bucket, other_devices)))
@@ -189,8 +176,7 @@ class CopiedBucket(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each tensor; None if no copy of it was used."""
-        rows = [grads[start : start + len(ctx.bucket)] for start in _row_starts(grads, ctx.bucket)]
-        return None, None, *_sum_rows(rows, ctx.device)
+        return None, None, *_sum_rows(_as_rows(grads, ctx.bucket_size), ctx.device)
 
 
 def _sum_rows(
@@ -220,23 +206,17 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     if not all(grad.is_sparse for grad in grads):
         # `to_dense` returns dense gradients unchanged.
         grads = [grad.to_dense() for grad in grads]
-    total = None
-    for grad in grads:
-        total = grad if total is None else torch.add(total, grad)
-    return total
+    return functools.reduce(torch.add, grads) if grads else None
 
 
-def _find_source_index(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> int | None:
+def _separate_source(
+    bucket: Sequence[Tensor], devices: Sequence[torch.device]
+) -> tuple[int | None, list[torch.device]]:
+    """Return the first index of the bucket's device in ``devices``, and the other devices."""
     device = bucket[0].device
-    return devices.index(device) if device in devices else None
+    source = devices.index(device) if device in devices else None
+    return source, [other for index, other in enumerate(devices) if index != source]
 
 
-def _without_index(
-    devices: Sequence[torch.device], excluded_index: int | None
-) -> list[torch.device]:
-    return [device for index, device in enumerate(devices) if index != excluded_index]
-
-
-def _row_starts(flat: Sequence[object], bucket: Sequence[object]) -> range:
-    """Return the indices in ``flat`` at which the rows of ``len(bucket)`` members begin."""
-    return range(0, len(flat), len(bucket))
+def _as_rows(flat: Sequence[_Member], size: int) -> list[list[_Member]]:
+    return [list(flat[start : start + size]) for start in range(0, len(flat), size)]

@@ -22,17 +22,11 @@ REPLICA_BUFFER_SIZE = 2 * 1024 * 1024
 def plan_buckets(
     tensors: Sequence[Tensor], buffer_size: int, *, by_grad: bool = False
 ) -> list[list[int]]:
-    """Group the indices of ``tensors`` into buckets.
+    """Group the indices of ``tensors``, dense or sparse COO, into buckets.
 
-    Args:
-        tensors: Dense or sparse COO tensors.
-        buffer_size: The largest number of bytes in a bucket, not counting the gaps between
-            tensors. Only a bucket with a single tensor may be larger.
-        by_grad: Whether to separate tensors that require grad from those that do not.
-
-    Returns:
-        Disjoint, ascending lists of indices that cover ``tensors``. The tensors of a list have
-        the same dtype, layout and device.
+    The tensors of a bucket have the same dtype, layout and device and, with ``by_grad``, the same
+    ``requires_grad``. A bucket has at most ``buffer_size`` bytes, not counting the gaps between
+    tensors. Only a bucket with a single tensor may be larger. Its indices are ascending.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}

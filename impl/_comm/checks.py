@@ -48,10 +48,7 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
 def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
     """Check that inputs can be concatenated. Return the non-negative ``dim``.
 
-    Args:
-        tensors: The inputs.
-        dim: The dimension to concatenate along.
-        any_device: Whether inputs may be on any device; if not, all must be on the accelerator.
+    Unless ``any_device`` is true, all inputs must be on the accelerator.
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")

@@ -12,18 +12,11 @@ _ROUNDING = 1e-9
 
 
 def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = None) -> list[int]:
-    """Return the number of rows of each chunk.
+    """Return at most ``count`` chunk lengths that sum to ``extent``.
 
-    Args:
-        extent: ``N``, zero or more.
-        count: ``k``, one or more.
-        weights: Either ``k`` chunk sizes that sum to ``N``, or ``k`` proportions: each chunk is
-            rounded up until no rows are left. By default every chunk but the last has
-            ``ceil(N / k)`` rows.
-
-    Returns:
-        At most ``k`` lengths that sum to ``N``. Devices after the last row get no length. If
-        ``N`` is 0, there are ``k`` lengths of 0.
+    ``weights`` are either chunk sizes that sum to ``N``, or proportions: each chunk is rounded up
+    until no rows are left. By default every chunk but the last has ``ceil(N / k)`` rows. Devices
+    after the last row get no length. If ``N`` is 0, there are ``k`` lengths of 0.
     """
     if extent == 0:
         return [0] * count
@@ -35,11 +28,7 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:
-    """Check that ``weights`` are valid for ``count`` devices.
-
-    Raises:
-        ValueError: There are not ``count`` weights, one is negative or not finite, or all are 0.
-    """
+    """Raise ValueError unless there are ``count`` finite weights, not negative and not all 0."""
     if len(weights) != count:
         raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
     if not all(0 <= weight < math.inf for weight in weights):

@@ -39,16 +39,11 @@ def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
-    """Copy the tensors of a bucket to each of ``devices``.
+    """Copy a bucket, tensors with the same device, dtype and layout, to each of ``devices``.
 
-    Args:
-        bucket: Tensors with the same device, dtype and layout.
-        devices: The devices of the copies.
-
-    Returns:
-        For each device a list of plain tensors without history, in the order of the bucket. Each
-        tensor is row-major, is aligned like a new tensor, and has its own version counter.
-        Tensors of one list may share one storage, but not with other lists or with the bucket.
+    Return for each device a list of plain tensors without history, in the order of the bucket.
+    Each tensor is row-major, is aligned like a new tensor, and has its own version counter.
+    Tensors of one list may share one storage, but not with other lists or with the bucket.
     """
     if not devices:
         return []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .._compat import add_lists, add_lists_in_place
+from .._compat import add_lists
 from .._device import is_on_cpu
 from .buckets import pack, plan_buckets, spacing_on, unpack
 from .copy import partition_by_size, to_device
@@ -44,20 +44,14 @@ def reduce_lists(
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add lists of dense tensors index by index, in the given order.
+    """Add two or more buckets of dense tensors index by index, in the given order, on ``device``.
 
-    Gradients flow back to the tensors. If a list is not on ``device``, small tensors are packed
-    for the transfer.
-
-    Args:
-        lists: Two or more buckets with the same shapes, each on one device.
-        device: The device of the sums.
-
-    Returns:
-        New tensors that are aligned like separately allocated ones.
+    The buckets have the same shapes, and each is on one device. Gradients flow back to the
+    tensors. If a bucket is not on ``device``, small tensors are packed for the transfer. The sums
+    are new tensors that are aligned like separately allocated ones.
     """
     if all(tensors[0].device == device for tensors in lists):
-        return _add_lists(lists)
+        return add_lists(lists)
     small, large = partition_by_size(lists[0])
     totals = {index: _add([tensors[index] for tensors in lists], device) for index in large}
     if small:
@@ -73,13 +67,6 @@ def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     for other in tensors[2:]:
         total.add_(to_device(other, device))
     return total
-
-
-def _add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
-    totals = add_lists(lists[0], lists[1])
-    for other in lists[2:]:
-        add_lists_in_place(totals, other)
-    return totals
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
@@ -107,7 +94,7 @@ def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[lis
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     if _are_equal_dense_lists_on(lists, ordinal):
         *others, root = lists
-        totals = _add_lists([root, *others])
+        totals = add_lists([root, *others])
     else:
         totals = _reduce_packed(lists, ordinal)
     # `.data` creates a version counter for each sum (pytorch/pytorch#13594).
@@ -151,9 +138,10 @@ def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -
     """Return whether two or more lists on the device have row-major tensors of equal shapes."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
-    kinds = {tuple(map(_describe_memory, tensors)) for tensors in lists}
+    kinds = {
+        tuple(
+            (each.get_device(), each.is_contiguous(), each.shape, each.dtype) for each in tensors
+        )
+        for tensors in lists
+    }
     return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
-
-
-def _describe_memory(tensor: Tensor) -> tuple[int, bool, torch.Size, torch.dtype]:
-    return tensor.get_device(), tensor.is_contiguous(), tensor.shape, tensor.dtype

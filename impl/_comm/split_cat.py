@@ -40,13 +40,7 @@ def wrap_dim(dim: int, num_dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views along ``dim``.
-
-    Args:
-        tensor: A dense tensor.
-        count: The number of chunks for ``torch.chunk``, which may return fewer.
-        chunk_sizes: The sizes of the chunks instead of ``count``, or None.
-        dim: The dimension to split.
+    """Split ``tensor`` into views of ``chunk_sizes`` rows, or into at most ``count`` views.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -62,10 +56,9 @@ def split_into_views(
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
     """Concatenate one or more ``tensors`` along the non-negative ``dim``, on ``device``.
 
-    Returns:
-        A new tensor with the layout and dtype of the first input, but with a complex dtype if any
-        input is complex. It is channels-last if all inputs are, else row-major. The host waits
-        only for copies to the CPU.
+    The new tensor has the layout and dtype of the first input, but a complex dtype if any input is
+    complex. It is channels-last if all inputs are, else row-major. The host waits only for copies
+    to the CPU.
     """
     out = torch.empty(
         cat_shape(tensors, dim),

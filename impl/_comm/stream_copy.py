@@ -35,12 +35,7 @@ def chunks_to_devices(
     ordinals: Sequence[int],
     streams: Streams,
 ) -> tuple[Tensor, ...]:
-    """Copy each chunk to its device, unless it is already there.
-
-    Raises:
-        RuntimeError: The ordinal of a chunk to copy is negative, or its stream is on another
-            device.
-    """
+    """Copy each chunk to its device, unless it is already there."""
     results = []
     with ExitStack() as stream_stack:
         # If there are fewer chunks than devices, the remaining devices are not checked.

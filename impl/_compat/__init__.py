@@ -16,7 +16,6 @@ from .recording import (
 )
 from .torch_private import (
     add_lists,
-    add_lists_in_place,
     allow_inplace_changes,
     compile_only_inlined,
     compiled_module,
@@ -26,11 +25,9 @@ from .torch_private import (
     exclude_from_compilation,
     flatten,
     function_mode_count,
-    has_dispatch_modes,
     has_hooks,
+    has_private_modes,
     has_registration_hooks,
-    has_saved_tensor_hooks,
-    has_transforms,
     is_compilation_loaded,
     is_compiled,
     is_needed_in_backward,

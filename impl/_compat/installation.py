@@ -179,8 +179,7 @@ def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
     modules = [pair for pair in pairs if isinstance(pair[0], ModuleType)]
     for old, new in modules:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
-        # Only objects that the reference defines: other modules may also import an object that the
-        # old module has imported.
+        # Do not replace objects that the old module only imported: other modules use them, too.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
     return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
 
@@ -192,12 +191,11 @@ def _is_replacement(old: Any, new: Any) -> bool:
 
 
 def _defining_module(value: Any) -> str | None:
-    """Return the name of a module, or of the module that defines a function or class."""
     return value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
 
 
-def _is_below(module: str | None, package: str) -> bool:
-    return f"{module}.".startswith(f"{package}.")
+def _is_below(module: str | None, *packages: str) -> bool:
+    return f"{module}.".startswith(tuple(f"{package}." for package in packages))
 
 
 def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
@@ -207,9 +205,7 @@ def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Chang
     for name, module in sorted(modules.values(), key=lambda each: each[0]):
         if not isinstance(module, ModuleType) or id(module) in replacements:
             continue
-        if name in _NAMES or f"{name}.".startswith(
-            tuple(f"{package}." for package in _NOT_REBOUND)
-        ):
+        if name in _NAMES or _is_below(name, *_NOT_REBOUND):
             continue
         for key, value in list(vars(module).items()):
             if id(value) in replacements:
@@ -240,7 +236,7 @@ def _warn(
         names.setdefault(module, []).append(change.name)
     listed = "; ".join(f"{module}: {', '.join(sorted(keys))}" for module, keys in names.items())
     lines = []
-    if listed:
+    if names:
         state = "rebound" if rebind else "not replaced without rebind=True"
         lines.append(f"imported from torch.nn.parallel before the installation, {state}: {listed}")
     if subclasses:

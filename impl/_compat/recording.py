@@ -36,10 +36,7 @@ def check_not_traced() -> None:
 
 
 def break_graph() -> None:
-    """Break the graph if torch.compile records this call.
-
-    With ``fullgraph=True`` torch.compile then raises an error.
-    """
+    """Break the graph if torch.compile records this call (an error with ``fullgraph=True``)."""
     if torch.compiler.is_compiling():
         return _compute_on_several_devices()
     return None
@@ -51,11 +48,7 @@ def _compute_on_several_devices() -> None:
 
 
 class ProfilerSpan:
-    """A ``record_function`` block that may contain compiled code, but is not compiled.
-
-    Args:
-        name: The name that a profiler shows.
-    """
+    """A ``record_function`` block that may contain compiled code, but is not compiled."""
 
     @exclude_from_compilation
     def __init__(self, name: str) -> None:
@@ -71,12 +64,7 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` is equivalent to scatter to one device.
-
-    Args:
-        value: Any nested value.
-        dim: The dimension of scatter.
-    """
+    """Return whether :func:`move_tensors` is equivalent to scatter along ``dim`` to one device."""
     if isinstance(value, Tensor):
         return value.dim() == 0 or -value.dim() <= dim < value.dim()
     if type(value) is dict:

@@ -44,22 +44,16 @@ def flatten(tensors: Sequence[Tensor]) -> Tensor:
     return torch._C._nn.flatten_dense_tensors(list(tensors))
 
 
-def add_lists(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
-    """Return the sums of two lists of tensors on one device, index by index.
+def add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
+    """Return the sums of two or more lists of tensors on one device, index by index.
 
-    Name: ``torch._foreach_add``, in 2.11 and later.
+    Name: ``torch._foreach_add`` and ``torch._foreach_add_``, in 2.11 and later.
     Without it: a loop of ``torch.add``, with one kernel for each sum.
     """
-    return list(torch._foreach_add(first, second))
-
-
-def add_lists_in_place(totals: list[Tensor], addends: list[Tensor]) -> None:
-    """Add each of ``addends`` to the total with the same index, in place.
-
-    Name: ``torch._foreach_add_``, in 2.11 and later.
-    Without it: as for :func:`add_lists`.
-    """
-    torch._foreach_add_(totals, addends)
+    totals = list(torch._foreach_add(lists[0], lists[1]))
+    for other in lists[2:]:
+        torch._foreach_add_(totals, other)
+    return totals
 
 
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,9 +128,7 @@ def function_mode_count() -> int:
 
 
 def unnumbered_default_device() -> torch.device | None:
-    """Return this thread's default device as the caller has set it, or None.
-
-    The device has an index only if the caller gave one.
+    """Return this thread's default device, with an index only if the caller gave one, or None.
 
     Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``,
     in 2.11 and later.
@@ -150,39 +142,24 @@ def unnumbered_default_device() -> torch.device | None:
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
-def has_dispatch_modes() -> bool:
-    """Return whether this thread has dispatch modes.
+def has_private_modes() -> bool:
+    """Return whether this thread has dispatch modes, saved-tensor hooks or torch.func transforms.
 
-    Name: ``torch._C._len_torch_dispatch_stack``, in 2.11 and later.
+    Name: ``torch._C._len_torch_dispatch_stack``,
+    ``torch._C._autograd._top_saved_tensors_default_hooks`` and
+    ``torch._C._functorch.peek_interpreter_stack``, in 2.11 and later.
     Without it: as for :func:`function_mode_count`.
     """
-    return torch._C._len_torch_dispatch_stack() > 0
-
-
-def has_saved_tensor_hooks() -> bool:
-    """Return whether this thread has hooks on tensors that are saved for backward.
-
-    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, in 2.11 and later.
-    Without it: as for :func:`function_mode_count`.
-    """
-    # The argument True includes hooks that are disabled during tracing.
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-
-
-def has_transforms() -> bool:
-    """Return whether this thread is inside ``vmap``, ``grad`` or another torch.func transform.
-
-    Name: ``torch._C._functorch.peek_interpreter_stack``, in 2.11 and later.
-    Without it: as for :func:`function_mode_count`.
-    """
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        # The argument True includes hooks that are disabled during tracing.
+        or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
 
 
 def has_registration_hooks() -> bool:
     """Return whether hooks exist that run when any module registers a member.
-
-    Users create these hooks by ``register_module_parameter_registration_hook`` and the similar
-    functions for modules and buffers.
 
     Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the same for
     parameters and buffers, in 2.11 and later.
@@ -251,9 +228,7 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
     ``torch.compiler.disable`` has the same purpose, but it returns a wrapper and imports
     ``torch._dynamo``, which takes seconds.
 
-    Args:
-        function: A function written in Python.
-        has_callees: Whether to exclude also the functions that ``function`` calls.
+    With ``has_callees`` the functions that ``function`` calls are excluded, too.
 
     Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
     ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
@@ -301,13 +276,9 @@ def next_sequence_nr() -> int:
 
 
 def was_created_since(sequence_nr: int, node: Any) -> bool:
-    """Return whether ``node`` was created after the call of :func:`next_sequence_nr`.
+    """Return whether ``node`` was created after ``next_sequence_nr()`` returned ``sequence_nr``.
 
     The result is False for nodes that :func:`run_first_in_backward` has changed.
-
-    Args:
-        sequence_nr: The result of that call.
-        node: A node of an autograd graph.
 
     Name: ``torch.autograd.graph.Node._sequence_nr``, in 2.11 and later.
     Without it: as for :func:`next_sequence_nr`.
@@ -360,11 +331,9 @@ def has_hooks(leaf: Tensor) -> bool:
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
-    """Return the version counter of each tensor.
+    """Return the version counter of each tensor, and None for None.
 
-    Returns:
-        An integer for each tensor; None for None; for an inference tensor, which has no counter,
-        a new object, which is unequal to every other object.
+    For an inference tensor, which has no counter, return a new object, which equals no other.
 
     Name: ``torch.Tensor._version``, in 2.11 and later.
     Without it: changes of parameters would not be detected while replicas are cached.

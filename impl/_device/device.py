@@ -73,7 +73,6 @@ def alignment_on(device: torch.device) -> int:
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is on the CPU."""
     return tensor.device.type == "cpu"
 
 
@@ -98,9 +97,7 @@ def check_device_type(device: torch.device, accelerator: str) -> None:
 def device_index(device: DeviceLike) -> int:
     """Return the ordinal of ``device``, which may be negative or larger than any ordinal.
 
-    Raises:
-        ValueError: ``device`` is the CPU, or has no index.
-        RuntimeError: ``device`` is an invalid device string.
+    Raise ValueError if it is the CPU or has no index, RuntimeError for an invalid string.
     """
     if isinstance(device, int):
         return int(device)
@@ -119,8 +116,7 @@ def device_index(device: DeviceLike) -> int:
 def device_at(ordinal: int) -> torch.device:
     """Return the device of the accelerator with this ordinal.
 
-    Raises:
-        RuntimeError: ``ordinal`` is negative, or there is no accelerator.
+    Raise RuntimeError if ``ordinal`` is negative or there is no accelerator.
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
@@ -130,20 +126,13 @@ def device_at(ordinal: int) -> torch.device:
 def as_device(device: DeviceLike) -> torch.device:
     """Convert ``device`` to a device of the accelerator with an index, or to the CPU.
 
-    Raises:
-        ValueError: ``device`` has no index and is not the CPU.
-        RuntimeError: ``device`` is an invalid device string, the ordinal is negative, or there is
-            no accelerator.
+    Raise the errors of :func:`device_index` and :func:`device_at`.
     """
     return CPU if is_cpu(device) else device_at(device_index(device))
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Convert ``device`` as :func:`as_device` does. If it has no index, use the current device.
-
-    Raises:
-        RuntimeError: As for :func:`as_device`.
-    """
+    """Convert ``device`` as :func:`as_device` does. If it has no index, use the current device."""
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, int):
@@ -155,12 +144,9 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
-    """Convert ``device`` as :func:`as_device_or_current` does, and -1 to the CPU.
+    """Convert ``device`` as :func:`as_device_or_current` does, and the deprecated -1 to the CPU.
 
-    Args:
-        device: The target of a copy.
-        warns: Whether -1, a deprecated name of the CPU, issues a FutureWarning. The warning points
-            to the caller of the calling function.
+    With ``warns``, -1 issues a FutureWarning that points to the caller of the calling function.
     """
     if not is_minus_one(device):
         return as_device_or_current(device)
@@ -175,11 +161,7 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
 
 def current_device() -> torch.device:
-    """Return the current device of the accelerator.
-
-    Raises:
-        RuntimeError: There is no accelerator.
-    """
+    """Return the current device of the accelerator. Raise RuntimeError if there is none."""
     return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
 
 

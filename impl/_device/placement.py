@@ -21,18 +21,11 @@ DeviceId = int | torch.device
 
 
 class Placement(NamedTuple):
-    """The devices of one data-parallel module, which need not exist.
+    """The devices of one data-parallel module, which need not exist."""
 
-    Attributes:
-        device_ids: Ordinals of the accelerator in the order of the chunks, or the CPU once for
-            each chunk.
-        output_device: The device of the outputs; -1 is a deprecated name of the CPU.
-        source: The first device. The module must be on it.
-    """
-
-    device_ids: list[DeviceId]
-    output_device: DeviceId
-    source: torch.device
+    device_ids: list[DeviceId]  # In the order of the chunks.
+    output_device: DeviceId  # -1 is a deprecated name of the CPU.
+    source: torch.device  # The first device. The module must be on it.
 
 
 @exclude_from_compilation
@@ -41,14 +34,7 @@ def choose_devices(
 ) -> Placement | None:
     """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
 
-    Args:
-        device_ids: Devices of the accelerator, or the CPU any number of times; None for all
-            devices of the accelerator.
-        output_device: Any device; None for the first of ``device_ids``.
-
-    Returns:
-        The devices. None if ``device_ids`` does not name the CPU and there is no accelerator with
-        device indices.
+    Without an accelerator with device indices return None, unless ``device_ids`` names the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.

@@ -35,23 +35,16 @@ class Node:
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
         """Return what this node stands for in each of ``count`` new values.
 
-        Args:
-            count: The number of new values.
-            pieces: For each leaf, its replacements in the new values.
-
-        Raises:
-            ValueError: Two leaves have different numbers of pieces.
+        Raise ValueError if two leaves have different numbers of ``pieces``.
         """
         raise NotImplementedError
 
 
+@dataclasses.dataclass(slots=True)
 class Constant(Node):
     """The node of a part that is the same object in every new value."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
         return [self.value] * count
@@ -70,22 +63,15 @@ class Leaf(Node):
 Pieces = Mapping[Leaf, Sequence[Any]]
 
 
+@dataclasses.dataclass(slots=True)
 class Branch(Node):
-    """The node of a container.
+    """The node of a container."""
 
-    Args:
-        template: The original container, which is never changed.
-        children: The nodes of the container's parts, in order.
-    """
-
-    __slots__ = ("children", "template")
+    template: Any  # The original container, which is never changed.
+    children: Sequence[Node]  # The nodes of the container's parts, in order.
 
     #: The format of the step from the container to a part, for :func:`format_path`.
     step_format: ClassVar[str] = "[{!r}]"
-
-    def __init__(self, template: Any, children: Sequence[Node]) -> None:
-        self.template = template
-        self.children = children
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -158,7 +144,7 @@ class MappingBranch(Branch):
             return dict(pairs)
         if isinstance(self.template, dict | UserDict):
             return _copy_with_items(self.template, list(pairs))
-        # Do not copy mappings of other classes: the copy may share its items with the template.
+        # Do not copy mappings of any other class: a copy may share its items with the original.
         return kind(dict(pairs))
 
 

@@ -1,6 +1,7 @@
 """Flattening of nested inputs. Leaves are tensors to split and tensors to copy."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,42 +27,25 @@ from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, count_sequences
 
 
+@dataclass(slots=True, eq=False)
 class CopiedLeaf(Leaf):
     """A tensor that every replica receives whole."""
 
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+    tensor: Tensor
 
 
+@dataclass(slots=True, eq=False)
 class SplitLeaf(Leaf):
-    """A tensor or packed sequence that is split over the replicas.
+    """A tensor or packed sequence that is split over the replicas."""
 
-    Attributes:
-        value: The tensor or packed sequence.
-        dim: The dimension to split.
-        extent: The number of rows along ``dim``, or of sequences.
-        path: The path of the leaf.
-    """
-
-    __slots__ = ("dim", "extent", "path", "value")
-
-    def __init__(self, value: Any, dim: int, extent: int, path: KeyPath) -> None:
-        self.value = value
-        self.dim = dim
-        self.extent = extent
-        self.path = path
+    value: Any
+    dim: int
+    extent: int  # The number of rows along ``dim``, or of sequences.
+    path: KeyPath
 
 
 class InputLeaves:
-    """The leaves of flattened inputs.
-
-    Attributes:
-        splits: The leaves to split.
-        copied: The leaves to copy.
-        num_markers: The number of markers.
-    """
+    """The leaves of flattened inputs."""
 
     __slots__ = ("_open", "copied", "num_markers", "splits")
 
@@ -73,13 +57,9 @@ class InputLeaves:
         self._open: set[int] = set()
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten ``value``, and add its leaves to this object.
+        """Flatten ``value``, called ``path`` in error messages, and add its leaves to this object.
 
-        Args:
-            value: Any nested value.
-            dim: The dimension to split tensors along; None to copy them. A 0-dim tensor is
-                always copied.
-            path: The name of ``value`` in error messages.
+        Tensors are split along ``dim``, or copied if it is None. A 0-dim tensor is always copied.
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.

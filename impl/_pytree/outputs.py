@@ -7,6 +7,7 @@ import enum
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,16 +33,8 @@ from .containers import (
 
 #: Iterable types that are not treated as containers.
 _SINGLE_VALUES = (
-    str,
-    bytes,
-    bytearray,
-    memoryview,
-    range,
-    torch.Size,
-    enum.Enum,
-    nn.Module,
-    type,
-    Iterator,
+    *(str, bytes, bytearray, memoryview, range, torch.Size),
+    *(enum.Enum, nn.Module, type, Iterator),
 )
 
 #: If a part of the outputs has one of these types in one replica, it must have it in all replicas.
@@ -56,19 +49,12 @@ _UNIFORM_TYPES: dict[type, str] = {
 _MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
+@dataclass(slots=True, eq=False)
 class GatheredLeaf(Leaf):
-    """Tensors, one from each replica, that are gathered into one.
+    """Tensors, one from each replica, that are gathered into one."""
 
-    Attributes:
-        tensors: The tensors, or the data of the packed sequences.
-        packed: The packed sequences; empty for tensors.
-    """
-
-    __slots__ = ("packed", "tensors")
-
-    def __init__(self, tensors: Sequence[Tensor], packed: Sequence[PackedSequence] = ()) -> None:
-        self.tensors = tensors
-        self.packed = packed
+    tensors: Sequence[Tensor]  # The data of packed sequences, if there are any.
+    packed_sequences: Sequence[PackedSequence] = ()
 
 
 class _MakeNamedTupleBranch(NamedTupleBranch):
@@ -83,10 +69,8 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
 class _IterableBranch(Branch):
     """The node of any other iterable. It calls the iterable's class with a tuple of the parts.
 
-    Args:
-        template: The iterables of all replicas. If the class raises an error, the result is a list
-            of them.
-        children: The nodes of the parts.
+    The template is a sequence of the iterables of all replicas. If the class raises an error, the
+    result is a list of them.
     """
 
     __slots__ = ()
@@ -102,11 +86,7 @@ class _IterableBranch(Branch):
 
 
 class OutputLeaves:
-    """The leaves of flattened outputs.
-
-    Attributes:
-        gathered: The leaves: tensors or packed sequences, one from each replica.
-    """
+    """The leaves of flattened outputs."""
 
     __slots__ = ("gathered",)
 
@@ -115,10 +95,6 @@ class OutputLeaves:
 
     def flatten(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Flatten the values of all replicas together, and add their leaves to this object.
-
-        Args:
-            values: One value from each replica, at least one.
-            path: The path of the values in the outputs.
 
         Raises:
             ValueError: Some values are None or tensors, and others are not; or dictionaries or
@@ -160,9 +136,6 @@ class OutputLeaves:
     def _add_leaf(self, leaf: GatheredLeaf) -> Node:
         self.gathered.append(leaf)
         return leaf
-
-    def _flatten_none(self, values: Sequence[None], path: KeyPath) -> Node:
-        return Constant(None)
 
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Return a constant: the list of the values that are not gathered."""
@@ -211,7 +184,7 @@ _HANDLERS: dict[type, _Handler] = {
     list: OutputLeaves._flatten_container,
     dict: OutputLeaves._flatten_container,
     PackedSequence: OutputLeaves._flatten_packed,
-    type(None): OutputLeaves._flatten_none,
+    type(None): lambda leaves, values, path: Constant(None),
     **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
 #: For each exact type of a container: the class of its node.
@@ -259,11 +232,7 @@ def _are_unordered(values: Sequence[Any]) -> bool:
 
 
 def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
-    """Check that None, a tensor or a packed sequence is not in some replicas only.
-
-    Raises:
-        ValueError: Some replicas have a value of one of these types, and others do not.
-    """
+    """Raise ValueError if None, a tensor or a packed sequence is in some replicas only."""
     if len(set(map(type, values))) == 1:
         return
     for kind, name in _UNIFORM_TYPES.items():

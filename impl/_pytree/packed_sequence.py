@@ -21,15 +21,10 @@ from .containers import Branch
 
 @dataclass(frozen=True, slots=True)
 class PackedChunk:
-    """A packed sequence without its rows.
+    """A packed sequence without its rows."""
 
-    Attributes:
-        batch_sizes: The number of sequences that reach each step.
-        order: The indices that sort the sequences by length; None if they are sorted.
-    """
-
-    batch_sizes: Tensor
-    order: Tensor | None
+    batch_sizes: Tensor  # The number of sequences that reach each step.
+    order: Tensor | None  # The indices that sort the sequences by length; None if they are sorted.
 
     def with_data(self, data: Tensor) -> PackedSequence:
         """Return the packed sequence with the rows ``data``, on the device of ``data``."""
@@ -48,7 +43,6 @@ class PackedBranch(Branch):
 
 
 def count_sequences(packed: PackedSequence) -> int:
-    """Return the number of sequences, ``S``."""
     return int(packed.batch_sizes[:1].sum())
 
 
@@ -57,20 +51,17 @@ def split_packed(
 ) -> tuple[Tensor, list[int], list[PackedChunk]]:
     """Split a packed sequence into chunks of sequences that are consecutive in the original order.
 
-    Args:
-        packed: ``S`` sequences, sorted by length or not, on any device.
-        counts: The number of sequences of each chunk; their sum is ``S``.
-
-    Returns:
-        The rows of all chunks, one chunk after the other; the number of rows of each chunk; and
-        the chunks without their rows. The rows have the shape, dtype and device of
-        ``packed.data``, and gradients flow back to it. The host waits for a device on which
-        ``packed`` has indices.
+    ``counts`` are the numbers of sequences of the chunks; their sum is ``S``. Return the rows of
+    all chunks, one chunk after the other; the number of rows of each chunk; and the chunks without
+    their rows. The rows have the shape, dtype and device of ``packed.data``, and gradients flow
+    back to it. The host waits for a device on which ``packed`` has indices.
     """
     sizes = packed.batch_sizes
     starts = sizes.cumsum(0) - sizes
     rows, chunks = [], []
-    for positions in torch.split_with_sizes(_sorted_positions(packed), list(counts)):
+    # The position of each sequence among the sequences sorted by length.
+    all_positions = _or_identity(packed.unsorted_indices, packed)
+    for positions in torch.split_with_sizes(all_positions, list(counts)):
         longest_first = positions.sort()
         reached = longest_first.values < sizes[:, None]
         rows.append((starts[:, None] + longest_first.values)[reached])
@@ -83,14 +74,10 @@ def split_packed(
 def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
     """Concatenate packed sequences. Their sequences keep the original order.
 
-    Args:
-        chunks: The packed sequences. Their rows are ignored.
-        data: The rows of all chunks, one chunk after the other.
-
-    Returns:
-        One packed sequence on the device of ``data``. Gradients flow back to ``data``. Sequences
-        of equal length keep their order. The result has no sorting indices if no chunk has any and
-        the lengths never increase. The host waits for a device on which a chunk has indices.
+    ``data`` contains the rows of all chunks, one chunk after the other; those of ``chunks`` are
+    ignored. The result is on the device of ``data``, and gradients flow back to ``data``.
+    Sequences of equal length keep their order. The result has no sorting indices if no chunk has
+    any and the lengths never increase. The host waits for a device on which a chunk has indices.
     """
     reached, rows = _rows_by_step(chunks)
     by_length = reached.sum(0).sort(descending=True, stable=True).indices
@@ -101,19 +88,13 @@ def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence
     return whole.with_data(_select_rows(data, rows[reached]))
 
 
-def _sorted_positions(packed: PackedSequence) -> Tensor:
-    """Return the position of each sequence among the sequences sorted by length."""
-    if packed.unsorted_indices is not None:
-        return packed.unsorted_indices.cpu()
-    return _arange(count_sequences(packed))
+def _or_identity(indices: Tensor | None, packed: PackedSequence) -> Tensor:
+    """Return ``indices`` of ``packed`` on the CPU. If they are None, its sequences are sorted."""
+    return _arange(count_sequences(packed)) if indices is None else indices.cpu()
 
 
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
-    """Return two tensors of shape ``(T, S)``, for each step and sequence.
-
-    The first one says whether the sequence reaches the step. The second one is the index of the
-    row of the sequence at this step.
-    """
+    """Return, in shape ``(T, S)``, whether each sequence reaches each step, and the row there."""
     steps = max(len(chunk.batch_sizes) for chunk in chunks)
     totals = [int(chunk.batch_sizes.sum()) for chunk in chunks]
     reached, rows = [], []
@@ -128,16 +109,8 @@ def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
 def _original_indices(chunks: Sequence[PackedSequence]) -> Tensor:
     """Return the original indices of the sequences of all chunks, in the order of their rows."""
     bases = accumulate((count_sequences(chunk) for chunk in chunks), initial=0)
-    return torch.cat(
-        [base + _original_order(chunk) for base, chunk in zip(bases, chunks, strict=False)]
-    )
-
-
-def _original_order(packed: PackedSequence) -> Tensor:
-    """Return the original indices of the sequences of one chunk, longest sequence first."""
-    if packed.sorted_indices is not None:
-        return packed.sorted_indices.cpu()
-    return _arange(count_sequences(packed))
+    orders = [_or_identity(chunk.sorted_indices, chunk) for chunk in chunks]
+    return torch.cat([base + order for base, order in zip(bases, orders, strict=False)])
 
 
 def _select_rows(data: Tensor, rows: Tensor) -> Tensor:

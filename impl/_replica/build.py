@@ -34,15 +34,7 @@ _set_dict = nn.Module.__dict__["__dict__"].__set__
 class ReplicaMap:
     """A mapping from each module and tensor of a tree to its replicas.
 
-    Args:
-        sources: All parameters and buffers.
-        rows: For each replica, its copies of ``sources``.
-        has_grad_buffers: Whether some copies of buffers require grad.
-
-    Attributes:
-        tensors: For the ``id`` of each parameter and buffer, its copies.
-        modules: For each module, its replicas; empty at first.
-        needs_registration: For each replica, whether :func:`_register_parameters` is needed.
+    Each of ``rows`` contains the copies of all ``sources``, parameters and buffers, for a replica.
     """
 
     __slots__ = ("modules", "needs_registration", "tensors")
@@ -57,8 +49,11 @@ class ReplicaMap:
         # A parameter, buffer or child that is None is None in all replicas.
         nones = (None,) * len(rows)
         columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
+        #: For the ``id`` of each parameter and buffer, its copies.
         self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nones}
+        #: For each module, its replicas, which :func:`build_replicas` adds.
         self.modules: dict[nn.Module | None, Sequence[Any]] = {None: nones}
+        #: For each replica, whether :func:`_register_parameters` is needed.
         self.needs_registration = [
             has_grad_buffers or {*map(type, row)} != {Tensor} for row in rows
         ]
@@ -71,12 +66,9 @@ class ReplicaMap:
 def build_replicas(
     modules: Sequence[nn.Module], replica_map: ReplicaMap, devices: Sequence[torch.device]
 ) -> None:
-    """Build all replicas of ``modules``.
+    """Build a replica on each of ``devices`` of all ``modules`` of a tree.
 
-    Args:
-        modules: All modules of a tree.
-        replica_map: A map with every tensor of the tree. This function fills its ``modules``.
-        devices: The device of each replica.
+    ``replica_map`` contains every tensor of the tree. This function fills its ``modules``.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {
@@ -193,8 +185,7 @@ def _find_bound_methods(
 ) -> list[tuple[str, MethodType, Sequence[Any]]]:
     """Find the attributes that are bound methods of modules in the tree.
 
-    Returns:
-        For each attribute: its name, the method, and the replicas of the method's module.
+    Return for each one its name, the method, and the replicas of the method's module.
     """
     if MethodType not in map(type, attributes.values()):
         return []
@@ -213,14 +204,9 @@ def _bind_methods(
     module: nn.Module,
     index: int,
 ) -> None:
-    """Rebind each bound method in ``state``, the ``__dict__`` of a replica.
+    """Bind ``methods`` in ``state``, the ``__dict__`` of the replica ``index`` of ``module``.
 
-    Args:
-        state: The ``__dict__`` of a replica of ``module``.
-        methods: The result of :func:`_find_bound_methods`.
-        module: The original module.
-        index: The index of the replica. A method is bound to the replica with the same index of
-            the module that the method belongs to.
+    A method is bound to the replica with the same index of the module that it belongs to.
     """
     for name, method, owners in methods:
         is_inherited = getattr(type(module), name, None) is method.__func__

@@ -33,17 +33,10 @@ _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
 class ReplicaCache:
-    """The replicas of one wrapper, cached while ``with`` blocks of ``hold`` are active.
-
-    Args:
-        device_ids: The wrapper's devices.
-
-    Attributes:
-        blocks: The number of active blocks.
-    """
+    """The replicas of one wrapper, cached while ``with`` blocks of ``hold`` are active."""
 
     def __init__(self, device_ids: Sequence[DeviceId]) -> None:
-        self.blocks = 0
+        self.blocks = 0  # The number of active blocks.
         self._device_ids = list(device_ids)
         self._snapshot: _ModuleSnapshot | None = None
         # The key is the tuple of the streams that were current when the replicas were built. The
@@ -57,14 +50,8 @@ class ReplicaCache:
     ) -> Sequence[Any]:
         """Return one replica with the current state of ``module`` for each device.
 
-        Args:
-            module: The module of the wrapper.
-            device_ids: The devices of the wrapper.
-            build: The function that builds the replicas if none are cached.
-
-        Raises:
-            RuntimeError: Grad mode is on; or the module or the devices have changed since the
-                first call.
+        If none are cached, ``build`` builds them. Raise RuntimeError if grad mode is on, or if the
+        module or the devices have changed since the first call.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(
@@ -91,11 +78,7 @@ class ReplicaCache:
 
 
 class _ModuleSnapshot:
-    """The state of a module at the time when its replicas were built.
-
-    Attributes:
-        named_modules: The module and all modules below it, with their names.
-    """
+    """The state of a module at the time when its replicas were built."""
 
     def __init__(self, root: nn.Module) -> None:
         self.named_modules: _Named = [*root.named_modules()]
@@ -115,11 +98,7 @@ class _ModuleSnapshot:
         self._states = _read_states(self._versioned)
 
     def check(self, root: nn.Module) -> None:
-        """Check that ``root`` is unchanged, except for the values of its buffers.
-
-        Raises:
-            RuntimeError: The module has changed; the text names the change.
-        """
+        """Raise RuntimeError if ``root`` has changed, except for the values of its buffers."""
         if root is not self._modules[0]:
             raise _change_error("the module is another one")
         if _flat_structure(self._modules) != self._flat_structure:
@@ -145,16 +124,7 @@ class _ModuleSnapshot:
 
 
 class _Replicas:
-    """Cached replicas, and the last known state of all buffers of the module and the replicas.
-
-    Args:
-        named_modules: The modules that were replicated, with their names.
-        replicas: The result of ``DataParallel.replicate``, which a subclass may override.
-        targets: The device of each replica.
-
-    Attributes:
-        all: The replicas.
-    """
+    """Cached replicas, and the last known state of all buffers of the module and the replicas."""
 
     def __init__(
         self, named_modules: _Named, replicas: Sequence[Any], targets: Sequence[torch.device]
@@ -225,8 +195,7 @@ class _Replicas:
 def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
     """Return the training modes and the members of all modules, without the values of buffers.
 
-    Two flat structures are equal if no module, parameter or name has changed. Unlike
-    :func:`_structure`, they do not show in which module a change is.
+    Unlike :func:`_structure`, it does not show in which module a change is.
     """
     found: list[Any] = [[module.training for module in modules]]
     for kind in ("_modules", "_parameters", "_buffers"):
@@ -241,10 +210,7 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def _structure(module: nn.Module) -> _Structure:
-    """Return one module's training mode and members, with their names.
-
-    It takes longer than :func:`_flat_structure`, and is used to describe a change.
-    """
+    """Return one module's training mode and members. It is slower than :func:`_flat_structure`."""
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
@@ -255,10 +221,7 @@ def _structure(module: nn.Module) -> _Structure:
 
 
 def _read_states(tensors: Sequence[Tensor | None]) -> _States:
-    """Return the states of ``tensors``.
-
-    They differ after a tensor was replaced, was changed in place, or got other memory.
-    """
+    """Return states that differ after a tensor was replaced, changed, or got other memory."""
     return [*map(id, tensors)], version_counters(tensors), _read_addresses(tensors)
 
 

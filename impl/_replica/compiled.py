@@ -9,6 +9,7 @@ this device.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -39,9 +40,7 @@ _Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 class _CompiledFunctions:
     """The compiled functions of one module, one for each device.
 
-    Args:
-        compiler: ``torch.compile`` with one module's back end, mode and options.
-        body: The function to compile. It is called with a replica and the replica's arguments.
+    Each one is ``body``, which is called with a replica and the replica's arguments.
     """
 
     def __init__(self, compiler: _Compiler, body: FunctionType) -> None:
@@ -72,25 +71,16 @@ def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any
 _functions: WeakKeyDictionary[nn.Module, _CompiledFunctions] = WeakKeyDictionary()
 
 
+@dataclass(slots=True, eq=False)
 class _CompiledCall:
-    """A callable that runs one replica with compiled code.
+    """A callable that runs one replica with compiled code."""
 
-    Args:
-        function: The compiled function.
-        replica: A function that returns the replica, or None if it has been freed.
-    """
-
-    __slots__ = ("_function", "_replica")
-
-    def __init__(
-        self, function: Callable[..., Any], replica: Callable[[], nn.Module | None]
-    ) -> None:
-        self._function = function
-        self._replica = replica
+    function: Callable[..., Any]
+    replica: Callable[[], nn.Module | None]  # None if the replica has been freed.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         first = next_sequence_nr()
-        output = self._function(self._replica(), args, kwargs)
+        output = self.function(self.replica(), args, kwargs)
         _separate_backward_contexts(output, first)
         return output
 
@@ -105,12 +95,9 @@ def attach_compiled_code(
     replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
-    """Attach compiled code to the replicas of compiled modules, and mark these replicas.
+    """Attach compiled code to the replicas, one on each of ``devices``, of compiled ``modules``.
 
-    Args:
-        modules: All modules of a tree.
-        replicas_of: A function that returns the replicas of a module.
-        devices: The device of each replica.
+    These replicas, and those of modules that contain them, are marked.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
@@ -180,11 +167,8 @@ def _separate_backward_contexts(output: Any, first: int) -> None:
     """Register a hook that gives each compiled node a copy of the context variables in backward.
 
     A backward pass has one copy of the caller's context. Compiled code enters this context in the
-    thread of its device, and two threads cannot enter one context at the same time.
-
-    Args:
-        output: The output of compiled code. The nodes are found from its tensors.
-        first: The sequence number of the first autograd node that this code may have created.
+    thread of its device, and two threads cannot enter one context at the same time. The nodes,
+    with sequence numbers from ``first`` on, are found from the tensors in ``output``.
     """
     leaves = InputLeaves()
     leaves.flatten(output, None, "output")

@@ -20,11 +20,9 @@ class FormerParameters(OrderedDict[str, Tensor]):
 
     The mapping is pickled as a plain ordered dictionary, so that a saved replica can be loaded
     without this package.
-
-    Attributes:
-        non_leaf_buffers: The replica's buffers that require grad, which are not leaves either.
     """
 
+    #: The replica's buffers that require grad, which are not leaves either.
     non_leaf_buffers: Sequence[Tensor] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OrderedDict[str, Tensor]:

@@ -10,12 +10,9 @@ from .._compat import exclude_from_compilation
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The modules and tensors of a tree, without duplicates.
+    """The modules of a tree in depth-first order, parents first, and their tensors in this order.
 
-    Attributes:
-        modules: The modules in depth-first order, parents first.
-        parameters: Parameters, in the order of ``modules``.
-        buffers: Buffers, in the order of ``modules``.
+    There are no duplicates.
     """
 
     modules: list[nn.Module]
@@ -49,11 +46,7 @@ def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
 
 @exclude_from_compilation
 def check_source(module: nn.Module, source: torch.device) -> None:
-    """Check that all parameters and buffers of ``module`` are on ``source``.
-
-    Raises:
-        RuntimeError: A parameter or buffer is on another device than ``source``.
-    """
+    """Raise RuntimeError if a parameter or buffer of ``module`` is not on ``source``."""
     # `module.parameters()` would take three times as long, because it builds names.
     tree = collect_tree(module)
     for tensor in (*tree.parameters, *tree.buffers):

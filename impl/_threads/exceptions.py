@@ -24,11 +24,8 @@ class CapturedError:
         return not isinstance(self._error, Exception)
 
     def pop(self) -> BaseException:
-        """Return the exception and delete the reference to it.
-
-        A frame in the traceback of the exception may refer to this object. Without the deletion,
-        that would be a reference cycle. A second call raises AttributeError.
-        """
+        """Return the exception in the first call. A second call raises AttributeError."""
+        # Delete the reference: a frame in the traceback of the exception may refer to this object.
         error = self._error
         del self._error
         return error
@@ -44,12 +41,10 @@ class _KeyErrorMessage(str):
 
 
 def capture(function: Callable[..., Any], /, *args: Any) -> Any:
-    """Call ``function(*args)``.
+    """Return the result of ``function(*args)``, or a :class:`CapturedError` with its exception.
 
-    Returns:
-        The result of the function, or a :class:`CapturedError` with its exception. The local
-        variables of all frames in the traceback are cleared, so that the exception keeps no
-        tensor alive and is in no reference cycle.
+    The local variables of all frames in the traceback are cleared, so that the exception keeps no
+    tensor alive and is in no reference cycle.
     """
     try:
         return function(*args)
@@ -72,7 +67,7 @@ def reraise(error: BaseException, location: str) -> Never:
     """Raise the exception of a replica in this thread.
 
     Args:
-        error: The replica's exception, from :meth:`CapturedError.pop`.
+        error: The replica's exception.
         location: The replica and its device: ``"in replica 1 on device 1"``.
 
     Raises:
@@ -96,13 +91,8 @@ def reraise(error: BaseException, location: str) -> Never:
 def raise_rebuilt(error: Exception | None, text: str) -> Never:
     """Raise an exception that occurred in another process.
 
-    Args:
-        error: The exception; None if it could not be pickled.
-        text: The result of :func:`format_error`.
-
-    Raises:
-        Exception: A new exception of the type of ``error`` if that can be built from a text,
-            else a RuntimeError. Its message or a note contains ``text``. Its cause is ``error``.
+    It is a new exception of the type of ``error`` if that is not None and can be built from a
+    text, else a RuntimeError. Its message or a note contains ``text``. Its cause is ``error``.
     """
     if error is None:
         raise RuntimeError(text)
@@ -133,7 +123,7 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
-    """Return a new exception of the type of ``error`` with ``text``, else a RuntimeError."""
+    """Return an exception of the type of ``error`` with ``text``, or else a RuntimeError."""
     without_text = []
     for candidate in _build_candidates(error, text):
         if _has_text(candidate, text):

@@ -26,12 +26,9 @@ def can_isolate_locals() -> bool:
 
 @contextmanager
 def isolate_locals() -> Iterator[Callable[[], None]]:
-    """Start a ``with`` block without thread-local values, as in a new thread.
+    """Start a ``with`` block without thread-local values; yield a faster :func:`clear_locals`.
 
     Values set inside the block are released when it ends, and the earlier values are restored.
-
-    Yields:
-        A faster equivalent of :func:`clear_locals`.
     """
     entries = _thread_dict()
     saved = entries.copy()
@@ -57,11 +54,9 @@ def clear_locals() -> None:
 
 
 def count_locals() -> float:
-    """Count the ``threading.local`` objects in which this thread has values.
+    """Return the number of ``threading.local`` objects of this thread, plus a constant.
 
-    Returns:
-        The count plus an unknown constant. If this interpreter cannot count, NaN, which is unequal
-        to itself.
+    If this interpreter cannot count, return NaN, which is unequal to itself.
     """
     return _count()
 

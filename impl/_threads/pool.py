@@ -68,7 +68,6 @@ class Future:
             self.set_done()
 
     def set_done(self) -> None:
-        """Unblock :meth:`wait`."""
         self._done_lock.release()
 
     def wait(self) -> Any:
@@ -86,27 +85,20 @@ class Future:
 class _Worker:
     """A thread that runs the tasks in its queue, one at a time."""
 
-    __slots__ = ("_initial_local_count", "_pool", "_queue", "thread")
+    __slots__ = ("_initial_local_count", "_pool", "queue", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
-        self._queue = SimpleQueue[Future | None]()
-        # A daemon thread, because the interpreter joins all other threads before it calls
-        # `_close_at_exit`, which ends the idle workers.
+        #: The futures of the functions to run. None ends the thread.
+        self.queue = SimpleQueue[Future | None]()
+        # A daemon thread, because the interpreter joins all other threads before it calls the exit
+        # handler, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread in an empty context, so that it keeps no context variables alive."""
-        contextvars.Context().run(self.thread.start)
-
-    def submit(self, future: Future | None) -> None:
-        """Wake the thread to run the function of ``future``, or to end if it is None."""
-        self._queue.put(future)
 
     def become_idle(self) -> None:
         """Add this worker to the idle ones after another thread has claimed its task."""
         if not self._pool.add_idle(self):
-            self.submit(None)
+            self.queue.put(None)
 
     def _run(self) -> None:
         self._initial_local_count = count_locals()
@@ -119,7 +111,7 @@ class _Worker:
         When the caller receives the outcome, this thread has no reference to the function and is
         available for another one.
         """
-        future = self._queue.get()
+        future = self.queue.get()
         if future is None:
             return False
         task = future.claim()
@@ -162,7 +154,7 @@ class _Pool:
             worker = self._idle.pop() if self._idle else None
         worker = worker or self._new_worker()
         future = Future(function, worker)
-        worker.submit(future)
+        worker.queue.put(future)
         return future
 
     def add_idle(self, worker: _Worker) -> bool:
@@ -180,7 +172,7 @@ class _Pool:
             idle, self._idle = self._idle, []
             threads = [*self._threads]
         for worker in idle:
-            worker.submit(None)
+            worker.queue.put(None)
         for thread in threads:
             thread.join()
 
@@ -197,7 +189,8 @@ class _Pool:
     def _new_worker(self) -> _Worker:
         _register_exit_handler()
         worker = _Worker(self)
-        worker.start()
+        # Start the thread in an empty context, so that it keeps no context variables alive.
+        contextvars.Context().run(worker.thread.start)
         with self._lock:
             self._threads = [*filter(threading.Thread.is_alive, self._threads), worker.thread]
         return worker
@@ -207,13 +200,9 @@ _pool = _Pool()
 
 
 def start(function: Callable[[], Any]) -> Future:
-    """Run ``function`` in another thread, immediately.
+    """Run ``function`` in another thread, immediately. Return a future of its outcome.
 
-    Returns:
-        A future of the result of ``function``, or of a ``CapturedError`` with its exception.
-
-    Raises:
-        RuntimeError: The system cannot start another thread.
+    Raise RuntimeError if the system cannot start another thread.
     """
     return _pool.start(function)
 
@@ -230,10 +219,6 @@ register_fork_handler(_reset_after_fork)
 @cache
 def _register_exit_handler() -> None:
     # Register the handler late, when the first worker starts: exit handlers run in reverse order,
-    # so this one runs before those of modules that were imported earlier.
-    atexit.register(_close_at_exit)
-
-
-def _close_at_exit() -> None:
-    # A thread that still runs a function during interpreter shutdown may crash the process.
-    _pool.close()
+    # so this one runs before those of modules that were imported earlier. A thread that still runs
+    # a function during interpreter shutdown may crash the process.
+    atexit.register(lambda: _pool.close())

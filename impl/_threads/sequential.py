@@ -15,10 +15,9 @@ def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     They run in the calling thread, or in workers while modes are active that workers cannot
     inherit. A call that waits for a later one blocks forever.
 
-    Returns:
-        A result or a ``CapturedError`` for each call. After an interrupt, such as a
-        KeyboardInterrupt, later calls do not begin: the last entry is the interrupt, and all
-        entries before it are None.
+    Return a result or a ``CapturedError`` for each call. After an interrupt, such as a
+    KeyboardInterrupt, later calls do not begin: the last entry is the interrupt, and all entries
+    before it are None.
     """
     outcomes: list[Any] = []
     with isolate_locals() as clear_locals:

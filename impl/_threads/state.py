@@ -13,9 +13,7 @@ import torch
 
 from .._compat import (
     function_mode_count,
-    has_dispatch_modes,
-    has_saved_tensor_hooks,
-    has_transforms,
+    has_private_modes,
     unnumbered_default_device,
 )
 from .._device import (
@@ -136,7 +134,7 @@ def is_fully_transferable() -> bool:
         and asyncio._get_running_loop() is None
         and can_isolate_locals()
         and not _has_private_hooks()
-        and not _has_private_modes()
+        and not has_private_modes()
         # A default device is a function mode, and is transferred.
         and function_mode_count() == (unnumbered_default_device() is not None)
     )
@@ -153,7 +151,7 @@ def install_thread_hooks() -> None:
 def is_pristine() -> bool:
     """Return whether this thread has no state of earlier replicas that ``call_in`` cannot undo."""
     return not (
-        _has_private_modes()
+        has_private_modes()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
         or _OPENMP_POOL in vars(threading.current_thread())
@@ -161,16 +159,10 @@ def is_pristine() -> bool:
 
 
 def _has_private_hooks() -> bool:
-    """Return whether this thread's trace or profile hooks differ from those of new threads."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
     )
-
-
-def _has_private_modes() -> bool:
-    """Return whether modes or hooks are active that are not transferred."""
-    return has_dispatch_modes() or has_saved_tensor_hooks() or has_transforms()
 
 
 def _scope(devices: Sequence[torch.device]) -> _Scope:
@@ -213,8 +205,8 @@ def _set_num_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: The attribute of a worker's ``Thread`` object that holds the flags of the worker between two
-#: replicas. A ``threading.local`` could not hold them, because it is cleared when a replica ends.
+#: The attribute of a worker's ``Thread`` object that holds the worker's flags between two
+#: calls. A ``threading.local`` could not hold them, because it is cleared after each call.
 _BASELINE = "parallel_apply baseline flags"
 
 
@@ -289,7 +281,7 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    # Without the replica's default device, that of a surrounding `with` block applies again.
+    # First remove the replica's default device. Then that of a surrounding `with` block applies.
     torch.set_default_device(None)
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -25,7 +25,7 @@ from .._device import CPU, DeviceLike, as_device
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
 from .gradients import GradientReducer, get_reducer
-from .inputs import local_chunk
+from .inputs import ShardedInputs
 from .outputs import OutputGraph, gather_outputs, local_output, single_rank_output
 from .process_group import Communicator, get_communicator
 from .rank_call import RankCall
@@ -183,7 +183,9 @@ class DataParallel(nn.Module, Generic[T]):
         Raises:
             ValueError: Two tensors have different numbers of chunks.
         """
-        return local_chunk(value, self._comm, self.device, self.dim, self.chunk_sizes)
+        sharded = ShardedInputs(self._comm, (value,), {}, self.device, self.dim, self.chunk_sizes)
+        ((chunk,), _) = sharded.local_inputs()
+        return chunk
 
     def mean(self, losses: Tensor) -> Tensor:
         """Return the mean of the losses of all ranks. Use it with ``gather_output=False``.

@@ -62,25 +62,19 @@ class ExitParallelRegion(Function):
     def forward(
         ctx: Any,
         prepare: PrepareBackward,
-        local_indices: range,
+        local_indices: set[int],
         scale: int,
         sentinel: Tensor,
         graph_anchor: Tensor | None,
         num_outputs: int,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Return the outputs.
+        """Return the outputs: the first ``num_outputs`` of ``tensors``.
 
-        Args:
-            ctx: The autograd context.
-            prepare: The function that backward calls first, with ``sentinel``.
-            local_indices: The indices of this rank's outputs.
-            scale: The factor by which backward multiplies the gradients of these outputs.
-            sentinel: A leaf that belongs to this call only.
-            graph_anchor: The dummy scalar of :class:`EnterParallelRegion`; None if no input
-                requires a gradient.
-            num_outputs: The number of outputs among ``tensors``.
-            tensors: The outputs, then the leaves that backward may reach only after this node.
+        The other tensors are leaves that backward may reach only after this node. Backward first
+        calls ``prepare`` with ``sentinel``, a leaf that belongs to this call only. It multiplies
+        the gradients of this rank's outputs, which are at ``local_indices``, by ``scale``. Without
+        inputs that require a gradient, there is no ``graph_anchor``.
         """
         ctx.set_materialize_grads(False)
         ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel

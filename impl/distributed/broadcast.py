@@ -8,7 +8,15 @@ from torch import Tensor, nn
 from .._threads import CapturedError, capture
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
-from .serialization import TensorMeta, copy_to_bytes, count_bytes, pack, unpack, view_tensors
+from .serialization import (
+    TensorMeta,
+    copy_to_bytes,
+    count_bytes,
+    pack,
+    read_tensors,
+    unpack,
+    view_tensors,
+)
 
 
 def sync_buffers(module: nn.Module, comm: Communicator) -> None:
@@ -54,10 +62,7 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
     """Return the ``inputs`` of rank ``source`` on every rank.
 
     A tensor that is on the CPU of ``source`` is on the CPU of every rank. Other tensors are on
-    ``device``.
-
-    Raises:
-        Exception: ``inputs`` cannot be pickled; the same error on every rank.
+    ``device``. If ``inputs`` cannot be pickled, every rank raises the same error.
     """
     is_source = comm.rank == source
     result, tensors, error = _pack_inputs(inputs, comm) if is_source else (Idle(), [], None)
@@ -70,7 +75,12 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch
     data = copy_to_bytes(tensors, size, comm.comm_device)
     if size:
         comm.broadcast(data, source)
-    return inputs if is_source else _unpack_inputs(packed, data, device)
+    if is_source:
+        return inputs
+    copies = read_tensors(data, packed.metas, device)
+    for tensor, meta in zip(copies, packed.metas, strict=True):
+        tensor.requires_grad_(meta.requires_grad)
+    return unpack(packed.structure, copies)
 
 
 def _pack_inputs(
@@ -82,11 +92,3 @@ def _pack_inputs(
         return make_failed(error, f"in rank {comm.rank} while it sent its inputs"), [], error
     structure, metas, tensors = outcome
     return Returned(structure, metas), tensors, None
-
-
-def _unpack_inputs(packed: Returned, data: Tensor, device: torch.device) -> Any:
-    tensors = [
-        tensor.to("cpu" if meta.on_cpu else device).requires_grad_(meta.requires_grad)
-        for tensor, meta in zip(view_tensors(data, packed.metas), packed.metas, strict=True)
-    ]
-    return unpack(packed.structure, tensors)

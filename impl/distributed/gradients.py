@@ -60,10 +60,6 @@ class GradientReducer:
 
     The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
-    Attributes:
-        trainable: The tensors that require gradients.
-        config: The result of :func:`reducer_config` at construction.
-
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
         NotImplementedError: A submodule has sparse gradients.
@@ -80,10 +76,8 @@ class GradientReducer:
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
         """Prepare DistributedDataParallel for the running backward.
 
-        Args:
-            sentinel: A leaf that belongs to one call. The backward reaches it only if it computes
-                the gradients of all leaves.
-            require_grad_sync: Whether to average the gradients. If not, each rank keeps its own.
+        ``sentinel`` is a leaf that belongs to one call. Backward reaches it only if it computes
+        the gradients of all leaves. Without ``require_grad_sync`` each rank keeps its gradients.
 
         Raises:
             RuntimeError: The backward has ``create_graph=True``; or it computes only the gradients
@@ -113,11 +107,8 @@ _NO_SELECTED_PARAMETERS = (
 
 
 def _check_no_sparse_gradients(module: nn.Module) -> None:
-    """Check that no submodule has sparse gradients.
-
-    For sparse gradients DistributedDataParallel needs the module itself, which impl does not pass,
-    and it does not support a communication hook.
-    """
+    # For sparse gradients DistributedDataParallel needs the module itself, which impl does not
+    # pass, and it does not support a communication hook.
     for name, submodule in module.named_modules():
         if getattr(submodule, "sparse", False) is True:
             raise NotImplementedError(
@@ -170,10 +161,7 @@ def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tenso
 
 
 def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:
-    """Return the values that a :class:`GradientReducer` depends on.
-
-    If they have changed, a new reducer is needed.
-    """
+    """Return the values that a :class:`GradientReducer` depends on."""
     buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
     tensors = [*module.parameters(), *buffers]
     states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]

@@ -21,12 +21,10 @@ _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 
 class ShardedInputs:
-    """The inputs of a call, split into a chunk for each rank.
+    """The inputs of a call, split into a chunk for each of the lowest ``num_active_ranks`` ranks.
 
-    Attributes:
-        num_active_ranks: The number of ranks with a chunk. These are the lowest ranks.
-        graph_anchor: The dummy scalar of :class:`EnterParallelRegion`; None if no input requires
-            a gradient.
+    ``graph_anchor`` is the dummy scalar of :class:`EnterParallelRegion`; None if no input requires
+    a gradient.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class ShardedInputs:
         return args, kwargs
 
     def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
-        # A rank without a chunk gets tensors without rows, which only `local_chunk` uses.
+        # A rank without a chunk gets tensors without rows, which only `DataParallel.part` uses.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
         return split_leaf(split, devices, padded)[self._rank]
@@ -84,32 +82,16 @@ class ShardedInputs:
         return [*self._flattened.splits, *self._flattened.copied]
 
 
-def local_chunk(
-    value: Any,
-    comm: Communicator,
-    device: torch.device,
-    dim: int,
-    chunk_sizes: Sequence[float] | None,
-) -> Any:
-    """Return this rank's chunk of ``value``. On a rank without a chunk tensors have no rows."""
-    sharded = ShardedInputs(comm, (value,), {}, device, dim, chunk_sizes)
-    ((chunk,), _) = sharded.local_inputs()
-    return chunk
-
-
 def check_same_inputs(fingerprints: Sequence[Fingerprint | None]) -> None:
-    """Check that all fingerprints are equal. Ignore ranks that have no fingerprint.
+    """Raise ValueError if a fingerprint differs from the most frequent one.
 
-    Raises:
-        ValueError: A fingerprint differs from the most frequent one. If several are the most
-            frequent, the one of the lowest rank counts.
+    Ranks without a fingerprint are ignored. If several fingerprints are the most frequent, the one
+    of the lowest rank counts.
     """
     present = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
-    if not present:
-        return
-    common = max(present, key=present.count)
+    common = max(present, key=present.count, default=None)
     for rank, fingerprint in enumerate(fingerprints):
-        if fingerprint is not None and fingerprint != common:
+        if fingerprint is not None and common is not None and fingerprint != common:
             difference = _describe_difference(fingerprint, common)
             raise ValueError(f"rank {rank} has different inputs: {difference}")
 

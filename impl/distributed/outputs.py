@@ -1,6 +1,7 @@
 """Construction of the outputs of a call from the results of all ranks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,65 +11,39 @@ from .._pytree import InputLeaves, Leaf
 from .autograd import ExitParallelRegion, PrepareBackward
 from .process_group import Communicator
 from .rank_result import RankResult, Returned
-from .serialization import TensorMeta, copy_to_bytes, count_bytes, unpack, view_tensors
+from .serialization import TensorMeta, copy_to_bytes, count_bytes, read_tensors, unpack
 
 
+@dataclass
 class OutputGraph:
-    """The arguments of :class:`ExitParallelRegion` that all outputs of one call share.
+    """The arguments of :class:`ExitParallelRegion` that all outputs of one call share."""
 
-    Args:
-        prepare: The function that backward calls first.
-        scale: The factor by which backward multiplies the gradients of this rank's outputs.
-        graph_anchor: The dummy scalar that leads backward to the inputs; None if no input requires
-            a gradient.
-        leaves: The leaves that backward may reach only after the outputs.
-        device: This rank's device.
-    """
-
-    def __init__(
-        self,
-        prepare: PrepareBackward,
-        scale: int,
-        graph_anchor: Tensor | None,
-        leaves: Sequence[Tensor],
-        device: torch.device,
-    ) -> None:
-        self._prepare = prepare
-        self._scale = scale
-        self._graph_anchor = graph_anchor
-        self._leaves = leaves
-        self._target_device = device
+    prepare: PrepareBackward
+    scale: int
+    graph_anchor: Tensor | None
+    leaves: Sequence[Tensor]
+    device: torch.device  # This rank's device.
 
     def attach(
         self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local_indices: range
     ) -> list[Tensor]:
-        """Attach the tensors that require a gradient to the autograd graph.
+        """Attach the tensors that require a gradient, according to ``metas``, to the graph.
 
-        Args:
-            tensors: The tensors of the outputs of all ranks.
-            metas: The metadata of ``tensors``, with whether each requires a gradient.
-            local_indices: The indices of this rank's tensors.
-
-        Returns:
-            ``tensors``, of which those that require a gradient have a history.
+        ``local_indices`` are the indices of this rank's tensors.
         """
         attached = list(tensors)
         wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]
         if not wanted or not torch.is_grad_enabled():
             return attached
-        local_wanted = [
-            position for position, index in enumerate(wanted) if index in local_indices
-        ]
-        sentinel = torch.zeros((), device=self._target_device, requires_grad=True)
         outputs = ExitParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            self._prepare,
-            range(local_wanted[0], local_wanted[-1] + 1) if local_wanted else range(0),
-            self._scale,
-            sentinel,
-            self._graph_anchor,
+            self.prepare,
+            {position for position, index in enumerate(wanted) if index in local_indices},
+            self.scale,
+            torch.zeros((), device=self.device, requires_grad=True),
+            self.graph_anchor,
             len(wanted),
             *(attached[index] for index in wanted),
-            *self._leaves,
+            *self.leaves,
         )
         for index, output in zip(wanted, outputs, strict=True):
             attached[index] = output
@@ -95,14 +70,10 @@ def gather_outputs(
     graph: OutputGraph,
     device: torch.device,
 ) -> list[Any]:
-    """Return the outputs of all ranks with a chunk, in the order of the ranks.
+    """Return the outputs of all ranks with a chunk, attached to ``graph``, in rank order.
 
-    Args:
-        results: The result of each rank; none has failed.
-        tensors: The tensors in this rank's output.
-        comm: The process group.
-        graph: The graph to attach the tensors to.
-        device: The device of the tensors from other ranks, unless these are on the CPU.
+    ``tensors`` are those of this rank's output. Tensors of other ranks that are not on the CPU are
+    copied to ``device``.
     """
     returned = {rank: each for rank, each in enumerate(results) if isinstance(each, Returned)}
     size = max(count_bytes(each.metas, comm.comm_device) for each in returned.values())
@@ -115,7 +86,7 @@ def gather_outputs(
             local = range(len(gathered), len(gathered) + len(tensors))
             gathered += tensors
         else:
-            gathered += _copy_to_device(rows[rank], each.metas, device)
+            gathered += read_tensors(rows[rank], each.metas, device)
     metas = [meta for each in returned.values() for meta in each.metas]
     attached = iter(graph.attach(gathered, metas, local))
     return [
@@ -131,15 +102,9 @@ def local_output(
     device: torch.device,
     dim: int,
 ) -> Any:
-    """Return this rank's output. A rank without a chunk gets that of rank 0, with empty tensors.
+    """Return this rank's output, attached to ``graph``; ``tensors`` are those in the output.
 
-    Args:
-        results: The result of each rank; none has failed.
-        tensors: The tensors in this rank's output.
-        rank: This rank.
-        graph: The graph to attach the tensors to.
-        device: The device of empty tensors.
-        dim: The dimension that has size 0 in empty tensors.
+    A rank without a chunk gets the output of rank 0, with tensors of size 0 along ``dim``.
     """
     first = next(result for result in results if isinstance(result, Returned))
     local = results[rank]
@@ -153,12 +118,3 @@ def _empty_tensor(meta: TensorMeta, device: torch.device, dim: int) -> Tensor:
     shape = list(meta.shape) or [0]
     shape[dim if meta.shape else 0] = 0
     return torch.empty(shape, dtype=meta.dtype, device="cpu" if meta.on_cpu else device)
-
-
-def _copy_to_device(
-    data: Tensor, metas: Sequence[TensorMeta], device: torch.device
-) -> list[Tensor]:
-    return [
-        view.to("cpu" if meta.on_cpu else device)
-        for view, meta in zip(view_tensors(data, metas), metas, strict=True)
-    ]

@@ -29,17 +29,8 @@ _POLL_INTERVAL = timedelta(seconds=1)
 class Communicator:
     """The collectives of a process group, for one device of this process.
 
-    All ranks must begin the same collectives in the same order.
-
-    Args:
-        group: The process group.
-        device: This rank's device.
-
-    Attributes:
-        group: The process group.
-        size: ``k``.
-        rank: This process's rank in the group.
-        comm_device: The device of the tensors that collectives send.
+    All ranks must begin the same collectives in the same order. Tensors that collectives send are
+    on ``comm_device``.
     """
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
@@ -159,12 +150,9 @@ _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
-    """Return the communicator of ``group``; None is the default group.
+    """Return the only communicator of ``group`` and ``device``; None is the default group.
 
-    All calls with the same group and device return the same communicator.
-
-    Raises:
-        RuntimeError: There is no process group, or this process is not in it.
+    Raise RuntimeError if there is no process group, or if this process is not in it.
     """
     group = _resolve_group(group)
     cached = _COMMUNICATORS.get((id(group), device))
@@ -188,11 +176,7 @@ def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _comm_device(group: Any, device: torch.device) -> torch.device:
-    """Return the device of the tensors that the group's collectives send.
-
-    It is ``device`` if the group has a back end for this device type other than Gloo, else the
-    CPU.
-    """
+    """Return ``device`` if the group has a back end for it other than Gloo, else the CPU."""
     pairs = dist.get_backend_config(group).split(",")
     backends = dict(pair.split(":") for pair in pairs)
     backend = backends.get(str(device).partition(":")[0])

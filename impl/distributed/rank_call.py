@@ -1,6 +1,7 @@
 """The work of one rank in a call: the module runs on this rank's chunk."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,52 +15,37 @@ from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_er
 from .serialization import pack
 
 
+@dataclass
 class RankCall:
-    """This rank's work in one call, and its result.
+    """This rank's work in one call, and its result."""
 
-    Attributes:
-        graph_anchor: The dummy scalar that leads backward to the inputs; None if no input requires
-            a gradient.
-        output: The module's output on this rank's chunk.
-        tensors: The tensors in the output, which are sent to other ranks; empty with one rank.
-    """
-
-    def __init__(
-        self,
-        module: nn.Module,
-        comm: Communicator,
-        device: torch.device,
-        dim: int,
-        chunk_sizes: Sequence[float] | None,
-    ) -> None:
-        self._module = module
-        self._comm = comm
-        self._rank_device = device
-        self._dim = dim
-        self._chunk_sizes = chunk_sizes
-        self._result: RankResult = Idle()
-        self._fingerprint: Fingerprint | None = None
-        self._error: BaseException | None = None
-        self.graph_anchor: Tensor | None = None
-        self.output: Any = None
-        self.tensors: list[Tensor] = []
+    module: nn.Module
+    comm: Communicator
+    device: torch.device
+    dim: int
+    chunk_sizes: Sequence[float] | None
+    graph_anchor: Tensor | None = None  # As in `ShardedInputs`.
+    output: Any = None
+    #: The tensors in the output, which are sent to other ranks; empty with one rank.
+    tensors: list[Tensor] = field(default_factory=list)
+    _result: RankResult = field(default_factory=Idle)
+    _fingerprint: Fingerprint | None = None
+    _error: BaseException | None = None
 
     def run(self, inputs: Any, kwargs: Mapping[str, Any], *, check_inputs: bool) -> None:
         """Call the module on this rank's chunk. :meth:`exchange_results` raises errors later."""
         outcome = capture(self._run, inputs, kwargs, check_inputs)
         if isinstance(outcome, CapturedError):
             self._error = outcome.pop()
-            location = f"in rank {self._comm.rank} on device {self._rank_device}"
+            location = f"in rank {self.comm.rank} on device {self.device}"
             self._result = make_failed(self._error, location)
 
     def exchange_results(self) -> list[RankResult]:
         """Send this rank's result to all ranks, and return the results of all ranks.
 
-        Raises:
-            ValueError: The ranks have different inputs.
-            Exception: A rank raised an exception.
+        Raise ValueError if the ranks have different inputs, or the exception that a rank raised.
         """
-        gathered = self._comm.all_gather_object((self._fingerprint, self._result))
+        gathered = self.comm.all_gather_object((self._fingerprint, self._result))
         error, self._error = self._error, None
         check_same_inputs([fingerprint for fingerprint, _ in gathered])
         results = [result for _, result in gathered]
@@ -67,17 +53,15 @@ class RankCall:
         return results
 
     def _run(self, inputs: Any, kwargs: Mapping[str, Any], check_inputs: bool) -> None:
-        sharded = ShardedInputs(
-            self._comm, inputs, kwargs, self._rank_device, self._dim, self._chunk_sizes
-        )
+        sharded = ShardedInputs(self.comm, inputs, kwargs, self.device, self.dim, self.chunk_sizes)
         self.graph_anchor = sharded.graph_anchor
         if check_inputs:
             self._fingerprint = sharded.fingerprint()
-        if self._comm.rank >= sharded.num_active_ranks:
+        if self.comm.rank >= sharded.num_active_ranks:
             return
         local_args, local_kwargs = sharded.local_inputs()
-        with use_device(self._rank_device):
-            self.output = self._module(*local_args, **local_kwargs)
-        if self._comm.size > 1:
+        with use_device(self.device):
+            self.output = self.module(*local_args, **local_kwargs)
+        if self.comm.size > 1:
             structure, metas, self.tensors = pack(self.output)
             self._result = Returned(structure, metas)

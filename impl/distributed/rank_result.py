@@ -10,15 +10,10 @@ from .serialization import TensorMeta
 
 
 class Returned(NamedTuple):
-    """The result of a rank whose module returned.
+    """The result of a rank whose module returned."""
 
-    Attributes:
-        structure: The output without its tensors, pickled.
-        metas: The metadata of the tensors in the output.
-    """
-
-    structure: bytes
-    metas: list[TensorMeta]
+    structure: bytes  # The output without its tensors, pickled.
+    metas: list[TensorMeta]  # The metadata of the tensors in the output.
 
 
 class Idle(NamedTuple):
@@ -26,27 +21,17 @@ class Idle(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The result of a rank that raised an exception.
+    """The result of a rank that raised an exception."""
 
-    Attributes:
-        text: The rank, its device, and the original traceback.
-        error: The exception, pickled; empty if it cannot be pickled.
-    """
-
-    text: str
-    error: bytes
+    text: str  # The rank, its device, and the original traceback.
+    error: bytes  # The exception, pickled; empty if it cannot be pickled.
 
 
 RankResult = Returned | Idle | Failed
 
 
 def make_failed(error: BaseException, location: str) -> Failed:
-    """Return the result of a rank that raised ``error``.
-
-    Args:
-        error: The exception.
-        location: The rank and its device: ``"in rank 1 on device cpu"``.
-    """
+    """Return the result of a rank that raised ``error``. ``location`` has the rank and device."""
     if not isinstance(error, Exception):
         return Failed(f"{type(error).__name__} {location}", b"")
     text = format_error(error, location)
@@ -60,14 +45,9 @@ def make_failed(error: BaseException, location: str) -> Failed:
 def raise_first_error(results: Sequence[RankResult], local_error: BaseException | None) -> None:
     """Raise the exception of the lowest failed rank, so that all ranks raise the same one.
 
-    Args:
-        results: The results of all ranks.
-        local_error: The exception of this rank, if any. It is raised itself if it is not an
-            Exception, for example a KeyboardInterrupt.
-
-    Raises:
-        Exception: A new exception of the same type if that can be pickled and built from a text,
-            else a RuntimeError.
+    It is a new exception of the same type if that can be pickled and built from a text, else a
+    RuntimeError. ``local_error``, the exception of this rank, is raised itself if it is not an
+    Exception, for example a KeyboardInterrupt.
     """
     if local_error is not None and not isinstance(local_error, Exception):
         raise local_error

@@ -16,29 +16,17 @@ from .._device import alignment_on, is_on_cpu
 
 
 class TensorMeta(NamedTuple):
-    """The metadata of a tensor.
-
-    Attributes:
-        shape: Its shape.
-        dtype: Its dtype.
-        dim_order: Its dimensions, sorted by decreasing stride.
-        requires_grad: Whether it requires a gradient.
-        on_cpu: Whether it is on the CPU.
-    """
+    """The metadata of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    dim_order: tuple[int, ...]
+    dim_order: tuple[int, ...]  # The dimensions, sorted by decreasing stride.
     requires_grad: bool
     on_cpu: bool
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> "TensorMeta":
-        """Return the metadata of ``tensor``.
-
-        Raises:
-            TypeError: Its layout is not strided.
-        """
+        """Return the metadata of ``tensor``. Raise TypeError if its layout is not strided."""
         if tensor.layout is not torch.strided:
             raise TypeError(f"a tensor of layout {tensor.layout} cannot be sent to other ranks")
         dim_order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
@@ -80,9 +68,7 @@ class _Unpacker(pickle.Unpickler):
 def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
     """Return the pickled structure of ``value``, the metadata of its tensors, and its tensors.
 
-    Raises:
-        TypeError: A tensor has another layout than strided.
-        Exception: A part of ``value`` cannot be pickled. The type depends on the part.
+    Raise TypeError for a tensor that is not strided, and any error for what cannot be pickled.
     """
     file = io.BytesIO()
     packer = _Packer(file)
@@ -121,6 +107,14 @@ def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
         views.append(_view_tensor(data[start:], meta))
         start += meta.padded_bytes(data.device)
     return views
+
+
+def read_tensors(data: Tensor, metas: Sequence[TensorMeta], device: torch.device) -> list[Tensor]:
+    """Return the tensors in ``data``: those that were on the CPU there, others on ``device``."""
+    return [
+        view.to("cpu" if meta.on_cpu else device)
+        for view, meta in zip(view_tensors(data, metas), metas, strict=True)
+    ]
 
 
 def _view_tensor(data: Tensor, meta: TensorMeta) -> Tensor:

@@ -119,16 +119,6 @@ def test_sparse_and_dense_gradients_of_copies_are_summed(topology, sparse):
     assert weight.grad.to_dense().tolist() == [[0.0], [2.0], [2.0]]
 
 
-def test_sparse_gradient_passes_through_a_copy_changed_in_place(topology):
-    weight = torch.ones(3, 2, device=topology.device(0), requires_grad=True)
-    copy = attached_copies([weight, leaf(topology.device(0), 1.0)], topology.take(2))[0][0]
-    with torch.no_grad():
-        copy.mul_(2)
-    index = torch.tensor([1], device=copy.device)
-    nn.functional.embedding(index, copy, sparse=True).sum().backward()
-    assert weight.grad.to_dense().tolist() == [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
-
-
 def test_gradients_of_a_bucket_are_summed_and_freed_before_backward_ends(topology):
     device = topology.device(0)
     early, late = leaf(device, 1.0), leaf(device, 1.0)

@@ -21,12 +21,14 @@ def test_lengths_without_weights_are_those_of_torch_chunk(extent, count):
     assert chunk_lengths(extent, count) == [len(chunk) for chunk in chunks]
 
 
-@given(extent=st.integers(0, 60), weights=weight_lists)
-def test_weighted_lengths_sum_to_the_extent(extent, weights):
+@given(extent=st.integers(1, 60), weights=weight_lists)
+def test_weighted_lengths_follow_the_weights(extent, weights):
     lengths = chunk_lengths(extent, len(weights), weights)
     assert sum(lengths) == extent
-    assert min(lengths) >= 0
     assert len(lengths) <= len(weights)
+    for length, weight in zip(lengths, weights, strict=False):
+        assert (length > 0) == (weight > 0)
+        assert 0 <= length <= math.ceil(extent * weight / sum(weights) - 1e-6)
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))
@@ -34,22 +36,6 @@ def test_weights_that_sum_to_the_extent_are_the_lengths(sizes):
     lengths = chunk_lengths(sum(sizes), len(sizes), sizes)
     padded = lengths + [0] * (len(sizes) - len(lengths))
     assert padded == sizes
-
-
-@given(extent=st.integers(1, 60), weights=weight_lists)
-def test_chunks_with_positive_weight_have_rows(extent, weights):
-    lengths = chunk_lengths(extent, len(weights), weights)
-    pairs = zip(lengths, weights, strict=False)
-    assert all((length > 0) == (weight > 0) for length, weight in pairs)
-
-
-@given(extent=st.integers(1, 60), weights=weight_lists)
-def test_each_length_is_at_most_the_weights_share_rounded_up(extent, weights):
-    lengths = chunk_lengths(extent, len(weights), weights)
-    exact = [extent * weight / sum(weights) for weight in weights]
-    assert all(
-        length <= math.ceil(share - 1e-6) for length, share in zip(lengths, exact, strict=False)
-    )
 
 
 def test_floating_point_error_in_weights_adds_no_row():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from impl._comm.reduce import add_buckets, reduce_lists, reduce_tensors
+from impl._comm.reduce import add_buckets, reduce_lists
 
 #: Addends whose float32 sum depends on the order: 1 + 2**25 rounds to 2**25.
 WEIGHTS = (1.0, 2.0**25, -(2.0**25), 1.0)
@@ -41,30 +41,6 @@ def values(sums):
     return [sorted({*total.flatten().tolist()}) for total in sums]
 
 
-@pytest.mark.parametrize(
-    ("slots", "order"),
-    [
-        ((0, 1, 1), (0, 1, 2)),
-        ((1, 0, 1), (1, 0, 2)),
-        ((1, 0, 0), (2, 0, 1)),
-        ((0, 0, 1, 0), (3, 0, 1, 2)),
-        ((0, 0, 0), (2, 0, 1)),
-        ((0, 0), (1, 0)),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("shapes", [[(2,)], [(2,), (3,)], SHAPES], ids=["one", "small", "all"])
-def test_sum_begins_with_the_last_addend_on_the_destination(topology, slots, order, shapes):
-    topology.require(distinct=2)
-    lists = weighted_lists(topology, slots, shapes)
-    ordinal = topology.device(0).index
-    expected = [[ordered_sum([WEIGHTS[index] for index in order])]] * len(shapes)
-    sums = reduce_lists(lists, ordinal, 64)
-    alone = [reduce_tensors(addends, ordinal) for addends in zip(*lists, strict=True)]
-    assert values(sums) == values(alone) == expected
-    assert {total.device for total in (*sums, *alone)} == {topology.device(0)}
-
-
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 1), (1, 0, 1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shapes", [[(2,)], SHAPES], ids=["one", "all"])
 def test_buckets_are_added_in_the_given_order(topology, slots, shapes):
@@ -80,15 +56,6 @@ def test_add_buckets_does_not_change_the_addends(topology, slots):
     lists = weighted_lists(topology, slots, SHAPES)
     add_buckets(lists, topology.device(0))
     assert [values(tensors) for tensors in lists] == [[[WEIGHTS[index]]] * 4 for index in range(2)]
-
-
-@pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 0, 0)], ids=str)
-@pytest.mark.parametrize("index", [0, 1, -1])
-def test_sums_of_lists_are_row_major(topology, slots, index):
-    lists = weighted_lists(topology, slots, [(2, 3), (2, 3)])
-    lists[index] = [tensor.t().contiguous().t() for tensor in lists[index]]
-    sums = reduce_lists(lists, topology.device(0).index, 999)
-    assert [total.is_contiguous() for total in sums] == [True, True]
 
 
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])

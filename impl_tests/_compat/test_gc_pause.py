@@ -1,12 +1,12 @@
 """impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
 
 import gc
-import threading
 
 import pytest
 
 from impl._compat import gc_pause
 from impl._compat.gc_pause import pause_gc
+from impl_tests.samples import call_in_thread
 
 
 @pytest.fixture(params=[True, False], ids="enabled={}".format)
@@ -41,21 +41,15 @@ def pauses():
     return gc_pause._Pauses()
 
 
-def run_in_thread(call):
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-
-
 def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
-    run_in_thread(pauses.begin)
+    call_in_thread(pauses.begin)
     assert not gc.isenabled()
     pauses.reset_after_fork()
     assert gc.isenabled() == enabled
 
 
 def test_forked_child_keeps_the_pause_of_the_forking_thread(enabled, pauses):
-    run_in_thread(pauses.begin)
+    call_in_thread(pauses.begin)
     pauses.begin()
     pauses.reset_after_fork()
     assert not gc.isenabled()

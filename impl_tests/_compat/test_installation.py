@@ -5,12 +5,9 @@ import importlib
 import io
 import pickle
 import re
-import subprocess
 import sys
-import threading
 import types
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +15,7 @@ from torch import nn
 
 import impl
 from impl._compat import installation
+from impl_tests.samples import run_python
 
 #: The modules and the class of torch.nn.parallel, the reference, before any installation.
 PACKAGE = "torch.nn.parallel"
@@ -30,58 +28,33 @@ OLD = {name: sys.modules[name] for name in SUBMODULES}
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: Modules of impl. The attributes of impl with these names are functions.
-MODULES = {
-    name: sys.modules[f"impl.{name}"] for name in ("data_parallel", "parallel_apply", "replicate")
+#: The module. The attribute ``impl.replicate`` is the function.
+REPLICATE_MODULE = sys.modules["impl.replicate"]
+#: Statement that imports an object as ``it`` -> the object while impl is installed.
+IMPORTS = {
+    "from torch.nn import DataParallel as it": impl.DataParallel,
+    "import torch; it = torch.nn.parallel.DataParallel": impl.DataParallel,
+    "from torch.nn.parallel.data_parallel import DataParallel as it": impl.DataParallel,
+    "from torch.nn.parallel import data_parallel as it": impl.data_parallel,
+    "from torch.nn.parallel import parallel_apply as it": impl.parallel_apply,
+    "import torch.nn.parallel.parallel_apply as it": impl.parallel_apply,
+    "from torch.nn.parallel.parallel_apply import parallel_apply as it": impl.parallel_apply,
+    "from torch.nn.parallel import replicate as it": impl.replicate,
+    "from torch.nn.parallel import scatter as it": impl.scatter,
+    "from torch.nn.parallel import gather as it": impl.gather,
+    "from torch.nn.parallel import scatter_gather as it": impl.scatter_gather,
+    "from torch.nn.parallel.scatter_gather import gather as it": impl.gather,
+    "from torch.nn.parallel import _functions as it": impl._functions,
+    "from torch.nn.parallel._functions import Scatter as it": impl.functions.Scatter,
+    "import torch.nn.parallel.comm as it": impl.comm,
+    "from torch.nn.parallel.comm import reduce_add as it": impl.comm.reduce_add,
+    "import torch.cuda.comm; it = torch.cuda.comm": impl.comm,
+    "from torch.cuda import comm as it": impl.comm,
+    "from torch.cuda.comm import reduce_add as it": impl.comm.reduce_add,
+    "import importlib; it = importlib.import_module('torch.nn.parallel.replicate')": (
+        REPLICATE_MODULE
+    ),
 }
-#: Statements that import an object as ``it``, and the object while impl is installed.
-IMPORTS = [
-    ("from torch.nn import DataParallel as it", impl.DataParallel),
-    ("import torch; it = torch.nn.DataParallel", impl.DataParallel),
-    ("import torch; it = torch.nn.parallel.DataParallel", impl.DataParallel),
-    ("from torch.nn.parallel.data_parallel import DataParallel as it", impl.DataParallel),
-    ("import torch; it = torch.nn.parallel.data_parallel", impl.data_parallel),
-    ("from torch.nn.parallel import data_parallel as it", impl.data_parallel),
-    ("from torch.nn.parallel.data_parallel import data_parallel as it", impl.data_parallel),
-    ("from torch.nn.parallel import parallel_apply as it", impl.parallel_apply),
-    ("import torch.nn.parallel.parallel_apply as it", impl.parallel_apply),
-    ("import torch.nn.parallel.parallel_apply; it = torch.nn.parallel.parallel_apply",
-     impl.parallel_apply),
-    ("from torch.nn.parallel.parallel_apply import get_a_var as it",
-     MODULES["parallel_apply"].get_a_var),
-    ("from torch.nn.parallel import replicate as it", impl.replicate),
-    ("from torch.nn.parallel.replicate import replicate as it", impl.replicate),
-    ("from torch.nn.parallel import scatter as it", impl.scatter),
-    ("from torch.nn.parallel import gather as it", impl.gather),
-    ("from torch.nn.parallel.scatter_gather import gather as it", impl.gather),
-    ("from torch.nn.parallel.scatter_gather import scatter_kwargs as it",
-     impl.scatter_gather.scatter_kwargs),
-    ("from torch.nn.parallel import scatter_gather as it", impl.scatter_gather),
-    ("import torch.nn.parallel.scatter_gather as it", impl.scatter_gather),
-    ("from torch.nn.parallel._functions import Scatter as it", impl.functions.Scatter),
-    ("from torch.nn.parallel._functions import _get_stream as it", impl.functions._get_stream),
-    ("from torch.nn.parallel import _functions as it", impl._functions),
-    ("from torch.nn.parallel import comm as it", impl.comm),
-    ("import torch.nn.parallel.comm as it", impl.comm),
-    ("from torch.nn.parallel.comm import broadcast_coalesced as it",
-     impl.comm.broadcast_coalesced),
-    ("from torch.nn.parallel.comm import _handle_complex as it", impl.comm._handle_complex),
-    ("from torch.nn.parallel.replicate import _broadcast_coalesced_reshape as it",
-     MODULES["replicate"]._broadcast_coalesced_reshape),
-    ("from torch.nn.parallel.data_parallel import _check_balance as it",
-     MODULES["data_parallel"]._check_balance),
-    ("from torch.nn.parallel.parallel_apply import _get_device_index as it",
-     MODULES["parallel_apply"]._get_device_index),
-    ("import torch.cuda.comm as it", impl.comm),
-    ("import torch.cuda.comm; it = torch.cuda.comm", impl.comm),
-    ("from torch.cuda import comm as it", impl.comm),
-    ("from torch.cuda.comm import reduce_add as it", impl.comm.reduce_add),
-    ("import importlib; it = importlib.import_module('torch.nn.parallel.replicate')",
-     MODULES["replicate"]),
-]  # fmt: skip
-imports = pytest.mark.parametrize(
-    ("statement", "expected"), IMPORTS, ids=[statement for statement, _ in IMPORTS]
-)
 
 
 def state():
@@ -109,12 +82,8 @@ def _state_is_restored(recwarn):
 def early_module(monkeypatch):
     """A module that imports names before the installation."""
     module = types.ModuleType("early_module")
-    module.DP, module.comm, module.none, module.fine = (
-        REFERENCE,
-        OLD[f"{PACKAGE}.comm"],
-        None,
-        impl,
-    )
+    module.DP, module.comm = REFERENCE, OLD[f"{PACKAGE}.comm"]
+    module.none, module.fine = None, impl
     module.kwargs = OLD[f"{PACKAGE}.scatter_gather"].scatter_kwargs
     module.Scatter = OLD[f"{PACKAGE}._functions"].Scatter
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -132,25 +101,12 @@ def warning_text(action, statement="action(**kwargs)", **kwargs):
     return str(caught[0].message) if caught else ""
 
 
-@imports
+@pytest.mark.parametrize(("statement", "expected"), IMPORTS.items(), ids=IMPORTS)
 def test_import_during_an_installation_returns_impls_object(statement, expected):
     scope = {}
     with impl.installed():
         exec(statement, scope)
     assert scope["it"] is expected
-
-
-@imports
-def test_import_after_uninstall_does_not_return_impls_object(statement, expected):
-    impl.install()
-    impl.uninstall()
-    scope = {}
-    loaded = set(sys.modules)
-    exec(statement, scope)
-    for name in set(sys.modules) - loaded:  # torch.cuda.comm is loaded only by its users.
-        del sys.modules[name]
-        vars(torch.cuda).pop("comm", None)
-    assert scope["it"] is not expected
 
 
 def test_installation_replaces_every_public_name_but_distributed_data_parallel():
@@ -207,14 +163,6 @@ def test_only_the_outermost_installed_block_restores_the_reference():
     assert state() == before
 
 
-def test_installed_block_does_not_undo_an_earlier_installation():
-    impl.install()
-    before = state()
-    with impl.installed():
-        pass
-    assert state() == before
-
-
 def test_uninstall_inside_of_a_block_lasts_until_the_end_of_the_block(early_module):
     impl.install(rebind=True)
     before = state()
@@ -234,14 +182,6 @@ def test_names_rebound_or_changed_in_a_block_are_restored_at_its_end(early_modul
         impl.install(rebind=True)
         assert (early_module.DP, early_module.another) == (nn.Identity, impl.DataParallel)
     assert (early_module.DP, early_module.another) == (impl.DataParallel, old)
-
-
-def test_installation_inside_of_a_block_ends_with_the_block():
-    before = state()
-    with impl.installed():
-        impl.uninstall()
-        impl.install()
-    assert state() == before
 
 
 def test_rebinding_block_after_install_undoes_only_the_rebinding(early_module):
@@ -308,21 +248,6 @@ def test_functions_that_the_reference_only_imports_are_not_rebound(early_module)
     impl.install(rebind=True)
     assert importlib.import_module("torch.nn.parallel.comm")._get_device_index is not original
     assert early_module.index is torch._utils._get_device_index is original
-
-
-def test_second_install_can_rebind_names(early_module):
-    impl.install()
-    assert "rebound: " in warning_text(impl.install, rebind=True)
-    assert early_module.DP is impl.DataParallel
-    impl.uninstall()
-    assert early_module.DP is REFERENCE
-
-
-def test_uninstall_keeps_a_rebound_name_that_was_assigned_later(early_module):
-    impl.install(rebind=True)
-    early_module.DP = nn.Identity
-    impl.uninstall()
-    assert early_module.DP is nn.Identity
 
 
 def test_names_that_are_none_are_not_rebound_if_a_module_is_none(early_module, monkeypatch):
@@ -398,46 +323,19 @@ def test_installation_calls_no_function_of_the_reference(topology, monkeypatch):
     assert wrapped.module.weight.grad.tolist() == [[4.0, 4.0]]
 
 
-def unwrap(model):
-    """Return the innermost wrapped module, in the way that training libraries use."""
-    wrappers = (nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
-    while isinstance(model, wrappers):
-        model = model.module
-    return model
-
-
-def test_impls_wrapper_is_an_instance_of_the_installed_class():
-    net = nn.Linear(2, 1)
-    wrapped = impl.DataParallel(impl.DataParallel(net, ["cpu", "cpu"]))
-    assert unwrap(wrapped) is wrapped
-    with impl.installed():
-        assert isinstance(wrapped, torch.nn.DataParallel)
-        assert unwrap(wrapped) is net
-
-
-def test_functional_call_rejects_the_installed_wrapper_like_the_references(topology):
+def test_functional_call_rejects_the_wrapper_only_while_impl_is_installed(topology):
     devices = topology.take(2)
     net = nn.Linear(2, 1).to(devices[0])
-    values = {
-        "weight": torch.ones(1, 2, device=devices[0]),
-        "bias": torch.ones(1, device=devices[0]),
-    }
-    named = {f"module.{name}": value for name, value in values.items()}
+    named = {f"module.{name}": torch.ones_like(value) for name, value in net.named_parameters()}
     x = torch.ones(4, 2, device=devices[0])
-    errors = []
-    for block in (impl.installed(), impl.installed(rebind=True), threading.Lock()):
-        with block:
-            wrapped = nn.DataParallel(net, devices)
-            with pytest.raises(RuntimeError) as caught:
-                torch.func.functional_call(wrapped, named, x)
-            errors.append(str(caught.value))
-            found = torch.func.functional_call(wrapped.module, values, x)
-            assert found.tolist() == [[3.0]] * 4
-    # The last block installs nothing, so the last error is about the reference's class.
-    assert len(set(errors)) == 1
-    # functional_call accepts impl.DataParallel if impl is not installed.
-    found = torch.func.functional_call(impl.DataParallel(net, devices), named, x)
-    assert found.tolist() == [[3.0]] * 4
+    wrapped = impl.DataParallel(net, devices)
+    with pytest.raises(RuntimeError) as expected:
+        torch.func.functional_call(REFERENCE(net, devices), named, x)
+    for block in (impl.installed(), impl.installed(rebind=True)):
+        with block, pytest.raises(RuntimeError) as caught:
+            torch.func.functional_call(wrapped, named, x)
+        assert str(caught.value) == str(expected.value)
+    assert torch.func.functional_call(wrapped, named, x).tolist() == [[3.0]] * 4
 
 
 def test_pickled_model_of_the_reference_is_loaded_as_impls_class(topology):
@@ -451,27 +349,6 @@ def test_pickled_model_of_the_reference_is_loaded_as_impls_class(topology):
     assert type(new) is impl.DataParallel
     x = torch.ones(4, 2, device=devices[0])
     assert torch.equal(new(x), old(x))
-
-
-def test_model_pickled_during_an_installation_is_later_loaded_as_impls_class():
-    with impl.installed():
-        stored = pickle.dumps(nn.DataParallel(nn.Linear(2, 1), ["cpu", "cpu"]))
-    assert type(pickle.loads(stored)) is impl.DataParallel
-
-
-def run_in_thread(function):
-    """Call ``function`` in a new thread; return its result."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
-def test_installation_is_visible_in_other_threads():
-    assert run_in_thread(lambda: nn.DataParallel) is REFERENCE
-    run_in_thread(impl.install)
-    assert nn.DataParallel is run_in_thread(lambda: nn.DataParallel) is impl.DataParallel
 
 
 #: A program that imports names of torch.nn.parallel before it installs impl.
@@ -496,13 +373,7 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
     [(False, "not replaced without rebind=True"), (True, "rebound")],
 )
 def test_script_with_early_imports_uses_impl_only_after_rebinding(rebind, state):
-    completed = subprocess.run(
-        [sys.executable, "-c", EARLY_IMPORTS.format(rebind=rebind)],
-        cwd=Path(__file__).resolve().parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    completed = run_python(EARLY_IMPORTS.format(rebind=rebind))
     assert completed.stdout == f"{rebind} {rebind} True\nTrue True\n"
     names = "__main__: DP, parallel_apply, scatter_gather"
     text = f"imported from torch.nn.parallel before the installation, {state}: {names}"

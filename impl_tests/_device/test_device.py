@@ -8,21 +8,6 @@ import torch
 from impl._device import device as device_module
 from impl._device import stream as stream_module
 
-CPU_SPELLINGS = ["cpu", "cpu:0", torch.device("cpu")]
-
-
-def test_all_devices_are_in_order_of_ordinals(topology):
-    assert [device.index for device in device_module.all_devices()] == list(
-        range(torch.accelerator.device_count())
-    )
-
-
-@pytest.mark.parametrize("spelling", CPU_SPELLINGS, ids=repr)
-def test_every_spelling_of_the_cpu_is_converted_to_one_device(topology, spelling):
-    assert device_module.is_cpu(spelling)
-    assert device_module.as_device(spelling) == torch.device("cpu")
-    assert device_module.as_device_or_current(spelling) == torch.device("cpu")
-
 
 def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):
     # On CUDA, set_stream would create a context on an unused device, and a context takes memory.
@@ -59,14 +44,3 @@ def test_as_target_converts_minus_one_to_the_cpu_and_warns():
 def test_mps_has_no_indexed_devices(monkeypatch, kind):
     monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
     assert device_module.indexed_accelerator_type() == (None if kind == "mps" else kind)
-
-
-def test_side_stream_of_a_device_is_created_once(topology, monkeypatch):
-    device, created, stream = topology.devices[-1], [], torch.Stream
-    monkeypatch.setattr(stream_module, "_side_streams", {})
-    first = stream_module.side_stream(device)
-    monkeypatch.setattr(torch, "Stream", lambda device: created.append(device) or stream(device))
-    assert stream_module.side_stream(device) is first
-    assert created == []
-    assert first.device == device
-    assert first != stream_module.current_stream(device)

@@ -13,6 +13,7 @@ from impl import DataParallel
 from impl import _legacy_names as legacy_names
 from impl._device import device as device_module
 from impl._device import placement
+from impl._device.device import as_device, as_device_or_current
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
@@ -40,6 +41,7 @@ def balance_warnings(device_ids):
 
 @pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
 def test_every_spelling_of_the_cpu_is_accepted(topology, spelling):
+    assert as_device(spelling) == as_device_or_current(spelling) == CPU
     assert placement.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
     assert placement.choose_devices([0], spelling).output_device == CPU
 
@@ -60,12 +62,8 @@ def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeyp
 
 def test_gpus_without_reported_memory_do_not_warn(set_sizes):
     # Drivers of virtual GPUs report 0 bytes. torch.nn.parallel divides by this number.
-    assert (
-        balance_warnings(
-            set_sizes(*[SimpleNamespace(total_memory=0, multi_processor_count=4)] * 2)
-        )
-        == []
-    )
+    without_memory = SimpleNamespace(total_memory=0, multi_processor_count=4)
+    assert balance_warnings(set_sizes(without_memory, without_memory)) == []
 
 
 def test_check_balance_takes_a_device_without_index_for_the_current_device(set_sizes, topology):

@@ -124,27 +124,6 @@ def test_error_names_the_replicas_that_differ(values, text, replicas, others):
     assert str(raised.value) == f"{text} in replicas {replicas}, but not in replicas {others}"
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        ["a", ""],
-        [1, 2.5],
-        [b"x", b"y"],
-        [range(2), range(3)],
-        [torch.Size([1]), torch.Size([2])],
-        [{1}, {2}],
-        [iter("ab"), iter("cd")],
-        [torch.float32, torch.float64],
-        [int, str],
-    ],
-    ids=["str", "numbers", "bytes", "range", "Size", "set", "iterator", "dtype", "class"],
-)
-def test_values_without_tensors_are_gathered_into_a_list(values):
-    outputs = OutputLeaves()
-    assert outputs.flatten(values, "output").unflatten(1, {})[0] == values
-    assert outputs.gathered == []
-
-
 class SharedMapping(MutableMapping):
     """A mapping whose shallow copy writes to the same dictionary."""
 

@@ -131,10 +131,3 @@ def test_long_chain_of_dataclasses_without_tensors_is_a_constant(leaves):
 def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
     with pytest.raises(RecursionError):
         leaves.flatten(chain(20_000, torch.ones(2)), 0, "x")
-
-
-def test_leaves_are_in_depth_first_order(leaves):
-    tensors = [torch.ones(size) for size in range(4)]
-    first, second, third, fourth = tensors
-    leaves.flatten([first, {"x": [second, (third,)]}, fourth], 0, "x")
-    assert [id(leaf.value) for leaf in leaves.splits] == [*map(id, tensors)]

@@ -86,9 +86,21 @@ def gathered(*values):
     return OutputLeaves().flatten(values, "output").unflatten(1, {})[0]
 
 
-@pytest.mark.parametrize("make", [Subscripted, Sized])
-def test_objects_with_only_one_method_of_a_sequence_are_gathered_into_a_list(make):
-    values = [make(), make()]
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"x", b"y"],
+        [torch.Size([1]), torch.Size([2])],
+        [{1}, {2}],
+        [iter("ab"), iter("cd")],
+        [int, str],
+        [np.ones(2), np.zeros(3)],
+        [Subscripted(), Subscripted()],
+        [Sized(), Sized()],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_values_without_tensors_are_gathered_into_a_list(values):
     assert gathered(*values) == values
 
 
@@ -110,11 +122,6 @@ def test_members_of_indexed_sequences_are_gathered():
     found = gathered(IndexedSequence([1, "a"]), IndexedSequence([2, "b"]))
     assert type(found) is IndexedSequence
     assert found.members == [[1, 2], ["a", "b"]]
-
-
-def test_numpy_arrays_are_gathered_into_a_list():
-    values = [np.ones(2), np.zeros(3)]
-    assert gathered(*values) == values
 
 
 def test_tensors_of_sets_are_gathered_in_iteration_order():

@@ -28,6 +28,16 @@ class CustomReplication(nn.Linear):
         return replica
 
 
+def with_setattr(kind):
+    """Return a subclass that overrides attribute assignment, which impl then uses for replicas."""
+
+    class WithSetattr(kind):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+
+    return WithSetattr
+
+
 class MixedModule(nn.Module):
     """A module with shared, tied and missing members, and a buffer that requires grad."""
 
@@ -46,13 +56,6 @@ class MixedModule(nn.Module):
 
     def forward(self, x):
         return self.tied(self.again(x)) * self.scale + self.learnt
-
-
-class MixedModuleWithSetattr(MixedModule):
-    """A MixedModule that overrides attribute assignment, which impl then uses for replicas."""
-
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
 
 
 def structure(replica):
@@ -94,14 +97,14 @@ def test_module_in_many_places_is_listed_once():
 @BOTH
 def test_replicas_of_a_module_with_custom_setattr_have_the_same_structure(detach):
     plain, assigned = (
-        replicate(kind(), CPUS, detach) for kind in (MixedModule, MixedModuleWithSetattr)
+        replicate(kind(), CPUS, detach) for kind in (MixedModule, with_setattr(MixedModule))
     )
     assert [structure(r) for r in plain] == [structure(r) for r in assigned]
     found = [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in plain]
     assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in assigned]
 
 
-@pytest.mark.parametrize("kind", [MixedModule, MixedModuleWithSetattr])
+@pytest.mark.parametrize("kind", [MixedModule, with_setattr(MixedModule)])
 @BOTH
 def test_replicas_can_be_deepcopied(kind, detach):
     x = torch.rand(3, 2)
@@ -196,14 +199,7 @@ class BoundMethods(nn.Module):
         return self
 
 
-class BoundMethodsWithSetattr(BoundMethods):
-    """A BoundMethods module that overrides attribute assignment."""
-
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-
-
-@pytest.mark.parametrize("kind", [BoundMethods, BoundMethodsWithSetattr])
+@pytest.mark.parametrize("kind", [BoundMethods, with_setattr(BoundMethods)])
 def test_methods_of_the_module_and_its_children_are_rebound_to_the_replicas(kind):
     outsider = nn.Linear(1, 1)
     module = kind(outsider)

@@ -30,43 +30,33 @@ def raise_beside_value(references, error):
     fail_with(error)
 
 
-def with_context_and_members(references):
-    """Raise a group with two members; one member is also its context."""
+def inner_error(references):
+    """Return an exception that was raised beside a Value."""
     try:
         raise_beside_value(references, KeyError("inner"))
-    except KeyError as inner:
-        raise_beside_value(references, ExceptionGroup("outer", [inner, ValueError("member")]))
+    except KeyError as error:
+        return error
 
 
 def with_cause_only(references):
-    """Raise an exception with a cause that is not its context."""
-    kept = []
-    try:
-        raise_beside_value(references, KeyError("inner"))
-    except KeyError as inner:
-        kept.append(inner)
-    raise ValueError("outer") from kept.pop()
+    raise ValueError("outer") from inner_error(references)
+
+
+def with_member_only(references):
+    raise ExceptionGroup("outer", [inner_error(references)])
 
 
 def with_context_only(references):
-    """Raise an exception with a context but without a cause."""
     try:
         raise_beside_value(references, KeyError("inner"))
     except KeyError:
         raise_beside_value(references, ValueError("outer"))
 
 
-def with_member_only(references):
-    """Raise a group with a member that is not its context."""
-    kept = []
-    try:
-        raise_beside_value(references, KeyError("inner"))
-    except KeyError as inner:
-        kept.append(inner)
-    raise ExceptionGroup("outer", [kept.pop()])
+CHAINS = pytest.mark.parametrize("raising", [with_cause_only, with_context_only, with_member_only])
 
 
-@pytest.mark.parametrize("raising", [with_cause_only, with_context_only, with_member_only])
+@CHAINS
 def test_causes_contexts_and_members_lose_their_tracebacks(raising):
     failure = capture(raising, [])
     with pytest.raises(Exception, match="outer") as caught:
@@ -78,16 +68,7 @@ def test_causes_contexts_and_members_lose_their_tracebacks(raising):
     assert all(exception.__traceback__ is None for exception in linked)
 
 
-RAISING = [
-    lambda found: raise_beside_value(found, ValueError("bad")),
-    with_context_and_members,
-    with_cause_only,
-    with_context_only,
-    with_member_only,
-]
-
-
-@pytest.mark.parametrize("raising", RAISING)
+@CHAINS
 def test_capture_releases_the_variables_of_the_replicas_frames(raising):
     references = []
     with disable_gc():

@@ -11,7 +11,7 @@ import pytest
 
 from impl._threads import locals as thread_locals
 from impl._threads import pool as thread_pool
-from impl._threads import state as thread_state
+from impl_tests.samples import call_in_thread
 from spec_tests.harness.environment.topology import not_run
 
 #: The module. The attribute ``impl.parallel_apply`` is the function.
@@ -74,31 +74,21 @@ def test_cpython_before_3_13_can_isolate_locals():
 
 
 def test_find_entry_type_ignores_entries_of_extension_modules():
-    found = []
-
     def find():
         thread_locals._thread_dict()["of an extension"] = 1
-        found.append(thread_locals._find_entry_type())
+        return thread_locals._find_entry_type()
 
-    thread = threading.Thread(target=find)
-    thread.start()
-    thread.join()
-    assert found == [thread_locals._Entry]
+    assert call_in_thread(find) is thread_locals._Entry
 
 
 @pytest.mark.usefixtures("isolation")
 def test_clear_locals_releases_only_the_values_of_the_calling_thread(local):
-    found = []
-
     def set_and_clear():
         local.value = Value()
         thread_locals.clear_locals()
-        found.append(hasattr(local, "value"))
+        return hasattr(local, "value")
 
-    thread = threading.Thread(target=set_and_clear)
-    thread.start()
-    thread.join()
-    assert found == [False]
+    assert not call_in_thread(set_and_clear)
     assert hasattr(local, "value")
 
 
@@ -113,25 +103,18 @@ def test_entries_of_freed_objects_are_removed(dead):
 
 
 @pytest.mark.usefixtures("isolation")
-def test_isolate_locals_hides_earlier_values_and_restores_them(local):
-    before = local.value
-    with thread_locals.isolate_locals():
+def test_isolate_locals_restores_earlier_values_and_releases_those_of_the_block(local):
+    before, references = local.value, []
+
+    def set_value_and_fail():
         assert not hasattr(local, "value")
-    assert local.value is before
-
-
-@pytest.mark.usefixtures("isolation")
-def test_values_set_under_isolate_locals_are_released_at_its_end(local):
-    with thread_locals.isolate_locals():
         local.value = Value()
-        reference = weakref.ref(local.value)
-    assert reference() is None
-
-
-def test_isolate_locals_restores_earlier_values_after_an_error(local):
-    before = local.value
-    with pytest.raises(KeyboardInterrupt), thread_locals.isolate_locals():
+        references.append(weakref.ref(local.value))
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), thread_locals.isolate_locals():
+        set_value_and_fail()
+    assert references[0]() is None
     assert local.value is before
 
 
@@ -201,33 +184,13 @@ def test_thread_without_a_dictionary_has_no_entries(monkeypatch):
     assert thread_locals._find_entry_type() is None
 
 
-@pytest.mark.usefixtures("without_counting")
-def test_worker_ends_after_its_function_if_locals_cannot_be_counted():
-    thread = thread_pool.start(threading.current_thread).wait()
-    thread.join(20)
-    assert not thread.is_alive()
-
-
-@pytest.mark.usefixtures("counting")
-def test_worker_whose_function_sets_a_local_ends_if_locals_cannot_be_cleared():
-    local = threading.local()
-
-    def set_value():
-        local.value = True
-        return threading.current_thread()
-
-    thread = thread_pool.start(set_value).wait()
-    thread.join(20)
-    assert not thread.is_alive()
-
-
 @pytest.mark.usefixtures("counting")
 def test_worker_whose_functions_set_no_local_is_reused_if_locals_can_be_counted():
     first = thread_pool.start(threading.get_ident).wait()
     assert [thread_pool.start(threading.get_ident).wait() for _ in range(5)] == [first] * 5
 
 
-def test_count_locals_grows_while_an_object_has_a_value():
+def test_count_locals_counts_a_new_local_until_it_is_deleted():
     if thread_locals._count is thread_locals._unknown_count:
         not_run("a free-threaded Python cannot count locals without stopping all threads")
     before, local = thread_locals.count_locals(), threading.local()
@@ -258,20 +221,13 @@ def test_thread_key_is_the_key_of_all_objects_if_locals_cannot_be_isolated():
     assert (thread_locals._ThreadKey().key is key) == (not thread_locals.can_isolate_locals())
 
 
-@pytest.mark.usefixtures("counting")
-def test_caller_runs_no_module_if_locals_cannot_be_isolated():
-    assert not thread_state.is_fully_transferable()
-    found = parallel_apply._run_in_threads([threading.get_ident] * 3)
-    assert threading.get_ident() not in found
-
-
 @pytest.mark.parametrize("interpreter", ["counting", "without_counting"])
 def test_modules_see_no_former_values_if_locals_cannot_be_isolated(local, request, interpreter):
     request.getfixturevalue(interpreter)
 
     def set_value():
         found = getattr(local, "value", None)
-        local.value = found
+        local.value = "left"
         return found
 
     assert [parallel_apply._run_in_threads([set_value] * 3) for _ in range(3)] == [[None] * 3] * 3

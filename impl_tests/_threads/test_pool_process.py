@@ -1,15 +1,11 @@
 """impl._threads.pool: forked processes, and the end of a process with worker threads."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which a script that should end immediately counts as a hang.
-TIMEOUT = 60
+from impl_tests.samples import run_python
 
 #: A function that needs as many worker threads as its argument.
 NESTED = """
@@ -18,40 +14,25 @@ def nested(depth):
 """
 
 
-def run_script(script):
-    """Run ``script`` in a new interpreter."""
-    prologue = (
-        "import os, signal, sys, threading, time\nfrom impl._threads import pool as thread_pool\n"
-        # A shell makes its background processes ignore SIGINT.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", prologue + script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-
-
-def test_forked_child_starts_new_threads():
-    completed = run_script(
-        NESTED
-        + """
-assert nested(5) == 5
-child = os.fork()
-if child == 0:
-    os._exit(0 if nested(5) == 5 else 1)
-print(os.waitpid(child, 0)[1], nested(5))
+#: Statements before each script.
+PROLOGUE = """
+import os, signal, sys, threading, time, warnings
+from impl._threads import pool as thread_pool
+warnings.simplefilter("ignore", DeprecationWarning)
+# A shell makes its background processes ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 """
-    )
-    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
+
+
+def run_script(script):
+    return run_python(PROLOGUE + script)
 
 
 def test_fork_while_functions_run_does_not_deadlock():
     completed = run_script(
         NESTED
         + """
+assert nested(5) == 5
 release = threading.Event()
 busy = [thread_pool.start(release.wait) for _ in range(3)]
 child = os.fork()
@@ -59,10 +40,10 @@ if child == 0:
     sys.exit(0 if nested(5) == 5 else 1)
 print(os.waitpid(child, 0)[1])
 release.set()
-print([each.wait() for each in busy])
+print([each.wait() for each in busy], nested(5))
 """
     )
-    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True]\n", "")
+    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True] 5\n", "")
 
 
 def test_function_in_a_worker_can_fork():
@@ -90,30 +71,21 @@ def test_interrupted_program_ends_while_threads_are_idle():
 
 
 def test_program_ends_after_running_functions():
-    completed = run_script(
-        """
-thread_pool.start(lambda: (time.sleep(0.5), print("ended")))
-"""
-    )
+    completed = run_script('thread_pool.start(lambda: (time.sleep(0.5), print("ended")))')
     assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
 
 
-#: A function that holds the pool's lock until the process has forked.
-HOLD = """
+@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
+def test_worker_that_forked_ends_in_the_child(lock_held):
+    completed = run_script(
+        f"""
 held, forked = threading.Event(), threading.Event()
 
 def hold():
     with thread_pool._pool._lock:
         held.set()
         forked.wait()
-"""
 
-
-@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
-def test_worker_that_forked_ends_in_the_child(lock_held):
-    completed = run_script(
-        HOLD
-        + f"""
 def watch(worker):
     pending.wait()
     worker.join()

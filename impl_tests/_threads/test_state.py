@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from impl._device import device as device_module
 from impl._threads import state as thread_state
-from impl_tests.samples import FunctionMode, OperatorLog
+from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.strategies.thread_state import thread_states, visible_states
 
 CPU = torch.device("cpu")
@@ -30,24 +30,8 @@ NOT_TRANSFERABLE = {
 }
 
 
-@pytest.fixture
-def tracing():
-    """Simulate the tracing of a graph, which disables hooks on saved tensors."""
-    torch._C._autograd._saved_tensors_hooks_set_tracing(True)
-    yield
-    torch._C._autograd._saved_tensors_hooks_set_tracing(False)
-
-
 def run_in(state, function, *args):
     return state.context.run(thread_state.call_in, state, function, args, {})
-
-
-def in_new_thread(function, *args):
-    outcomes = []
-    thread = threading.Thread(target=lambda: outcomes.append(function(*args)))
-    thread.start()
-    thread.join()
-    return outcomes[0]
 
 
 def state_for(device=CPU):
@@ -66,35 +50,31 @@ def change_state(device):
     torch.accelerator.set_stream(torch.Stream(device))
 
 
+@pytest.mark.parametrize(
+    "run", [call_in_thread, lambda function, state: function(state)], ids=["worker", "caller"]
+)
 @given(state=thread_states(), slot=st.integers(0, 3))
-def test_state_that_a_replica_changes_is_restored_in_its_worker(topology, state, slot):
+def test_state_that_a_replica_changes_is_restored(topology, run, state, slot):
     device = topology.device(slot)
+
+    def observe():
+        return visible_states(topology.devices), VARIABLE.get(), thread_state.is_pristine()
 
     def before_and_after(state):
-        before = visible_states(topology.devices)
+        before = observe()
         run_in(state, change_state, device)
-        return before, visible_states(topology.devices), thread_state.is_pristine()
+        return before, observe()
 
     with state.entered(topology):
-        before, after, is_pristine = in_new_thread(before_and_after, state_for(device))
+        before, after = run(before_and_after, state_for(device))
     assert after == before
-    assert is_pristine
-
-
-@given(state=thread_states(), slot=st.integers(0, 3))
-def test_state_that_a_replica_changes_is_restored_in_the_calling_thread(topology, state, slot):
-    device = topology.device(slot)
-    with state.entered(topology):
-        before = visible_states(topology.devices), VARIABLE.get()
-        run_in(state_for(device), change_state, device)
-        assert (visible_states(topology.devices), VARIABLE.get()) == before
 
 
 def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
     last = topology.devices[-1].index
     with torch.accelerator.device_index(last):
         state = state_for(CPU)
-    assert in_new_thread(run_in, state, torch.accelerator.current_device_index) == last
+    assert call_in_thread(run_in, state, torch.accelerator.current_device_index) == last
 
 
 def test_each_replica_has_its_own_context_variables():
@@ -132,7 +112,7 @@ def test_cached_casts_are_released_when_the_replica_ends():
     reference = weakref.ref(weight)
     gc.collect()
     with torch.autocast("cpu", torch.bfloat16):
-        in_new_thread(run_in, state_for(), nn.functional.linear, torch.ones(1, 2), weight)
+        call_in_thread(run_in, state_for(), nn.functional.linear, torch.ones(1, 2), weight)
         del weight
         assert reference() is None
 
@@ -151,7 +131,7 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
 
     with torch.autocast("cpu", torch.float16):
         state = state_for()
-    assert in_new_thread(count_open_regions) == 0
+    assert call_in_thread(count_open_regions) == 0
 
 
 @pytest.mark.usefixtures("can_isolate_locals")
@@ -197,7 +177,7 @@ def test_thread_with_an_active_mode_is_not_pristine(enter):
             stack.enter_context(enter())
             return before, thread_state.is_pristine()
 
-    assert in_new_thread(check) == (True, False)
+    assert call_in_thread(check) == (True, False)
 
 
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
@@ -219,13 +199,6 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     assert device_module.accelerator_in_use() is None
 
 
-@pytest.mark.usefixtures("can_isolate_locals", "tracing")
-def test_state_with_saved_tensor_hooks_is_not_fully_transferable_during_tracing():
-    with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        assert not thread_state.is_fully_transferable()
-    assert thread_state.is_fully_transferable()
-
-
 def test_baseline_flags_are_read_again_if_the_scope_changes(topology):
     small = thread_state._Scope(("cpu",), range(0))
     large = thread_state._scope([topology.device(0)])
@@ -233,5 +206,5 @@ def test_baseline_flags_are_read_again_if_the_scope_changes(topology):
     def read():
         return [len(thread_state._baseline_flags(scope).streams) for scope in (small, large)]
 
-    assert in_new_thread(read) == [0, len(large.ordinals)]
+    assert call_in_thread(read) == [0, len(large.ordinals)]
     assert len(large.ordinals) > 0

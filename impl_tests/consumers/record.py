@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["Record", "make_record"]
+__all__ = ["Record", "make_record", "step"]
 
 
 class Record(TypedDict):
@@ -21,6 +21,14 @@ class Record(TypedDict):
     losses: list[float]
     weights: dict[str, list[float]]
     wrapper_module: str
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> float:
+    """Update the optimizer's parameters by the gradients of ``loss``; return the loss."""
+    optimizer.zero_grad()
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return loss.item()
 
 
 def make_record(losses: Sequence[float], model: nn.Module, wrapper: Callable[..., Any]) -> Record:

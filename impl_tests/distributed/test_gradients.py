@@ -1,10 +1,7 @@
 """impl/distributed/gradients.py: collectives during backward."""
 
-import subprocess
-import sys
-from pathlib import Path
+from impl_tests.samples import run_python
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Prints the collectives of one backward of a module with buffers.
 PROGRAM = """
 import sys
@@ -26,6 +23,5 @@ dist.destroy_process_group()
 
 def test_backward_broadcasts_no_buffers(tmp_path):
     """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "store")]
-    output = subprocess.check_output(command, cwd=ROOT, text=True, timeout=120)
-    assert output.strip() == "['c10d::allreduce_']"
+    completed = run_python(PROGRAM, str(tmp_path / "store"))
+    assert completed.stdout == "['c10d::allreduce_']\n", completed.stderr

@@ -1,12 +1,7 @@
 """impl.distributed.process_group: waits for asynchronous all-reduces of gradients."""
 
-import subprocess
-import sys
-from pathlib import Path
+from impl_tests.samples import run_python
 
-ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which a program counts as hung.
-TIME_LIMIT = 120
 BEGIN = """
 import sys, time
 import torch
@@ -17,7 +12,7 @@ from impl.distributed.process_group import get_communicator
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 comm = get_communicator(None, torch.device("cpu"))
 """
-#: The main thread receives the sum and exits while another thread still runs ``set_result``.
+#: A program. Its main thread gets the sum and exits while a thread still runs ``set_result``.
 EXITS_EARLY = """
 def set_result(self, result, original=Future.set_result):
     original(self, result)
@@ -40,19 +35,11 @@ try:
 except RuntimeError as error:
     print(error)
 """
-END = """
-dist.destroy_process_group()
-"""
 
 
 def run_program(program, folder):
-    completed = subprocess.run(
-        [sys.executable, "-c", BEGIN + program + END, str(folder / "store")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
+    completed = run_python(
+        BEGIN + program + "\ndist.destroy_process_group()", str(folder / "store")
     )
     assert (completed.returncode, completed.stderr) == (0, "")
     return completed.stdout.splitlines()

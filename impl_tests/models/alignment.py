@@ -50,6 +50,5 @@ def _align_tensors(replica: nn.Module) -> None:
 
 
 def _is_misaligned(value: Any) -> bool:
-    if not isinstance(value, Tensor) or value.layout != torch.strided:
-        return False
-    return value.data_ptr() % _ALIGNMENT != 0
+    is_strided = isinstance(value, Tensor) and value.layout == torch.strided
+    return is_strided and value.data_ptr() % _ALIGNMENT != 0

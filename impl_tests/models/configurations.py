@@ -1,22 +1,27 @@
 """Small models from the package transformers, without dropout and other randomness."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = ["LANGUAGE", "SMALL", "VOCABULARY_SIZE", "build_model", "draw_tokens"]
+from .model import Model
+
+__all__ = ["SMALL", "VOCABULARY_SIZE", "build_model", "define", "draw_text", "draw_tokens"]
 
 VOCABULARY_SIZE = 50
-#: Configuration values for the size of most models.
-SMALL = {
+#: Configuration values for the size of the models.
+SMALL: dict[str, Any] = {
     "hidden_size": 16,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 32,
 }
-#: Configuration values for the tokens of language models.
-LANGUAGE: dict[str, Any] = {
+#: Configuration values of all models. A model ignores those that it does not have.
+_DEFAULTS: dict[str, Any] = {
+    **SMALL,
     "vocab_size": VOCABULARY_SIZE,
     "pad_token_id": 0,
     "bos_token_id": 1,
@@ -26,13 +31,31 @@ LANGUAGE: dict[str, Any] = {
 _PROBABILITIES = ("drop", "jitter", "mask_time_prob", "mask_feature_prob")
 
 
-def draw_tokens(rows: int) -> dict[str, Any]:
+def draw_tokens(rows: int, length: int = 8) -> Tensor:
+    """Draw ``rows`` rows of random tokens."""
+    return torch.randint(3, VOCABULARY_SIZE, (rows, length))
+
+
+def draw_text(rows: int) -> dict[str, Any]:
     """Draw random tokens, which are also the labels."""
-    tokens = torch.randint(3, VOCABULARY_SIZE, (rows, 8))
+    tokens = draw_tokens(rows)
     return {"input_ids": tokens, "labels": tokens.clone()}
 
 
-def build_model(name: str, configuration: str, **settings: Any) -> nn.Module:
+def define(
+    name: str,
+    chosen_for: str,
+    model_class: str,
+    settings: Mapping[str, Any],
+    inputs: Callable[[int], Mapping[str, Any]] = draw_text,
+    **fields: Any,
+) -> Model:
+    """Return a model from the package transformers; ``fields`` are further fields of Model."""
+    build = partial(build_model, model_class, settings)
+    return Model(name, "transformers", chosen_for, build, inputs, **fields)
+
+
+def build_model(name: str, settings: Mapping[str, Any]) -> nn.Module:
     """Return a model from the package transformers with random weights.
 
     All probabilities of the configuration, such as dropout, are set to 0, because replicas draw
@@ -40,14 +63,14 @@ def build_model(name: str, configuration: str, **settings: Any) -> nn.Module:
 
     Args:
         name: The name of the model's class.
-        configuration: The name of the configuration's class.
-        settings: Arguments of the configuration.
+        settings: Arguments of the configuration, besides the sizes that all models have.
     """
     import transformers
 
-    config = getattr(transformers, configuration)(**settings)
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(**{**_DEFAULTS, **settings})
     _set_probabilities_to_zero(config)
-    module: nn.Module = getattr(transformers, name)(config)
+    module: nn.Module = model_class(config)
     return module
 
 

@@ -1,6 +1,7 @@
 """Train a model for three steps, with or without a DataParallel wrapper."""
 
 import copy
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map_only
 
 import impl
 
@@ -76,8 +78,9 @@ def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
     for member in module.modules():
         if isinstance(member, _BatchNorm):
             member.train(batch_statistics)
+    move = operator.methodcaller("to", device)
     torch.manual_seed(1)
-    batches = [_to_device(model.inputs(ROWS), device) for _ in range(_STEPS)]
+    batches = [tree_map_only(Tensor, move, model.inputs(ROWS)) for _ in range(_STEPS)]
     with torch.autograd.set_multithreading_enabled(threads):
         return _train(wrap(module.to(device)), module, batches, model.loss)
 
@@ -102,13 +105,3 @@ def _train(
     state = {name: value for name, value in module.state_dict().items() if torch.is_tensor(value)}
     weights = {name: copy.deepcopy(value.cpu()) for name, value in state.items()}
     return Run(losses, outputs, weights)
-
-
-def _to_device(value: Any, device: str) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _to_device(member, device) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_to_device(member, device) for member in value)
-    return value

@@ -5,7 +5,9 @@ breaks. Each of these clauses must have a test that fails on the mutant.
 """
 
 import shutil
+import sys
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +21,17 @@ class Mutant:
 
     Args:
         name: A short description of the error, in words joined by hyphens.
-        breaks: The ids of the clauses whose tests must fail on the mutant.
         file: The changed file, relative to the folder of impl.
         old: The replaced passage. It occurs exactly once in the file.
         new: The passage that replaces ``old``.
+        breaks: The ids of the clauses whose tests must fail on the mutant.
     """
 
     name: str
-    breaks: tuple[str, ...]
     file: str
     old: str
     new: str
+    breaks: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -52,23 +54,28 @@ class Mutant:
         return text.replace(self.old, self.new)
 
     def write(self, folder: Path) -> None:
-        """Write the wrong version of impl into ``folder``, as the package ``self.package``."""
-        package = folder / self.package
-        shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
-        path = package / self.file
-        path.write_text(self.apply(path.read_text(encoding="utf-8")), encoding="utf-8")
+        """Write the wrong version of impl into ``folder``, and make it importable."""
+        text = self.apply((IMPL / self.file).read_text(encoding="utf-8"))
+        write_copy(folder / self.package, self.file, text)
+        sys.path.insert(0, str(folder))
 
 
-def load() -> dict[str, Mutant]:
-    """Return all mutants, keyed by name.
+def write_copy(package: Path, file: str, text: str) -> None:
+    """Write a copy of impl into the new folder ``package``, where ``file`` contains ``text``."""
+    shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / file).write_text(text, encoding="utf-8")
+
+
+def load(paths: Iterable[Path] = tuple(sorted(FOLDER.glob("*.toml")))) -> dict[str, Mutant]:
+    """Return the mutants of TOML files, by default all of this folder, keyed by name.
 
     Raises:
         ValueError: Two mutants have the same name.
     """
     mutants: dict[str, Mutant] = {}
-    for path in sorted(FOLDER.glob("*.toml")):
+    for path in paths:
         for table in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
-            mutant = Mutant(**{**table, "breaks": tuple(table["breaks"])})
+            mutant = Mutant(**{**table, "breaks": tuple(table.get("breaks", ()))})
             if mutant.name in mutants:
                 raise ValueError(f"two mutants are called {mutant.name}")
             mutants[mutant.name] = mutant

@@ -8,7 +8,7 @@ from impl_tests.mutants import Mutant, load, trial
 
 
 def main() -> int:
-    """Run the suite on mutants; return 1 if all tests of a broken clause pass on a mutant."""
+    """Run the suite on mutants. Return 1 if all tests of a clause that a mutant breaks pass."""
     parser = argparse.ArgumentParser(prog="python -m impl_tests.mutants", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")

@@ -7,7 +7,6 @@ import functools
 import gc
 import importlib
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +104,6 @@ def _tests_of(mutant: Mutant, tests: Mapping[str, Sequence[str]]) -> list[str]:
 def _run_suite(mutant: Mutant, arguments: Sequence[str], folder: Path) -> dict[str, str]:
     """Run pytest with ``arguments`` on the mutant; return the verdict of each clause."""
     mutant.write(folder)
-    sys.path.insert(0, str(folder))
     importlib.import_module(mutant.package)
     path = folder / "verdicts.jsonl"
     options = ["--target", mutant.package, "--verdicts", str(path), "--hypothesis-profile=mutants"]

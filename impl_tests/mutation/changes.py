@@ -5,7 +5,6 @@ import contextlib
 import difflib
 import itertools
 import pickle
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from cosmic_ray import plugins
 from cosmic_ray.ast import get_ast
 from cosmic_ray.mutating import MutationVisitor
 
-from impl_tests.mutants import IMPL
+from impl_tests.mutants import IMPL, write_copy
 from impl_tests.mutation import operators
 
 #: The operators of cosmic-ray that are used. Of several similar operators one is enough.
@@ -80,9 +79,7 @@ class Change:
 
     def write(self, folder: Path) -> None:
         """Write the changed impl into ``folder``."""
-        package = folder / IMPL.name
-        shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
-        (package / self.file).write_text(self.text, encoding="utf-8")
+        write_copy(folder / IMPL.name, self.file, self.text)
 
 
 def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:

@@ -47,8 +47,14 @@ def changed_texts(code: str) -> Iterator[str]:
         _fix_conditions,
     )
     for operator in operators:
-        for start, end, text in itertools.chain.from_iterable(map(operator, nodes)):
-            yield _text_before(code, start) + text + code[len(_text_before(code, end)) :]
+        for edit in itertools.chain.from_iterable(map(operator, nodes)):
+            yield apply_edit(code, edit)
+
+
+def apply_edit(code: str, edit: _Edit) -> str:
+    """Return ``code`` after an edit."""
+    start, end, text = edit
+    return _text_before(code, start) + text + code[len(_text_before(code, end)) :]
 
 
 def _text_before(code: str, end: _Position) -> str:
@@ -56,7 +62,7 @@ def _text_before(code: str, end: _Position) -> str:
     return "".join(lines[: line - 1]) + lines[line - 1].encode()[:column].decode()
 
 
-def _replace_nodes(first: _Node, last: _Node, text: str) -> _Edit:
+def replace_nodes(first: _Node, last: _Node, text: str) -> _Edit:
     """Return the edit that replaces the nodes from ``first`` to ``last`` by ``text``."""
     end = last.end_lineno or last.lineno, last.end_col_offset or last.col_offset
     return (first.lineno, first.col_offset), end, text
@@ -67,7 +73,7 @@ def _drop_statements(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, _FUNCTIONS):
         for inner in _body_nodes(node):
             if isinstance(inner, _STATEMENTS) and not _is_constant(inner):
-                yield _replace_nodes(inner, inner, "pass")
+                yield replace_nodes(inner, inner, "pass")
 
 
 def _body_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -89,12 +95,12 @@ def _drop_contexts(node: ast.AST) -> Iterator[_Edit]:
             if item.optional_vars is None:
                 others = ", ".join(map(ast.unparse, _without_index(node.items, index)))
                 head = f"with {others}" if others else "if True"
-                yield _replace_nodes(node, node.items[-1].context_expr, head)
+                yield replace_nodes(node, node.items[-1].context_expr, head)
 
 
 def _drop_finally(node: ast.AST) -> Iterator[_Edit]:
     if isinstance(node, ast.Try) and node.finalbody:
-        yield _replace_nodes(node.finalbody[0], node.finalbody[-1], "pass")
+        yield replace_nodes(node.finalbody[0], node.finalbody[-1], "pass")
 
 
 def _drop_operands(node: ast.AST) -> Iterator[_Edit]:
@@ -102,7 +108,7 @@ def _drop_operands(node: ast.AST) -> Iterator[_Edit]:
         operator = " and " if isinstance(node.op, ast.And) else " or "
         for index in range(len(node.values)):
             operands = _without_index(node.values, index)
-            yield _replace_nodes(node, node, operator.join(map(_unparse_operand, operands)))
+            yield replace_nodes(node, node, operator.join(map(_unparse_operand, operands)))
 
 
 def _unparse_operand(node: ast.expr) -> str:
@@ -120,7 +126,7 @@ def _drop_keywords(node: ast.AST) -> Iterator[_Edit]:
         for index, keyword in enumerate(node.keywords):
             if not _is_bool(keyword.value):
                 keywords = _without_index(node.keywords, index)
-                yield _replace_nodes(
+                yield replace_nodes(
                     node, node, ast.unparse(ast.Call(node.func, node.args, keywords))
                 )
 
@@ -138,7 +144,7 @@ def _fix_conditions(node: ast.AST) -> Iterator[_Edit]:
         tests = node.ifs
     for test in tests:
         for fixed in sorted({"False", "True"} - {ast.unparse(test)}, reverse=True):
-            yield _replace_nodes(test, test, fixed)
+            yield replace_nodes(test, test, fixed)
 
 
 def _without_index(nodes: Sequence[T], index: int) -> list[T]:

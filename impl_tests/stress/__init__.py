@@ -9,3 +9,8 @@ inside statements.
 * ``rounds.py``: the rounds, and the checks between them.
 * ``races.toml``: data races to insert into impl; ``--race NAME`` runs the test with a race.
 """
+
+from pathlib import Path
+
+#: The file with the data races, each a mutant of impl.
+RACES = Path(__file__).with_name("races.toml")

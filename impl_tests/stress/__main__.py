@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from impl_tests.stress import races
+from impl_tests import mutants
+from impl_tests.stress import RACES
 from impl_tests.stress.rounds import Results, run_rounds
 from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
@@ -29,8 +30,11 @@ def main() -> int:
     if options.accelerator == "sim":
         simulator.enable(4)
     with tempfile.TemporaryDirectory() as folder:
-        name = options.race and races.write_package(options.race, Path(folder))
-        return _run(name or "impl", options)
+        if options.race is None:
+            return _run("impl", options)
+        race = mutants.load([RACES])[options.race]
+        race.write(Path(folder))
+        return _run(race.package, options)
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
@@ -79,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         help="default: 0,1,2,3",
     )
     parser.add_argument(
-        "--race", choices=races.load(), help="run on impl with this data race inserted"
+        "--race", choices=mutants.load([RACES]), help="run on impl with this data race inserted"
     )
     return parser
 

@@ -4,7 +4,7 @@ import torch
 from captum import attr
 from torch import Tensor, nn
 
-from impl_tests.consumers.record import Record, make_record
+from impl_tests.consumers.record import Record, make_record, step
 
 
 class Net(nn.Module):
@@ -31,10 +31,7 @@ def train() -> Record:
     losses = []
     for _ in range(5):
         loss = nn.functional.cross_entropy(net(x), truth)
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(step(optimizer, loss))
     for attribution in _compute_attributions(net, net.module.conv, x, truth):
         losses += attribution.detach().flatten(1).norm(dim=1).tolist()
     return make_record(losses, net.module, type(net))

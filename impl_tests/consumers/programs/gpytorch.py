@@ -5,7 +5,7 @@ import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import MultiDeviceKernel, RBFKernel, ScaleKernel
 
-from impl_tests.consumers.record import Record, make_record
+from impl_tests.consumers.record import Record, make_record, step
 
 
 class Model(gpytorch.models.ExactGP):  # type: ignore[misc] # the package has no types
@@ -37,11 +37,7 @@ def train() -> Record:
     # GPyTorch solves large matrices by conjugate gradients, without the whole matrix on a device.
     with gpytorch.settings.max_cholesky_size(0), gpytorch.settings.cg_tolerance(1e-3):
         for _ in range(5):
-            optimizer.zero_grad()
-            loss = -objective(model(x), y)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+            losses.append(step(optimizer, -objective(model(x), y)))
         model.eval()
         with (
             torch.no_grad(),

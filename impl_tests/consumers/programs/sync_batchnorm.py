@@ -4,7 +4,7 @@ import torch
 from sync_batchnorm import DataParallelWithCallback, convert_model
 from torch import nn
 
-from impl_tests.consumers.record import Record, make_record
+from impl_tests.consumers.record import Record, make_record, step
 
 
 def train() -> Record:
@@ -19,8 +19,5 @@ def train() -> Record:
     for _ in range(5):
         images, truth = torch.randn(6, 3, 4, 4), torch.arange(6) % 2
         loss = nn.functional.cross_entropy(wrapped(images.to("sim:0")), truth.to("sim:0"))
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(step(optimizer, loss))
     return make_record(losses, wrapped.module, type(wrapped))

@@ -9,7 +9,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataListLoader
 from torch_geometric.nn import DataParallel, GCNConv, global_mean_pool
 
-from impl_tests.consumers.record import Record, make_record
+from impl_tests.consumers.record import Record, make_record, step
 
 
 class Net(nn.Module):
@@ -57,8 +57,5 @@ def train() -> Record:
     for batch in DataListLoader(graphs, batch_size=5):
         truth = torch.cat([graph.y for graph in batch]).to("sim:0")
         loss = nn.functional.cross_entropy(net(batch), truth)
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(step(optimizer, loss))
     return make_record(losses, net.module, type(net))

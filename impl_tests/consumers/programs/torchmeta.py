@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.datasets import utils
 
-from impl_tests.consumers.record import Record, make_record
+from impl_tests.consumers.record import Record, make_record, step
 
 # torchmeta imports two functions that torchvision has removed. Only downloads call them.
 vars(utils).update(_get_confirm_token=None, _save_response_content=None)
@@ -45,8 +45,5 @@ def train() -> Record:
         inner = nn.functional.mse_loss(net(x[:5]), y[:5])
         params = gradient_update_parameters(net, inner, step_size=0.1)
         loss = nn.functional.mse_loss(net(x[5:], params=params), y[5:])
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        losses += [inner.item(), loss.item()]
+        losses += [inner.item(), step(optimizer, loss)]
     return make_record(losses, net.module, type(net))

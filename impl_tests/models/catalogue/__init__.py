@@ -8,10 +8,8 @@ from . import (
     audio,
     diffusers_models,
     encoder,
-    encoder_decoder,
     language,
     multimodal,
-    recurrent,
     timm_models,
     torch_modules,
     torchvision_models,
@@ -20,18 +18,19 @@ from . import (
 
 __all__ = ["MODELS"]
 
-_MODULES = (
-    language,
-    recurrent,
-    encoder_decoder,
-    encoder,
-    vision,
-    multimodal,
-    audio,
-    torchvision_models,
-    timm_models,
-    diffusers_models,
-    torch_modules,
-)
 #: Name -> model, in the order of the published table.
-MODELS: Mapping[str, Model] = {model.name: model for module in _MODULES for model in module.MODELS}
+MODELS: Mapping[str, Model] = {
+    model.name: model
+    for models in (
+        language.MODELS,
+        encoder.MODELS,
+        vision.MODELS,
+        multimodal.MODELS,
+        audio.MODELS,
+        torchvision_models.MODELS,
+        timm_models.MODELS,
+        diffusers_models.MODELS,
+        torch_modules.MODELS,
+    )
+    for model in models
+}

@@ -1,11 +1,13 @@
 """Networks of image generators from the package diffusers."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model
+from impl_tests.models.model import Model, draw_images
 
 __all__ = ["MODELS"]
 
@@ -16,20 +18,22 @@ _OUTPUTS = (
 )
 
 
-def _build_unet() -> nn.Module:
+def _define(
+    name: str,
+    chosen_for: str,
+    model_class: str,
+    settings: dict[str, Any],
+    inputs: Callable[[int], dict[str, Any] | tuple[Any, ...]],
+) -> Model:
+    build = partial(_build, model_class, settings)
+    return Model(name, "diffusers", chosen_for, build, inputs, _squared_error, reference=_OUTPUTS)
+
+
+def _build(name: str, settings: dict[str, Any]) -> nn.Module:
     import diffusers
 
-    module: nn.Module = diffusers.UNet2DConditionModel(
-        sample_size=8,
-        in_channels=4,
-        out_channels=4,
-        layers_per_block=1,
-        block_out_channels=(8, 16),
-        norm_num_groups=4,
-        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-        cross_attention_dim=8,
-        attention_head_dim=4,
+    module: nn.Module = getattr(diffusers, name)(
+        block_out_channels=(8, 16), norm_num_groups=4, **settings
     )
     return module
 
@@ -42,41 +46,34 @@ def _draw_noisy_images(rows: int) -> dict[str, Any]:
     }
 
 
-def _build_autoencoder() -> nn.Module:
-    import diffusers
-
-    module: nn.Module = diffusers.AutoencoderKL(
-        block_out_channels=(8, 16),
-        norm_num_groups=4,
-        down_block_types=("DownEncoderBlock2D", "DownEncoderBlock2D"),
-        up_block_types=("UpDecoderBlock2D", "UpDecoderBlock2D"),
-        latent_channels=4,
-    )
-    return module
-
-
 def _squared_error(output: Any) -> Tensor:
     loss: Tensor = (output["sample"] - 1).square().mean()
     return loss
 
 
 MODELS = [
-    Model(
+    _define(
         "UNet",
-        "diffusers",
         "denoising, given a time step and text; a dict that is a dataclass",
-        _build_unet,
+        "UNet2DConditionModel",
+        {
+            "sample_size": 8,
+            "layers_per_block": 1,
+            "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+            "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+            "cross_attention_dim": 8,
+            "attention_head_dim": 4,
+        },
         _draw_noisy_images,
-        _squared_error,
-        reference=_OUTPUTS,
     ),
-    Model(
+    _define(
         "AutoencoderKL",
-        "diffusers",
         "images encoded and decoded; a dict that is a dataclass",
-        _build_autoencoder,
-        lambda rows: (torch.randn(rows, 3, 16, 16),),
-        _squared_error,
-        reference=_OUTPUTS,
+        "AutoencoderKL",
+        {
+            "down_block_types": ("DownEncoderBlock2D", "DownEncoderBlock2D"),
+            "up_block_types": ("UpDecoderBlock2D", "UpDecoderBlock2D"),
+        },
+        lambda rows: (draw_images(rows),),
     ),
 ]

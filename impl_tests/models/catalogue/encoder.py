@@ -5,29 +5,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, build_model
+from impl_tests.models.configurations import build_model, define, draw_tokens
 from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
 
 __all__ = ["MODELS"]
 
-_TEXT: dict[str, Any] = {**SMALL, "vocab_size": VOCABULARY_SIZE, "pad_token_id": 0}
-
-
-def _draw_tokens(rows: int) -> torch.Tensor:
-    return torch.randint(3, VOCABULARY_SIZE, (rows, 8))
-
 
 def _build_big_bird() -> nn.Module:
-    net = build_model(
-        "BigBirdForMaskedLM",
-        "BigBirdConfig",
-        **_TEXT,
-        sep_token_id=2,
-        attention_type="block_sparse",
-        block_size=1,
-        num_random_blocks=1,
-        max_position_embeddings=32,
-    )
+    settings = {"block_size": 1, "num_random_blocks": 1, "max_position_embeddings": 32}
+    net = build_model("BigBirdForMaskedLM", settings)
     for module in net.modules():
         if type(module).__name__ == "BigBirdBlockSparseAttention":
             _keep_in_evaluation(module)
@@ -44,25 +30,17 @@ def _keep_in_evaluation(module: nn.Module) -> None:
     module.train = lambda mode=True: module  # type: ignore[method-assign]
 
 
-def _draw_masked(rows: int) -> dict[str, Any]:
-    return {"input_ids": _draw_tokens(rows), "labels": _draw_tokens(rows)}
+def _draw_labelled_tokens(rows: int) -> dict[str, Any]:
+    return {"input_ids": draw_tokens(rows), "labels": draw_tokens(rows)}
 
 
-def _draw_masked_with_all_outputs(rows: int) -> dict[str, Any]:
-    return {**_draw_masked(rows), "output_hidden_states": True, "output_attentions": True}
+def _draw_labelled_tokens_requesting_all_outputs(rows: int) -> dict[str, Any]:
+    return {**_draw_labelled_tokens(rows), "output_hidden_states": True, "output_attentions": True}
 
 
 def _draw_pages(rows: int) -> dict[str, Any]:
     boxes = torch.arange(4).expand(rows, 8, 4).contiguous()
-    return {
-        "input_ids": _draw_tokens(rows),
-        "bbox": boxes,
-        "labels": torch.randint(0, 3, (rows, 8)),
-    }
-
-
-def _draw_bytes(rows: int) -> dict[str, Any]:
-    return {"inputs": _draw_tokens(rows), "labels": _draw_tokens(rows)}
+    return {"input_ids": draw_tokens(rows), "bbox": boxes, "labels": torch.randint(3, (rows, 8))}
 
 
 def _draw_series(rows: int) -> dict[str, Any]:
@@ -75,127 +53,89 @@ def _draw_series(rows: int) -> dict[str, Any]:
     }
 
 
-def _draw_patches(rows: int) -> dict[str, Any]:
-    return {"past_values": torch.randn(rows, 16, 2), "future_values": torch.randn(rows, 4, 2)}
-
-
 MODELS = [
-    Model(
+    define(
         "BERT",
-        "transformers",
         "returns hidden states and attentions",
-        lambda: build_model("BertForMaskedLM", "BertConfig", **_TEXT, attn_implementation="eager"),
-        _draw_masked_with_all_outputs,
+        "BertForMaskedLM",
+        {"attn_implementation": "eager"},
+        _draw_labelled_tokens_requesting_all_outputs,
         reference=HOOKS,
     ),
-    Model(
+    define(
         "DeBERTa-v2",
-        "transformers",
         "separate attention to positions and contents",
-        lambda: build_model(
-            "DebertaV2ForMaskedLM",
-            "DebertaV2Config",
-            **_TEXT,
-            relative_attention=True,
-            pos_att_type="p2c|c2p",
-        ),
-        _draw_masked,
+        "DebertaV2ForMaskedLM",
+        {"relative_attention": True, "pos_att_type": "p2c|c2p"},
+        _draw_labelled_tokens,
     ),
-    Model(
+    define(
         "Longformer",
-        "transformers",
         "windowed attention, by strided views",
-        lambda: build_model(
-            "LongformerForMaskedLM",
-            "LongformerConfig",
-            **_TEXT,
-            attention_window=4,
-            max_position_embeddings=32,
-        ),
-        _draw_masked,
+        "LongformerForMaskedLM",
+        {"attention_window": 4, "max_position_embeddings": 32},
+        _draw_labelled_tokens,
     ),
     Model(
-        "BigBird",
-        "transformers",
-        "block-sparse attention",
-        _build_big_bird,
-        _draw_masked,
+        "BigBird", "transformers", "block-sparse attention", _build_big_bird, _draw_labelled_tokens
     ),
-    Model(
+    define(
         "Perceiver",
-        "transformers",
         "cross-attention from a few latents",
-        lambda: build_model(
-            "PerceiverForMaskedLM",
-            "PerceiverConfig",
-            vocab_size=VOCABULARY_SIZE,
-            num_latents=4,
-            d_latents=16,
-            d_model=16,
-            num_blocks=1,
-            num_self_attends_per_block=1,
-            num_self_attention_heads=2,
-            num_cross_attention_heads=2,
-            qk_channels=16,
-            v_channels=16,
-            max_position_embeddings=8,
-        ),
-        _draw_bytes,
+        "PerceiverForMaskedLM",
+        {
+            "num_latents": 4,
+            "d_latents": 16,
+            "d_model": 16,
+            "num_self_attends_per_block": 1,
+            "num_self_attention_heads": 2,
+            "num_cross_attention_heads": 2,
+            "max_position_embeddings": 8,
+        },
+        lambda rows: {"inputs": draw_tokens(rows), "labels": draw_tokens(rows)},
     ),
-    Model(
+    define(
         "LayoutLM",
-        "transformers",
         "two inputs: tokens and their boxes",
-        lambda: build_model(
-            "LayoutLMForTokenClassification",
-            "LayoutLMConfig",
-            **_TEXT,
-            max_2d_position_embeddings=32,
-            num_labels=3,
-        ),
+        "LayoutLMForTokenClassification",
+        {"max_2d_position_embeddings": 32, "num_labels": 3},
         _draw_pages,
         reference=NO_PARAMETERS,
         impl=NO_PARAMETERS,
     ),
-    Model(
+    define(
         "TimeSeriesTransformer",
-        "transformers",
         "five inputs; a likelihood loss",
-        lambda: build_model(
-            "TimeSeriesTransformerForPrediction",
-            "TimeSeriesTransformerConfig",
-            prediction_length=3,
-            context_length=5,
-            d_model=16,
-            encoder_layers=1,
-            decoder_layers=1,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=16,
-            decoder_ffn_dim=16,
-            lags_sequence=[1],
-            num_time_features=1,
-        ),
+        "TimeSeriesTransformerForPrediction",
+        {
+            "prediction_length": 3,
+            "context_length": 5,
+            "num_hidden_layers": 1,
+            "decoder_layers": 1,
+            "encoder_ffn_dim": 16,
+            "decoder_ffn_dim": 16,
+            "lags_sequence": [1],
+            "num_time_features": 1,
+        },
         _draw_series,
     ),
-    Model(
+    define(
         "PatchTST",
-        "transformers",
         "patches of time series",
-        lambda: build_model(
-            "PatchTSTForPrediction",
-            "PatchTSTConfig",
-            num_input_channels=2,
-            context_length=16,
-            patch_length=4,
-            patch_stride=4,
-            num_hidden_layers=1,
-            d_model=16,
-            num_attention_heads=2,
-            ffn_dim=16,
-            prediction_length=4,
-            norm_type="layernorm",
-        ),
-        _draw_patches,
+        "PatchTSTForPrediction",
+        {
+            "num_input_channels": 2,
+            "context_length": 16,
+            "patch_length": 4,
+            "patch_stride": 4,
+            "num_hidden_layers": 1,
+            "ffn_dim": 16,
+            "prediction_length": 4,
+            "norm_type": "layernorm",
+        },
+        lambda rows: {
+            "past_values": torch.randn(rows, 16, 2),
+            "future_values": torch.randn(rows, 4, 2),
+        },
     ),
 ]

@@ -1,21 +1,24 @@
-"""Language models with attention from the package transformers."""
+"""Language models from the package transformers."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.configurations import LANGUAGE, SMALL, build_model, draw_tokens
-from impl_tests.models.model import HOOKS, Model
+from impl_tests.models.configurations import SMALL, build_model, define, draw_text
+from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
 
 __all__ = ["MODELS"]
 
-#: Why torch.nn.parallel fails on the cache of sliding-window layers, which is iterable.
-_ITERABLE_CACHE = "the model's cache cannot be rebuilt from gathered members"
-_LLAMA = {**LANGUAGE, **SMALL, "num_key_value_heads": 1, "head_dim": 8}
+_LLAMA = {"num_key_value_heads": 1, "head_dim": 8}
+#: Fields of models for which impl returns a list with one cache per replica.
+_ITERABLE_CACHE: dict[str, Any] = {
+    "reference": "the model's cache raises an error when iterated",
+    "not_compared": (".past_key_values",),
+}
 
 
-class CacheInput(nn.Module):
+class ModelWithCacheTensors(nn.Module):
     """A model whose cache is passed as tensors. DataParallel would not split a Cache object."""
 
     def __init__(self, net: nn.Module) -> None:
@@ -29,117 +32,191 @@ class CacheInput(nn.Module):
         return self.net(past_key_values=DynamicCache(memory), **inputs)
 
 
-def _draw_tokens_and_cache(rows: int) -> dict[str, Any]:
+def _draw_text_and_cache(rows: int) -> dict[str, Any]:
     layers = [tuple(torch.randn(2, rows, 1, 3, 8)) for _ in range(SMALL["num_hidden_layers"])]
-    return {**draw_tokens(rows), "memory": layers}
+    return {**draw_text(rows), "memory": layers}
 
 
-def _draw_tokens_with_hidden_states_output(rows: int) -> dict[str, Any]:
-    return {**draw_tokens(rows), "output_hidden_states": True}
+def _draw_text_with_hidden_states_output(rows: int) -> dict[str, Any]:
+    return {**draw_text(rows), "output_hidden_states": True}
 
 
-MODELS = [
-    Model(
-        "GPT-2",
-        "transformers",
-        "tied weights; a Cache in the outputs",
-        lambda: build_model(
-            "GPT2LMHeadModel",
-            "GPT2Config",
-            **LANGUAGE,
-            n_embd=16,
-            n_layer=2,
-            n_head=2,
-            n_positions=8,
-        ),
-        draw_tokens,
-    ),
-    Model(
+_ATTENTION = [
+    define("GPT-2", "tied weights; a Cache in the outputs", "GPT2LMHeadModel", {"n_positions": 8}),
+    define(
         "Llama",
-        "transformers",
         "rotary positions, shared keys; returns hidden states",
-        lambda: build_model("LlamaForCausalLM", "LlamaConfig", **_LLAMA),
-        _draw_tokens_with_hidden_states_output,
+        "LlamaForCausalLM",
+        _LLAMA,
+        _draw_text_with_hidden_states_output,
         reference=HOOKS,
     ),
     Model(
         "Llama with memory",
         "transformers",
         "a Cache as input, given as pairs of tensors, and as output",
-        lambda: CacheInput(build_model("LlamaForCausalLM", "LlamaConfig", **_LLAMA)),
-        _draw_tokens_and_cache,
+        lambda: ModelWithCacheTensors(build_model("LlamaForCausalLM", _LLAMA)),
+        _draw_text_and_cache,
     ),
-    Model(
+    define(
         "Gemma 2",
-        "transformers",
         "sliding-window and global attention layers",
-        lambda: build_model("Gemma2ForCausalLM", "Gemma2Config", **_LLAMA),
-        draw_tokens,
-        reference=_ITERABLE_CACHE,
+        "Gemma2ForCausalLM",
+        _LLAMA,
         not_compared=(".past_key_values",),  # impl returns a list with one cache per replica
+        reference="the model's cache cannot be rebuilt from gathered members",
     ),
-    Model(
-        "BLOOM",
-        "transformers",
-        "positions as attention biases",
-        lambda: build_model(
-            "BloomForCausalLM", "BloomConfig", **LANGUAGE, hidden_size=16, n_layer=2, n_head=2
-        ),
-        draw_tokens,
-    ),
-    Model(
+    define("BLOOM", "positions as attention biases", "BloomForCausalLM", {}),
+    define(
         "OPT",
-        "transformers",
         "learned positions; returns hidden states",
-        lambda: build_model(
-            "OPTForCausalLM",
-            "OPTConfig",
-            **LANGUAGE,
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            ffn_dim=32,
-            word_embed_proj_dim=16,
-            max_position_embeddings=8,
-        ),
-        _draw_tokens_with_hidden_states_output,
+        "OPTForCausalLM",
+        {"ffn_dim": 32, "max_position_embeddings": 8},
+        _draw_text_with_hidden_states_output,
         reference=HOOKS,
     ),
-    Model(
+    define(
         "Falcon",
-        "transformers",
         "one key head for all queries; attention and MLP in parallel",
-        lambda: build_model("FalconForCausalLM", "FalconConfig", **{**LANGUAGE, **SMALL}),
-        draw_tokens,
+        "FalconForCausalLM",
+        {},
     ),
-    Model(
-        "Mixtral",
-        "transformers",
-        "mixture of experts",
-        lambda: build_model("MixtralForCausalLM", "MixtralConfig", **_LLAMA, num_local_experts=4),
-        draw_tokens,
+    define(
+        "Mixtral", "mixture of experts", "MixtralForCausalLM", {**_LLAMA, "num_local_experts": 4}
     ),
-    Model(
+    define(
         "DeepSeek-V3",
-        "transformers",
         "latent attention; experts in groups",
-        lambda: build_model(
-            "DeepseekV3ForCausalLM",
-            "DeepseekV3Config",
-            **{**_LLAMA, "num_key_value_heads": 2},
-            moe_intermediate_size=8,
-            n_routed_experts=4,
-            kv_lora_rank=8,
-            q_lora_rank=8,
-            qk_rope_head_dim=8,
-            v_head_dim=8,
-            qk_nope_head_dim=8,
-            n_group=2,
-            topk_group=1,
-            num_experts_per_tok=2,
-            first_k_dense_replace=1,
-            n_shared_experts=1,
-        ),
-        draw_tokens,
+        "DeepseekV3ForCausalLM",
+        {
+            "moe_intermediate_size": 8,
+            "n_routed_experts": 4,
+            "kv_lora_rank": 8,
+            "q_lora_rank": 8,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 8,
+            "qk_nope_head_dim": 8,
+            "n_group": 2,
+            "topk_group": 1,
+            "num_experts_per_tok": 2,
+            "first_k_dense_replace": 1,
+        },
     ),
 ]
+_RECURRENT = [
+    define(
+        "Qwen3-Next",
+        "gated delta rule and attention",
+        "Qwen3NextForCausalLM",
+        {
+            **_LLAMA,
+            "linear_num_value_heads": 2,
+            "linear_num_key_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 8,
+            "shared_expert_intermediate_size": 8,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+        **_ITERABLE_CACHE,
+    ),
+    define("Mamba", "state space", "MambaForCausalLM", {"state_size": 4}),
+    define(
+        "Mamba 2",
+        "state space, computed in chunks",
+        "Mamba2ForCausalLM",
+        {"state_size": 4, "num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4},
+    ),
+    define(
+        "Jamba",
+        "state space, attention and experts",
+        "JambaForCausalLM",
+        {
+            "num_key_value_heads": 1,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "num_experts": 2,
+            "mamba_d_state": 4,
+            "mamba_dt_rank": 4,
+        },
+        **_ITERABLE_CACHE,
+    ),
+    define(
+        "RecurrentGemma",
+        "gated linear recurrence; layers that keep their state",
+        "RecurrentGemmaForCausalLM",
+        {"num_hidden_layers": 3, "num_key_value_heads": 1, "attention_window_size": 4},
+    ),
+    define(
+        "RWKV",
+        "recurrent, in a loop over the tokens",
+        "RwkvForCausalLM",
+        {"intermediate_size": 64},
+    ),
+    define(
+        "XLNet",
+        "memory of earlier segments",
+        "XLNetLMHeadModel",
+        {"d_model": 16, "n_head": 2, "d_inner": 32},
+        reference=NO_PARAMETERS,
+        impl=NO_PARAMETERS,
+    ),
+    define(
+        "Reformer",
+        "reversible layers with a custom backward",
+        "ReformerModelWithLMHead",
+        {
+            "attention_head_size": 8,
+            "feed_forward_size": 32,
+            "is_decoder": True,
+            "attn_layers": ["local", "local"],
+            "local_attn_chunk_length": 4,
+            "axial_pos_embds": False,
+            "max_position_embeddings": 32,
+        },
+        not_compared=(".past_buckets_states",),
+        reference="refuses the model's cache, which is not iterable",
+    ),
+]
+_BART = {
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "decoder_start_token_id": 1,
+}
+_T5 = {"d_kv": 8, "d_ff": 32, "num_layers": 2, "decoder_start_token_id": 0}
+_ENCODER_DECODER = [
+    define(
+        "T5",
+        "encoder and decoder; one embedding for both; a pair of Caches",
+        "T5ForConditionalGeneration",
+        _T5,
+    ),
+    define(
+        "BART",
+        "encoder and decoder; biases that are buffers",
+        "BartForConditionalGeneration",
+        _BART,
+    ),
+    define(
+        "LED",
+        "encoder with windowed attention; decoder",
+        "LEDForConditionalGeneration",
+        {
+            **_BART,
+            "attention_window": 4,
+            "max_encoder_position_embeddings": 16,
+            "max_decoder_position_embeddings": 16,
+        },
+    ),
+    define(
+        "Switch",
+        "encoder and decoder; one expert per token",
+        "SwitchTransformersForConditionalGeneration",
+        {**_T5, "num_experts": 4},
+    ),
+]
+MODELS = [*_ATTENTION, *_RECURRENT, *_ENCODER_DECODER]

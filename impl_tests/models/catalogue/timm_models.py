@@ -1,118 +1,81 @@
 """Image models from the package timm."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.model import Model, squared_error
+from impl_tests.models.model import Model, draw_images, squared_error
 
 __all__ = ["MODELS"]
 
 
-def _build(name: str, **settings: Any) -> nn.Module:
+def _build(name: str, settings: dict[str, Any]) -> nn.Module:
+    """Return the model ``name``, a function or a class of timm."""
     import timm
 
-    module: nn.Module = timm.create_model(name, pretrained=False, **settings)
+    module: nn.Module = getattr(timm.models, name)(**settings)
     return module
 
 
-def _build_mixer() -> nn.Module:
-    from timm.models.mlp_mixer import MlpMixer
-
-    module: nn.Module = MlpMixer(
-        num_classes=3, img_size=32, patch_size=8, num_blocks=2, embed_dim=16
-    )
-    return module
-
-
-def _build_levit() -> nn.Module:
-    from timm.models.levit import Levit
-
-    module: nn.Module = Levit(
-        img_size=32,
-        embed_dim=(16, 24),
-        key_dim=8,
-        depth=(1, 1),
-        num_heads=(2, 3),
-        num_classes=3,
-    )
-    return module
-
-
-def _draw_images(rows: int) -> tuple[Tensor, ...]:
-    return (torch.randn(rows, 3, 32, 32),)
+def _define(
+    name: str,
+    chosen_for: str,
+    model: str,
+    settings: dict[str, Any],
+    loss: Callable[[Any], Tensor] = squared_error,
+) -> Model:
+    build = partial(_build, model, settings)
+    return Model(name, "timm", chosen_for, build, lambda rows: (draw_images(rows, 32),), loss)
 
 
 def _sum_of_squared_errors(output: list[Tensor]) -> Tensor:
     return torch.stack([squared_error(features) for features in output]).sum()
 
 
-_PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_classes": 3}
+_IMAGES = {"img_size": 32, "num_classes": 3}
+_PATCHES = {**_IMAGES, "patch_size": 8, "embed_dim": 16}
 
 MODELS = [
-    Model(
+    _define(
         "EfficientNet",
-        "timm",
         "depthwise convolutions, squeeze and excite",
-        lambda: _build("test_efficientnet", num_classes=3),
-        _draw_images,
-        squared_error,
+        "test_efficientnet",
+        {"num_classes": 3},
     ),
-    Model(
+    _define(
         "DeiT",
-        "timm",
         "two heads during training",
-        lambda: _build("deit_tiny_distilled_patch16_224", num_heads=2, **_PATCHES),
-        _draw_images,
+        "deit_tiny_distilled_patch16_224",
+        {**_PATCHES, "depth": 2, "num_heads": 2},
         lambda output: squared_error(output if isinstance(output, Tensor) else sum(output)),
     ),
-    Model(
+    _define(
         "MLP-Mixer",
-        "timm",
         "neither convolution nor attention",
-        _build_mixer,
-        _draw_images,
-        squared_error,
+        "MlpMixer",
+        {**_PATCHES, "num_blocks": 2},
     ),
-    Model(
-        "NFNet",
-        "timm",
-        "weights standardized in each forward",
-        lambda: _build("test_nfnet", num_classes=3),
-        _draw_images,
-        squared_error,
-    ),
-    Model(
+    _define("NFNet", "weights standardized in each forward", "test_nfnet", {"num_classes": 3}),
+    _define(
         "ByobNet",
-        "timm",
         "a list of the features of every stage",
-        lambda: _build("test_byobnet", features_only=True),
-        _draw_images,
+        "test_byobnet",
+        {"features_only": True},
         _sum_of_squared_errors,
     ),
-    Model(
+    _define(
         "LeViT",
-        "timm",
         "batch norm in attention; attention biases by offset",
-        _build_levit,
-        _draw_images,
-        squared_error,
+        "Levit",
+        {**_IMAGES, "embed_dim": (16, 24), "key_dim": 8, "depth": (1, 1), "num_heads": (2, 3)},
     ),
-    Model(
+    _define(
         "XCiT",
-        "timm",
         "attention between channels",
-        lambda: _build(
-            "xcit_nano_12_p8_224",
-            img_size=32,
-            patch_size=8,
-            embed_dim=16,
-            depth=2,
-            num_heads=2,
-            num_classes=3,
-        ),
-        _draw_images,
-        squared_error,
+        "xcit_nano_12_p8_224",
+        {**_PATCHES, "depth": 2, "num_heads": 2},
     ),
 ]

@@ -79,10 +79,6 @@ def _mean_square(output: Tensor) -> Tensor:
     return output.square().mean()
 
 
-def _build_transformer() -> nn.Module:
-    return nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True)
-
-
 def _autoencoder_loss(output: Any) -> Tensor:
     return _mean_square(output.mean) + _mean_square(output.code.value)
 
@@ -110,7 +106,7 @@ MODELS = [
         "nn.Transformer",
         "torch",
         "two inputs",
-        _build_transformer,
+        lambda: nn.Transformer(16, 2, 1, 1, 32, dropout=0.0, batch_first=True),
         lambda rows: (torch.randn(rows, 5, 16), torch.randn(rows, 4, 16)),
         _mean_square,
     ),

@@ -1,5 +1,6 @@
 """Image and video models from the package torchvision."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,11 +11,14 @@ from impl_tests.models.model import Model, draw_images, squared_error
 __all__ = ["MODELS"]
 
 
-def _build(name: str, **settings: Any) -> nn.Module:
-    import torchvision
-
-    module: nn.Module = torchvision.models.get_model(name, weights=None, **settings)
-    return module
+def _define(
+    name: str,
+    chosen_for: str,
+    build: Callable[[], nn.Module],
+    inputs: Callable[[int], tuple[Any, ...]] = lambda rows: (draw_images(rows, 32),),
+    loss: Callable[[Any], Tensor] = squared_error,
+) -> Model:
+    return Model(name, "torchvision", chosen_for, build, inputs, loss)
 
 
 class Detector(nn.Module):
@@ -32,19 +36,18 @@ class Detector(nn.Module):
         return self.net(list(images), truths)
 
 
-def _build_resnet() -> nn.Module:
+def _build(function: str, **settings: Any) -> nn.Module:
+    """Return the model that a function or class of torchvision makes from ``settings``."""
     import torchvision
+
+    module: nn.Module = getattr(torchvision.models, function)(**settings)
+    return module
+
+
+def _build_resnet() -> nn.Module:
     from torchvision.models.resnet import BasicBlock
 
-    module: nn.Module = torchvision.models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=3)
-    return module
-
-
-def _build_densenet() -> nn.Module:
-    import torchvision
-
-    module: nn.Module = torchvision.models.DenseNet(4, (2, 2), 8, num_classes=3)
-    return module
+    return _build("ResNet", block=BasicBlock, layers=[1, 1, 1, 1], num_classes=3)
 
 
 def _build_r3d() -> nn.Module:
@@ -53,13 +56,6 @@ def _build_r3d() -> nn.Module:
     module: nn.Module = resnet.VideoResNet(
         resnet.BasicBlock, [resnet.Conv3DSimple] * 4, [1, 1, 1, 1], resnet.BasicStem, num_classes=3
     )
-    return module
-
-
-def _build_maxvit(**settings: Any) -> nn.Module:
-    import torchvision
-
-    module: nn.Module = torchvision.models.MaxVit(stochastic_depth_prob=0.0, **settings)
     return module
 
 
@@ -87,40 +83,33 @@ def _build_raft() -> nn.Module:
     return module
 
 
-def _build_retinanet() -> nn.Module:
+def _build_detector(name: str, **settings: Any) -> nn.Module:
     import torchvision
-    from torchvision.models.detection.anchor_utils import AnchorGenerator
 
     backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
-    backbone.out_channels = 8  # type: ignore[assignment] # RetinaNet reads this attribute
-    anchors = AnchorGenerator(((16,),), ((1.0,),))
-    return Detector(
-        torchvision.models.detection.RetinaNet(
-            backbone, 2, min_size=32, max_size=32, anchor_generator=anchors
-        )
-    )
+    backbone.out_channels = 8  # type: ignore[assignment] # detectors read this attribute
+    detector = getattr(torchvision.models.detection, name)
+    return Detector(detector(backbone, 2, min_size=32, max_size=32, **settings))
+
+
+def _build_anchors() -> Any:
+    from torchvision.models.detection.anchor_utils import AnchorGenerator
+
+    return AnchorGenerator(((16,),), ((1.0,),))
 
 
 def _build_faster_rcnn() -> nn.Module:
     import torchvision
-    from torchvision.models.detection.anchor_utils import AnchorGenerator
 
-    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
-    backbone.out_channels = 8  # type: ignore[assignment] # FasterRCNN reads this attribute
-    return Detector(
-        torchvision.models.detection.FasterRCNN(
-            backbone,
-            2,
-            min_size=32,
-            max_size=32,
-            rpn_anchor_generator=AnchorGenerator(((16,),), ((1.0,),)),
-            box_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 3, 2),
-            rpn_pre_nms_top_n_train=8,
-            rpn_post_nms_top_n_train=4,
-            # These limits keep all boxes. Below a lower limit, boxes would be drawn at random.
-            rpn_batch_size_per_image=1000,
-            box_batch_size_per_image=1000,
-        )
+    return _build_detector(
+        "FasterRCNN",
+        rpn_anchor_generator=_build_anchors(),
+        box_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 3, 2),
+        rpn_pre_nms_top_n_train=8,
+        rpn_post_nms_top_n_train=4,
+        # These limits keep all boxes. Below a lower limit, boxes would be drawn at random.
+        rpn_batch_size_per_image=1000,
+        box_batch_size_per_image=1000,
     )
 
 
@@ -136,37 +125,28 @@ def _draw_detection_batch(rows: int) -> tuple[Tensor, ...]:
 
 
 MODELS = [
-    Model(
-        "ResNet",
-        "torchvision",
-        "batch norm",
-        _build_resnet,
-        lambda rows: (draw_images(rows, 32),),
-        squared_error,
-    ),
-    Model(
+    _define("ResNet", "batch norm", _build_resnet),
+    _define(
         "DenseNet",
-        "torchvision",
         "concatenated layers",
-        _build_densenet,
-        lambda rows: (draw_images(rows, 32),),
-        squared_error,
+        lambda: _build(
+            "DenseNet", growth_rate=4, block_config=(2, 2), num_init_features=8, num_classes=3
+        ),
     ),
-    Model(
+    _define(
         "GoogLeNet",
-        "torchvision",
         "a named tuple of three outputs",
         lambda: _build(
-            "googlenet", num_classes=3, init_weights=False, dropout=0.0, dropout_aux=0.0
+            "GoogLeNet", num_classes=3, init_weights=False, dropout=0.0, dropout_aux=0.0
         ),
-        lambda rows: (draw_images(rows, 32),),
-        lambda output: sum(map(squared_error, output), torch.zeros(())).mean(),
+        loss=lambda output: sum(map(squared_error, output), torch.zeros(())).mean(),
     ),
-    Model(
+    _define(
         "MaxViT",
-        "torchvision",
         "attention in windows and in grids",
-        lambda: _build_maxvit(
+        lambda: _build(
+            "MaxVit",
+            stochastic_depth_prob=0.0,
             input_size=(32, 32),
             stem_channels=8,
             partition_size=2,
@@ -175,14 +155,13 @@ MODELS = [
             head_dim=8,
             num_classes=3,
         ),
-        lambda rows: (draw_images(rows, 32),),
-        squared_error,
     ),
-    Model(
+    _define(
         "MaxViT, one pixel",
-        "torchvision",
         "windows of one pixel; odd numbers of elements",
-        lambda: _build_maxvit(
+        lambda: _build(
+            "MaxVit",
+            stochastic_depth_prob=0.0,
             input_size=(8, 8),
             stem_channels=4,
             partition_size=1,
@@ -192,45 +171,39 @@ MODELS = [
             num_classes=2,
         ),
         lambda rows: (draw_images(rows, 8),),
-        squared_error,
     ),
-    Model(
+    _define(
         "R3D",
-        "torchvision",
         "video; convolutions in 3-D",
         _build_r3d,
         lambda rows: (torch.randn(rows, 3, 4, 16, 16),),
-        squared_error,
     ),
-    Model(
+    _define(
         "RAFT",
-        "torchvision",
         "optical flow; a list of outputs; state that a module keeps between two calls",
         _build_raft,
         lambda rows: (draw_images(rows, 32), draw_images(rows, 32), 2),
         lambda output: torch.stack([flow.abs().mean() for flow in output]).mean(),
     ),
-    Model(
+    _define(
         "LR-ASPP",
-        "torchvision",
         "a dictionary of outputs; global average pooling",
-        lambda: _build("lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3),
-        lambda rows: (draw_images(rows, 32),),
-        lambda output: squared_error(output["out"]),
+        lambda: _build(
+            "get_model", name="lraspp_mobilenet_v3_large", weights_backbone=None, num_classes=3
+        ),
+        loss=lambda output: squared_error(output["out"]),
     ),
-    Model(
+    _define(
         "Faster R-CNN",
-        "torchvision",
         "detection in two stages; a dictionary of losses",
         _build_faster_rcnn,
         _draw_detection_batch,
         _sum_losses,
     ),
-    Model(
+    _define(
         "RetinaNet",
-        "torchvision",
         "detection in one stage",
-        _build_retinanet,
+        lambda: _build_detector("RetinaNet", anchor_generator=_build_anchors()),
         _draw_detection_batch,
         _sum_losses,
     ),
