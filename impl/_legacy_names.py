@@ -45,7 +45,6 @@ from ._device import (
     check_device_type,
     current_device,
     device_index,
-    has_streams,
     is_cpu,
     side_stream,
 )
@@ -76,7 +75,7 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
     Raise AssertionError if ``device`` is of another type than the accelerator.
     """
     kind = accelerator_type()
-    if kind is None or not has_streams(device):
+    if kind is None or is_cpu(device):
         return None
     check_device_type(device, kind)
     return side_stream(as_device_or_current(device))

@@ -32,7 +32,6 @@ from ._device import (
     as_device_or_current,
     as_target,
     current_stream,
-    has_streams,
     is_on_cpu,
     save_streams,
     side_stream,
@@ -244,11 +243,12 @@ class Gather(Function):
 
 
 def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
-    if not is_on_cpu(chunk) or not has_streams(device) or is_wrapper(chunk):
-        # A wrapper tensor may lack `record_stream`.
+    # A wrapper tensor may lack `record_stream`.
+    side = side_stream(device) if is_on_cpu(chunk) and not is_wrapper(chunk) else None
+    if side is None:
         return to_device(chunk, device)
     # 1. Copy on the side stream, which starts at once. The current stream may have queued work.
-    side, current = side_stream(device), current_stream(device)
+    current = current_stream(device)
     with use_stream(side):
         copy = to_device(chunk, device)
     # 2. Make the current stream wait for the copy.

@@ -15,6 +15,7 @@ from .device import (
     check_device_type,
     current_device,
     device_at,
+    device_count,
     device_index,
     has_streams,
     is_cpu,

@@ -29,8 +29,21 @@ def _usable_type(accelerator: torch.device) -> str | None:
 
     The result is cached, because queries of the driver are slow.
     """
-    usable = torch.get_device_module(accelerator).is_available()
+    # A back end may lack this function. `torch.accelerator` itself only needs `device_count`.
+    is_available = getattr(torch.get_device_module(accelerator), "is_available", None)
+    usable = device_count() > 0 if is_available is None else is_available()
     return accelerator.type if usable else None
+
+
+def device_count() -> int:
+    """Return the number of the accelerator's devices; 0 if there is no accelerator.
+
+    Raise RuntimeError if the back end does not offer this number.
+    """
+    try:
+        return torch.accelerator.device_count()
+    except AttributeError as error:  # torch.accelerator calls the back end's device module.
+        raise RuntimeError(f"the back end cannot count its devices: {error}") from error
 
 
 def indexed_accelerator_type() -> str | None:
@@ -167,7 +180,7 @@ def current_device() -> torch.device:
 
 def all_devices() -> list[torch.device]:
     """Return all devices of the accelerator, or an empty list if there is no accelerator."""
-    return [*map(device_at, range(torch.accelerator.device_count()))]
+    return [*map(device_at, range(device_count()))]
 
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:

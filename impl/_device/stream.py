@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
+
+from .device import has_streams
 
 
 @contextmanager
@@ -43,15 +46,29 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
         torch.accelerator.set_device_index(device)
 
 
-def side_stream(device: torch.device) -> torch.Stream:
-    """Return the stream of ``device`` for copies from the CPU.
+def side_stream(device: torch.device) -> torch.Stream | None:
+    """Return the stream of ``device`` for copies from the CPU; None if it has no such stream.
 
     All calls and threads share one stream per device. The allocator reuses memory only on the
     stream that allocated it, so a new stream for each call would never reuse memory.
     """
+    if not has_streams(device) or not _has_side_streams(device.type):
+        return None
     known = _side_streams.get(device)
     # If two threads both create a first stream, `setdefault` returns the same one to both.
     return known or _side_streams.setdefault(device, torch.Stream(device))
+
+
+@cache
+def _has_side_streams(device_type: str) -> bool:
+    """Return whether a back end offers all that copies on a side stream need, by trying it."""
+    try:
+        stream = torch.Stream(device_type)
+        stream.wait_stream(stream)
+        torch.empty(0, device=device_type).record_stream(stream)
+    except (RuntimeError, AttributeError):  # A NotImplementedError is a RuntimeError.
+        return False
+    return True
 
 
 _side_streams: dict[torch.device, torch.Stream] = {}

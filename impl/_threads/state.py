@@ -22,6 +22,7 @@ from .._device import (
     accelerator_type,
     current_device,
     current_streams,
+    device_count,
     is_cpu,
     set_current_streams,
     use_device,
@@ -172,7 +173,7 @@ def _scope(devices: Sequence[torch.device]) -> _Scope:
     if kind is None:
         return _Scope(("cpu",), range(0))
     has_autocast = torch.amp.is_autocast_available(kind)
-    ordinals = range(torch.accelerator.device_count())
+    ordinals = range(device_count())
     return _Scope(("cpu", kind) if has_autocast else ("cpu",), ordinals)
 
 

@@ -25,6 +25,7 @@ class Mutant:
         old: The replaced passage. It occurs exactly once in the file.
         new: The passage that replaces ``old``.
         breaks: The ids of the clauses whose tests must fail on the mutant.
+        options: Options of the suite, such as ``--profile=lean``, that make the error visible.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Mutant:
     old: str
     new: str
     breaks: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:
@@ -75,7 +77,8 @@ def load(paths: Iterable[Path] = tuple(sorted(FOLDER.glob("*.toml")))) -> dict[s
     mutants: dict[str, Mutant] = {}
     for path in paths:
         for table in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
-            mutant = Mutant(**{**table, "breaks": tuple(table.get("breaks", ()))})
+            lists = {name: tuple(table.get(name, ())) for name in ("breaks", "options")}
+            mutant = Mutant(**{**table, **lists})
             if mutant.name in mutants:
                 raise ValueError(f"two mutants are called {mutant.name}")
             mutants[mutant.name] = mutant

@@ -89,7 +89,10 @@ def run(
     gc.freeze()
     jobs = [
         forks.Job(
-            mutant, functools.partial(_run_suite, mutant, [*_tests_of(mutant, tests), *options])
+            mutant,
+            functools.partial(
+                _run_suite, mutant, [*_tests_of(mutant, tests), *mutant.options, *options]
+            ),
         )
         for mutant in mutants
     ]

@@ -160,10 +160,17 @@ def sim(topology: Topology) -> None:
 
 @pytest.fixture(scope="session")
 def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
-    """torch.nn.parallel. The test is not-run with ``--reference none``."""
+    """torch.nn.parallel. The test is not-run if the run or the devices do not allow it."""
     if not has_reference(request.config):
         not_run("compares with torch.nn.parallel, and --reference is none")
+    if not _can_run_reference(request.config):
+        not_run("compares with torch.nn.parallel, which needs new streams on the devices")
     return Target(REFERENCE)
+
+
+def _can_run_reference(config: pytest.Config) -> bool:
+    """Return whether torch.nn.parallel can split CPU tensors on the devices of the run."""
+    return capabilities_of(config).offers("new-streams")
 
 
 @pytest.fixture(scope="session")
@@ -174,7 +181,7 @@ def oracle(topology: Topology) -> Target:
 
 @pytest.fixture(scope="session")
 def answers(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
-    """The implementations to compare with: the oracle, and the reference unless it is none."""
-    if not has_reference(request.config):
+    """The implementations to compare with: the oracle, and the reference if it can run."""
+    if not has_reference(request.config) or not _can_run_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle
