@@ -17,13 +17,14 @@ from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
 
 MARKERS = changes.find_changes(("_pytree/markers.py",))
+#: The name of the change that removes the decorator of the class Whole.
 NO_DATACLASS = "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
 RECORD = """
 [[equivalent]]
 reason = "for this test"
 changes = ["{}"]
 """
-#: Name of an operator or exception -> original code, and the changed codes in order.
+#: Description of a change, or of code that stays -> the original code, and all changed codes.
 CHANGED_CODES = {
     "a statement": (
         "def f():\n a()\n b = 1",
@@ -59,7 +60,7 @@ def line_of(file, text):
 
 
 def record(lines=(), file="_comm/chunk_sizes.py"):
-    """Return the record of a passed test that executes these lines of a file."""
+    """Return the record of a passed test that executes ``lines`` of ``file``."""
     return {"seconds": 1, "lines": {file: lines} if lines else {}, "failed": False}
 
 

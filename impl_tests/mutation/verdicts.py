@@ -1,7 +1,8 @@
 """The cache of detected changes, each with the test that failed on it.
 
-With the cache, an interrupted run continues where it stopped. An entry is valid until the changed
-file of impl or the file of the test is edited. Edits of other files do not make an entry invalid.
+With the cache, an interrupted run continues where it stopped. Each line of the
+cache is an entry: a change and the test. It is valid until the changed file of impl or the file of
+the test is edited; edits of other files do not matter.
 To try every change again, pass a new file to ``--verdicts``.
 """
 
@@ -42,7 +43,7 @@ def load(
 
 
 def save(path: Path, change: Change, killer: str) -> None:
-    """Append the entry that the test ``killer`` detected ``change``. The last entry counts."""
+    """Append that the test ``killer`` detected ``change``. The last entry of a change counts."""
     entry = {"change": _hash_change(change), "killer": killer, "test": _hash_test_file(killer)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
