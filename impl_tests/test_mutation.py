@@ -3,7 +3,6 @@
 An equivalent change is one that no caller of impl can notice.
 """
 
-import dataclasses
 import itertools
 
 import pytest
