@@ -72,7 +72,8 @@ def _added_seconds(change: Change, node_id: str) -> float:
     The file of a test of a private module must be collected first. Nothing is added to tests in a
     file that is named after the changed file, because they are the likeliest to fail.
     """
-    if node_id.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
+    path = Path("impl_tests", change.file)
+    if node_id.startswith(str(path.with_name(f"test_{path.stem.strip('_')}"))):
         return 0
     return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
 
