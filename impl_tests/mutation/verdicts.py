@@ -1,9 +1,9 @@
 """The cache of detected changes, each with the test that failed on it.
 
-With the cache, an interrupted run continues where it stopped. Each line of the cache is an entry: a
-change and the test. An entry is valid until the code of the changed file of impl, or of the test's
-file, is edited; edits of comments, docstrings and other files do not matter. To try every change
-again, pass a new file to ``--verdicts``.
+With the cache, an interrupted run continues where it stopped. Each line of the cache is an entry:
+a change and a test. An entry is valid until the code of the changed file or of the test's file is
+edited; edits of comments, docstrings and other files do not matter. To try every change again,
+pass a new file to ``--verdicts``.
 """
 
 import ast
