@@ -102,8 +102,8 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
     Yields:
         A list, which is empty until the block ends. Then it has at most 50 races: one for each
         pair of operators and source lines that race. The work of all threads inside the block is
-        recorded, including backward passes. Blocks nest: a race is added to the innermost block. Work that was
-        enqueued before the outermost block counts as finished.
+        recorded, including backward passes. Blocks nest: a race is added to the innermost block.
+        Work that was enqueued before the outermost block counts as finished.
     """
     extension = native.extension()
     found: list[Race] = []
