@@ -96,7 +96,7 @@ def _copy_sparse(members: list[Tensor], devices: Sequence[int]) -> Iterator[Iter
 
 
 def _flatten(members: list[Tensor]) -> Tensor:
-    """Return one vector of all elements. It is a view if there is one contiguous member only."""
+    """Return one vector of all elements. A single contiguous member gives a view of itself."""
     return torch._C._nn.flatten_dense_tensors(members)
 
 

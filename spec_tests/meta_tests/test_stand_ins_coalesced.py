@@ -123,13 +123,13 @@ def test_copies_are_contiguous(topology, tensor, others):
 
 
 @pytest.mark.parametrize(
-    ("limit", "chunks"),
+    ("limit", "lengths"),
     [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (8, [1] * 5), (9, [2, 2, 1]), (1000, [5])],
     ids=lambda value: str(value),
 )
-def test_bucket_ends_with_the_tensor_that_reaches_the_limit(topology, limit, chunks):
+def test_bucket_ends_with_the_tensor_that_reaches_the_limit(topology, limit, lengths):
     tensors = to_first_device(topology, *[counting((2,)) for _ in range(5)])
-    assert bucket_lengths(broadcast(topology, tensors, limit)[1]) == chunks
+    assert bucket_lengths(broadcast(topology, tensors, limit)[1]) == lengths
 
 
 def test_dtypes_use_separate_buckets_and_keep_their_order(topology):

@@ -124,7 +124,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> _DeviceProperties:
-    """Return name, memory and number of processors of ``device``. Only the name depends on it."""
+    """Return name, memory and processors of ``device``. Devices differ only in their names."""
     index = _ordinal(device)
     _, total = torch.accelerator.get_memory_info(index)
     return _DeviceProperties(f"Simulated accelerator {index}", total, multi_processor_count=16)
