@@ -131,8 +131,8 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   }
 }
 
-// With this kernel, module.to() keeps the Parameter objects between CPU and sim, as between CPU and
-// CUDA.
+// With this kernel, module.to() keeps the Parameter objects when it moves a module between CPU and
+// sim, as it does between CPU and CUDA.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto is_dense = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
