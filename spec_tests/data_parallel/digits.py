@@ -63,7 +63,7 @@ class Training:
 
 
 class ChunkByChunk(nn.Module):
-    """The network applied to one chunk after another. Only the first chunk changes its buffers."""
+    """The network applied to one chunk after another. Only the first chunk changes buffers."""
 
     def __init__(self, net: nn.Module, chunk_count: int) -> None:
         super().__init__()

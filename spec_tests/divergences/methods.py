@@ -28,7 +28,7 @@ class ModuleWithStoredMethods(nn.Module):
 
 
 def make_linear_with_stored_forward() -> nn.Module:
-    """Return a module with the attribute ``forward``, as other packages set it to wrap forward."""
+    """Return a module that stores its ``forward`` as an attribute, like a patched module."""
     module = nn.Linear(WIDTH, WIDTH)
     module.forward = module.forward  # type: ignore[method-assign]
     return module

@@ -1,4 +1,4 @@
-"""scatter, broadcast, reduce_add and gather of single tensors, without coalescing."""
+"""The functions of comm. They copy and add one tensor at a time, without coalescing."""
 
 import warnings
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def scatter(
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
-    # Devices without a chunk are not checked.
+    # zip drops devices without a chunk, even if these devices do not exist.
     pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
