@@ -22,7 +22,7 @@ class ParallelModule:
 
     Args:
         tensors: The parameters and buffers of the module, by name.
-        call: Function of a batch and a list of devices that returns the outputs.
+        call: Takes a batch and a list of devices, and returns the outputs.
     """
 
     tensors: dict[str, Tensor]
@@ -129,7 +129,7 @@ class TrainingRun:
         return _sorted_snapshot({"outputs": result})
 
     def gradients(self, system: System, topology: Topology) -> Any:
-        """Return the gradients of the batch and of each parameter and buffer that requires one."""
+        """Return the gradients of the batch, the parameters, and the buffers that require grad."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         batch = self.inputs(topology)
         torch.autograd.backward(_loss(module.call(batch, topology.take(self.devices))))

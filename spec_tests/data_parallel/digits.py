@@ -82,7 +82,7 @@ class ChunkByChunk(nn.Module):
 
 @cache
 def load_images() -> tuple[Tensor, Tensor]:
-    """Return all images, with one channel and values from 0 to 1, and their labels."""
+    """Return all images and their labels. Images have one channel and values from 0 to 1."""
     # Imported here: the import takes a second and would slow down the collection of tests.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 

@@ -18,7 +18,7 @@ from spec_tests.strategies.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class StepsCall:
-    """A call of a ``DataParallel`` that returns the arguments of scatter, replicate and so on.
+    """A call of a ``DataParallel`` that returns the arguments of the four steps.
 
     Args:
         devices: The devices.

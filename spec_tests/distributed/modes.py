@@ -42,7 +42,7 @@ def step_without_gather(context: RankContext, rows: int) -> Any:
 
 
 def step_in_one_process(rows: int) -> Any:
-    """Return loss and gradients of the step of `step_without_gather` in one process."""
+    """Run the step of `step_without_gather` in one process; return loss and gradients."""
     net = probes.make_linear()
     x = make_batch(rows)
     loss = ((net(x) - 1) ** 2).sum(1).mean()
@@ -76,6 +76,6 @@ def call_with_one_rank(context: RankContext) -> Any:
 
 
 def make_batch(rows: int) -> torch.Tensor:
-    """Return ``rows`` rows of different numbers, which require a gradient."""
+    """Return a batch of ``rows`` rows with different numbers. The batch requires a gradient."""
     batch = torch.arange(rows * 2, dtype=torch.float64).view(rows, 2) + 1
     return batch.requires_grad_()

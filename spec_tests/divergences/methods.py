@@ -22,7 +22,7 @@ class ModuleWithStoredMethods(nn.Module):
         return x * self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the stored method of this module, then that of the child."""
+        """Apply the stored method of this module, then the stored method of the child."""
         result: Tensor = self.child_method(self.own_method(x))
         return result
 

@@ -54,7 +54,7 @@ class EmbeddingAmongLayers(nn.Module):
 
 
 class Rescaler(nn.Module):
-    """Linear layers. In evaluation mode, forward first scales down each weight in place."""
+    """Linear layers. In evaluation mode, forward divides weight i by 2**i in place."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Compiled code of replicas, which the reference does not run: RE-1."""
+"""Replicas of compiled modules run compiled code. In the reference they do not: RE-1."""
 
 import sys
 import threading

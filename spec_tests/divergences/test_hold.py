@@ -1,4 +1,4 @@
-"""Replicas that DataParallel.hold keeps for several forwards, which the reference lacks: DP-4."""
+"""DataParallel.hold keeps replicas for several forwards. The reference has no hold: DP-4."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Parameters changed in place under no_grad, which the reference refuses: FN-2."""
+"""Parameters that change in place under no_grad. The reference raises an error: FN-2."""
 
 from functools import partial
 

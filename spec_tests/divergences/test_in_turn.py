@@ -1,4 +1,4 @@
-"""Modules that run one after another, which the reference does not support: PA-9."""
+"""With in_turn=True, modules run one after another. The reference has no in_turn: PA-9."""
 
 import copy
 import inspect

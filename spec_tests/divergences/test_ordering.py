@@ -1,4 +1,4 @@
-"""Backward over several devices, which the reference runs on default streams: FN-6."""
+"""The streams on which backward reads gradients. The reference uses default streams: FN-6."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Parameters that no replica used, which get zero gradients in the reference: FN-1."""
+"""Parameters that no replica uses. The reference gives them zero gradients: FN-1."""
 
 import pytest
 import torch

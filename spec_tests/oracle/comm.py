@@ -50,7 +50,7 @@ def broadcast(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Return ``tensor`` itself for its device and row-major copies for others, or fill ``out``."""
+    """Fill ``out``, or return row-major copies, and ``tensor`` itself for its own device."""
     if out is not None:
         return [output.copy_(tensor) for output in out]
     targets = map(as_device, devices or [])
@@ -76,7 +76,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
-    """Add the other inputs, in order, to the last of the inputs that are on the destination."""
+    """Start with the last input on the destination, and add the other inputs in order."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]

@@ -109,7 +109,7 @@ def test_shared_buffers_stay_shared(target, topology, spec, detach):
 
 @clause("replicate.none-entries")
 @given(call=replicate_calls(kinds=("none_entries", "linear_without_bias"), called=True))
-def test_parameters_and_buffers_set_to_none_stay_none(target, answers, topology, call):
+def test_none_parameters_buffers_and_children_stay_none(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
