@@ -168,7 +168,10 @@ WRONG_FRONT_ENDS = [
     ),
     WrongFrontEnd(parallel_apply.test_error_is_raised_after_all_modules_end, apply_one_by_one),
     WrongFrontEnd(parallel_apply.test_error_keeps_its_text, apply_and_wrap_errors),
-    WrongFrontEnd(parallel_apply.test_outputs_are_moved_to_devices, apply_without_moving_outputs),
+    WrongFrontEnd(
+        parallel_apply.test_cpp_outputs_are_moved_to_the_given_devices,
+        apply_without_moving_outputs,
+    ),
     WrongFrontEnd(
         parallel_apply.test_without_the_devices_argument_outputs_are_on_the_input_devices,
         apply_without_moving_outputs,
