@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-#: Substrings of the mangled names in the C++ namespaces c10::cuda and at::cuda.
+#: Substrings of the mangled names of symbols in the C++ namespaces c10::cuda and at::cuda.
 _NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
 
 
@@ -41,7 +41,7 @@ def load_stubs() -> None:
 def _missing_symbols(extension: Path) -> dict[str, set[str]]:
     """Return, for each CUDA library, the symbols that ``extension`` needs from it.
 
-    PyTorch's symbols carry no library version, so all are assigned to one of its two libraries.
+    PyTorch's symbols carry no library version, so all of them are assigned to libtorch_cuda.
     """
     symbols: dict[str, set[str]] = {name: set() for name in _cuda_dependencies(extension)}
     pytorch_library = next(name for name in symbols if name.startswith("libtorch_cuda"))

@@ -63,7 +63,7 @@ class JobResult(Generic[T]):
 def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
     """Run up to ``processes`` jobs at a time; yield the result of each job when it ends.
 
-    ``jobs`` is advanced only when the next process can start.
+    The next job is taken from ``jobs`` only when its process can start.
 
     Raises:
         RuntimeError: The function of a job raised an exception.
@@ -128,5 +128,6 @@ def _run_job(job: Job[Any], folder: Path) -> None:
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
-    # Skip the interpreter's shutdown: it may wait forever for a thread of a wrong impl.
+    # Skip the interpreter's shutdown: it waits for all threads, and a wrong impl may have a
+    # thread that never ends.
     os._exit(status)

@@ -45,7 +45,7 @@ CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
 
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 _SUITE = ("spec_tests", "--ignore", "spec_tests/meta_tests", "--accelerator", "sim")
-#: Part of the run -> its command: a module for ``python -m``, and arguments.
+#: Part of the run -> a module for ``python -m``, and the arguments of the module.
 PARTS = {
     "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
     "impl": (*_PYTEST, "spec_tests/meta_tests", "impl_tests"),
@@ -92,7 +92,7 @@ def find_problem(python: str | None) -> str:
 
 
 def _probe(python: str) -> dict[str, Any]:
-    """Return the output of ``PROBE`` in this interpreter."""
+    """Run ``PROBE`` with the interpreter ``python``; return its output."""
     command = [python, "-c", PROBE]
     completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     build: dict[str, Any] = json.loads(completed.stdout)

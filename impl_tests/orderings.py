@@ -3,7 +3,7 @@
 The calls are waits, records of streams and switches of streams, in impl and in
 spec_tests/cuda_stand_ins (the replacements of CUDA-only functions). The script deletes one call
 at a time, or makes one blocking copy non-blocking. If no test fails, the tests do not check the
-ordering at that place.
+ordering that this call makes.
 """
 
 import ast
@@ -59,13 +59,13 @@ TARGETS = {"impl": "impl", "spec_tests/cuda_stand_ins": "torch.nn.parallel"}
 
 @dataclass(frozen=True)
 class Deletion:
-    """A file without one of its calls.
+    """A file without one of its calls, or with one of its copies made non-blocking.
 
     Args:
         package: ``impl`` or ``spec_tests/cuda_stand_ins``.
         path: The file, relative to the repository.
-        place: The file, the line and the deleted call, as text.
-        source: The text of the file without the call.
+        place: The file, the line and the deleted or changed expression, as text.
+        source: The text of the file after the change.
     """
 
     package: str
@@ -86,7 +86,7 @@ def find_deletions() -> Iterator[Deletion]:
 
 
 def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the expressions to delete, each with its replacement."""
+    """Yield the expressions to delete or change, each with its replacement."""
     for node in ast.walk(tree):
         match node:
             case ast.Expr(ast.Call() as call) if _is_ordering_call(call) or any(
@@ -114,7 +114,9 @@ def _is_ordering_call(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=function):
             return _is_ordering_call(function)
-        case ast.Attribute(ast.Name("current"), "close"):  # It restores the previous stream.
+        case ast.Attribute(
+            ast.Name("current"), "close"
+        ):  # This call restores the previous stream.
             return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in ORDERING

@@ -52,7 +52,7 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torc
         self.calls.append((function, args, kwargs or {}))
         return function(*args, **(kwargs or {}))
 
-    def operators(self) -> list[Any]:
+    def recorded_operators(self) -> list[Any]:
         """Return the recorded operators, without their overloads."""
         return [function.overloadpacket for function, _, _ in self.calls]
 
@@ -81,7 +81,7 @@ def call_in_thread(function: Callable[..., T], *args: Any) -> T:
 
 
 def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``program`` in a new interpreter. After two minutes it counts as hung."""
+    """Run ``program`` in a new interpreter; raise TimeoutExpired after two minutes."""
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=_ROOT,

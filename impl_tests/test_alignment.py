@@ -32,7 +32,7 @@ def ones(device, dtype=torch.float32, shapes=SHAPES):
 
 
 def misaligned(tensors):
-    """Return the shapes of the tensors whose address is no multiple of the device's alignment."""
+    """Return the shapes of the non-empty tensors that are misaligned on their device."""
     return [
         tensor.shape
         for tensor in tensors

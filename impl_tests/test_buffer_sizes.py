@@ -1,4 +1,7 @@
-"""impl.comm and impl.replicate: the number of tensors that share one transfer buffer."""
+"""impl.comm and impl.replicate: the number of tensors in one bucket.
+
+The tensors of a bucket are transferred together.
+"""
 
 import pytest
 import torch
@@ -30,7 +33,7 @@ class ParametersAndBuffers(nn.Module):
 
 
 @counts
-def test_coalesced_copies_of_one_buffer_share_a_storage(topology, per_buffer):
+def test_coalesced_copies_of_one_bucket_share_a_storage(topology, per_buffer):
     tensors = make_tensors(topology.device(0))
     size = per_buffer * tensors[0].nbytes
     _, copies = comm.broadcast_coalesced(tensors, topology.take(2), size)
@@ -38,7 +41,7 @@ def test_coalesced_copies_of_one_buffer_share_a_storage(topology, per_buffer):
 
 
 @counts
-def test_coalesced_sums_of_one_buffer_share_a_storage(topology, per_buffer):
+def test_sums_of_one_bucket_share_a_storage(topology, per_buffer):
     topology.require(distinct=2)
     first, second = list(dict.fromkeys(topology.devices))[:2]
     rows = make_tensors(first), make_tensors(second)
@@ -48,7 +51,7 @@ def test_coalesced_sums_of_one_buffer_share_a_storage(topology, per_buffer):
 
 @counts
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
-def test_tensors_of_a_replica_share_a_storage_per_buffer(topology, per_buffer, detach):
+def test_tensors_of_one_bucket_share_a_storage_in_a_replica(topology, per_buffer, detach):
     module = ParametersAndBuffers(topology.device(0))
     size = per_buffer * module.buffer0.nbytes
     _, replica = replicate(module, topology.take(2), detach, buffer_size=size)
@@ -56,7 +59,7 @@ def test_tensors_of_a_replica_share_a_storage_per_buffer(topology, per_buffer, d
     assert storage_count([*replica.buffers()]) == TENSORS // per_buffer
 
 
-def test_default_buffer_of_a_replica_holds_2_mib(topology):
+def test_default_bucket_of_a_replica_holds_2_mib(topology):
     module = nn.Module()
     for index, size in enumerate([2**18] * 8 + [1]):
         tensor = torch.zeros(size, dtype=torch.uint8, device=topology.device(0))

@@ -1,4 +1,4 @@
-"""impl.data_parallel: attributes, moved outputs, a call without accelerator, freed memory."""
+"""impl.data_parallel: attributes, outputs, ``Whole`` without an accelerator, freed inputs."""
 
 import sys
 import weakref
@@ -8,7 +8,7 @@ from torch import nn
 
 from impl import DataParallel, Whole
 
-#: The module. The attribute ``impl.data_parallel`` is the function.
+#: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
 MODULE = sys.modules["impl.data_parallel"]
 
 
@@ -30,7 +30,7 @@ class Constant(nn.Module):
         return x, self.value
 
 
-def test_markers_are_removed_without_an_accelerator(monkeypatch):
+def test_forward_gets_the_value_inside_whole_without_an_accelerator(monkeypatch):
     monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
     x = torch.ones(2)
     (found,), kwargs = DataParallel(ReturnArguments())(Whole(x), y=Whole(x))

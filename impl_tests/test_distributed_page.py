@@ -1,4 +1,4 @@
-"""impl/distributed/README.md: its program computes the loss of a single process."""
+"""impl/distributed/README.md: its program prints the loss that a single process computes."""
 
 import os
 import re
@@ -32,12 +32,12 @@ def run_torchrun(program, folder, processes):
     )
 
 
-def compute_loss_in_one_process(devices):
-    """Return the loss of the program with ``impl.DataParallel`` in one process."""
+def compute_loss_in_one_process(replica_count):
+    """Train as the program does, with ``impl.DataParallel`` in this process; return the loss."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    wrapped = impl.DataParallel(net, ["cpu"] * devices)
+    wrapped = impl.DataParallel(net, ["cpu"] * replica_count)
     for _ in range(3):
         x, y = torch.randn(7, 4), torch.randn(7, 1)
         optimizer.zero_grad()

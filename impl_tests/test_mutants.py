@@ -36,7 +36,7 @@ def test_every_clause_has_a_mutant():
 
 
 def test_suite_catches_a_sample_of_mutants():
-    # In a new process, because a process that has used simulated devices must not fork.
+    # Start a new process: a process that has used simulated devices must not fork.
     command = [sys.executable, "-m", "impl_tests.mutants", *SAMPLE]
     run = subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -3,7 +3,6 @@
 An equivalent change is one that no caller of impl can notice.
 """
 
-import dataclasses
 import itertools
 
 import pytest
@@ -17,13 +16,14 @@ from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
 
 MARKERS = changes.find_changes(("_pytree/markers.py",))
+#: The name of the change that removes the decorator of the class Whole.
 NO_DATACLASS = "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
 RECORD = """
 [[equivalent]]
 reason = "for this test"
 changes = ["{}"]
 """
-#: Name of an operator or exception -> original code, and the changed codes in order.
+#: Description of a change, or of code that stays -> the original code, and all changed codes.
 CHANGED_CODES = {
     "a statement": (
         "def f():\n a()\n b = 1",
@@ -59,7 +59,7 @@ def line_of(file, text):
 
 
 def record(lines=(), file="_comm/chunk_sizes.py"):
-    """Return the record of a passed test that executes these lines of a file."""
+    """Return the record of a passed test that executes ``lines`` of ``file``."""
     return {"seconds": 1, "lines": {file: lines} if lines else {}, "failed": False}
 
 
@@ -205,10 +205,20 @@ def test_a_later_verdict_replaces_an_earlier_one(cache):
     assert found == {first: "a.py::other"}
 
 
-def test_a_verdict_is_ignored_after_the_changed_file_was_edited(cache):
+@pytest.mark.parametrize(
+    ("edit", "is_valid"), [("# comment", True), ("edited = 1", False)], ids=["comment", "code"]
+)
+def test_only_an_edit_of_the_code_of_the_changed_file_makes_a_verdict_invalid(
+    tmp_path, monkeypatch, edit, is_valid
+):
     change = next(iter(MARKERS.values()))
-    edited = dataclasses.replace(change, text=change.text + "#")
-    assert not verdicts.load(cache, [edited], tests={"a.py::test"})
+    file = tmp_path / change.file
+    file.parent.mkdir(parents=True)
+    file.write_text("original = 1\n")
+    monkeypatch.setattr(verdicts, "IMPL", tmp_path)
+    verdicts.save(tmp_path / "cache", change, "the import of impl")
+    file.write_text(f"original = 1\n{edit}\n")
+    assert bool(verdicts.load(tmp_path / "cache", [change], tests={})) == is_valid
 
 
 def test_a_missing_cache_is_empty(tmp_path):
@@ -224,6 +234,13 @@ def test_tests_that_detected_a_nearby_change_come_first():
     kills.add(first, "c")
     assert kills.order_tests(first, lines) == ["c", "b", "a"]
     assert kills.order_tests(second, lines) == ["b", "c", "a"]
+
+
+def test_tests_of_the_changed_module_come_first():
+    change = next(iter(MARKERS.values()))
+    own = f"impl_tests/{change.file.replace('markers', 'test_markers')}::slow"
+    lines = ExecutedLines({own: record([1]), "a": record([1])})
+    assert Kills().order_tests(change, lines) == [own, "a"]
 
 
 def test_no_test_starts_after_the_time_limit():

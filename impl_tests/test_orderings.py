@@ -8,12 +8,12 @@ import pytest
 from impl_tests.orderings import ORDERING, ROOT, TESTS, find_deletions
 
 DELETIONS = list(find_deletions())
-#: The source text of each call that orders work.
+#: Matches each call, decorator and option that orders work.
 CALL = re.compile(
     rf"(?<!def )\b({'|'.join(sorted(ORDERING))})\(|@({'|'.join(ORDERING)})\b"
     r"|current\.close\(|non_blocking=(?!True)"
 )
-#: Function names that match this pattern usually order work on devices.
+#: Functions whose names match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
     r"wait_|synchron|record_|event|query|set_stream|use_stream", re.IGNORECASE
 )

@@ -9,7 +9,7 @@ import pytest
 from impl._threads import pool as thread_pool
 from impl_tests.samples import FunctionMode
 
-#: The module. The attribute ``impl.parallel_apply`` is the function.
+#: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
 #: A worker that never takes its task.
 SLEEPING_WORKER = SimpleNamespace(become_idle=lambda: None)

@@ -49,7 +49,7 @@ def test_packed_sequences_beside_one_row_per_device_are_split_by_weight(topology
 def test_scatter_calls_the_autograd_function_only_for_cpu_tensors_and_gradients(
     topology, slot, requires_grad, grad_mode, expected
 ):
-    # For a tensor on a device without gradients, an autograd node would only cost time.
+    # If a tensor on an accelerator needs no gradient, an autograd node would only cost time.
     x = torch.ones(2, device=topology.device(slot), requires_grad=requires_grad)
     recorded = mock.patch.object(Scatter, "apply", wraps=Scatter.apply)
     with torch.set_grad_enabled(grad_mode), recorded as apply:

@@ -176,13 +176,13 @@ def test_copy_of_a_view_changed_in_place_passes_its_gradient_to_the_source(topol
     assert grad.tolist() == [18.0, 0.0]
 
 
-def test_detached_copies_need_one_transfer(topology):
+def test_detached_copies_are_made_by_one_transfer(topology):
     first, second = distinct(topology, 2)
     sources = [torch.ones(2, device=first, requires_grad=grad) for grad in (True, False, True)]
     assert len(streams_of(lambda: detached_copies(sources, [second]))) == 1
 
 
-def test_small_gradients_need_one_transfer(topology):
+def test_small_gradients_are_summed_with_one_transfer(topology):
     first, second = distinct(topology, 2)
     rows = [[torch.ones(2, device=d), torch.ones(3, device=d)] for d in (first, second)]
     sums = []

@@ -69,14 +69,14 @@ def test_tensors_of_one_shape_are_unpacked_by_one_operator(topology, count):
     bucket = [torch.ones(shape, device=topology.device(0)) for shape in [(3, 1), (16,)] * count]
     with OperatorLog() as log:
         copy_bucket(bucket, [topology.device(1)])
-    assert log.operators().count(torch.ops.aten.unbind) == 2
+    assert log.recorded_operators().count(torch.ops.aten.unbind) == 2
 
 
 def test_copy_bucket_without_devices_runs_no_operator(topology):
     bucket = two_tensors(topology)
     with OperatorLog() as log:
         assert copy_bucket(bucket, []) == []
-    assert log.operators() == []
+    assert log.recorded_operators() == []
 
 
 def test_each_device_receives_the_bucket_in_order(topology):

@@ -37,7 +37,7 @@ def test_pause_gc_restores_the_collector_state_after_an_error(enabled):
 
 @pytest.fixture
 def pauses():
-    """A ``_Pauses`` object without active blocks."""
+    """A new ``_Pauses`` object, without active pauses."""
     return gc_pause._Pauses()
 
 

@@ -17,7 +17,8 @@ import impl
 from impl._compat import installation
 from impl_tests.samples import run_python
 
-#: The modules and the class of torch.nn.parallel, the reference, before any installation.
+#: torch.nn.parallel (the reference) before any installation: the name of the package, the package,
+#: its class, and the names of its modules.
 PACKAGE = "torch.nn.parallel"
 PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
@@ -28,7 +29,7 @@ OLD = {name: sys.modules[name] for name in SUBMODULES}
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
 DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
-#: The module. The attribute ``impl.replicate`` is the function.
+#: The module ``impl.replicate``. The attribute ``replicate`` of impl is the function.
 REPLICATE_MODULE = sys.modules["impl.replicate"]
 #: Statement that imports an object as ``it`` -> the object while impl is installed.
 IMPORTS = {
@@ -80,7 +81,7 @@ def _state_is_restored(recwarn):
 
 @pytest.fixture
 def early_module(monkeypatch):
-    """A module that imports names before the installation."""
+    """A module that imported names of torch.nn.parallel before ``impl.install()``."""
     module = types.ModuleType("early_module")
     module.DP, module.comm = REFERENCE, OLD[f"{PACKAGE}.comm"]
     module.none, module.fine = None, impl
@@ -221,7 +222,7 @@ def test_warning_lists_names_imported_before_the_installation(early_module):
 
 
 def test_installed_block_does_not_rebind_names_by_default(early_module):
-    old = REFERENCE  # A rebinding would also change the global REFERENCE of this module.
+    old = REFERENCE  # Rebinding would also change the global REFERENCE of this module.
     with impl.installed():
         assert early_module.DP is old
 
@@ -250,7 +251,9 @@ def test_functions_that_the_reference_only_imports_are_not_rebound(early_module)
     assert early_module.index is torch._utils._get_device_index is original
 
 
-def test_names_that_are_none_are_not_rebound_if_a_module_is_none(early_module, monkeypatch):
+def test_names_that_are_none_are_not_rebound_if_sys_modules_contains_none(
+    early_module, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
     impl.install(rebind=True)
     assert early_module.none is None

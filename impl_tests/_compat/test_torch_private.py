@@ -16,7 +16,7 @@ TREES = {
     for path in IMPL.rglob("*.py")
 }
 OTHERS = sorted(TREES.keys() - {"_compat/torch_private.py"})
-#: The public functions of torch_private, by name.
+#: Name -> public function of torch_private.
 FUNCTIONS = {
     name: value
     for name, value in vars(torch_private).items()
@@ -24,7 +24,7 @@ FUNCTIONS = {
     and value.__module__ == torch_private.__name__
     and not name.startswith("_")
 }
-#: Names with an underscore that each module of impl may use.
+#: Names with a leading underscore that any module of impl may use.
 ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
@@ -81,7 +81,7 @@ def used_names(tree):
 
 
 @pytest.mark.parametrize("module", OTHERS)
-def test_no_other_module_uses_private_names_of_pytorch(module):
+def test_only_torch_private_uses_private_names_of_pytorch(module):
     assert set(used_names(TREES[module])) <= IMPL_NAMES | ALLOWED
 
 
@@ -91,7 +91,7 @@ def test_every_use_of_a_private_name_is_detected(use):
 
 
 def test_private_names_of_pytorch_differ_from_names_of_impl():
-    # Otherwise used_names could not distinguish PyTorch's name from a name that impl defines.
+    # If two names were equal, used_names could not tell PyTorch's name from impl's.
     tree = TREES["_compat/torch_private.py"]
     assert not set(used_names(tree)) & (IMPL_NAMES - set(defined_names(tree)))
 

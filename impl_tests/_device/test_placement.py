@@ -96,7 +96,7 @@ def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
 def data_parallel_module(set_sizes, monkeypatch):
     """The module impl.data_parallel, patched to find two GPUs of unequal size."""
     fake_placement = placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
-    # The attribute ``impl.data_parallel`` is the function.
+    # The attribute ``data_parallel`` of impl is the function, not the module.
     module = importlib.import_module("impl.data_parallel")
     monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
     return module

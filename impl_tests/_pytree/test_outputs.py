@@ -162,12 +162,12 @@ def test_unflattening_leaves_with_different_numbers_of_chunks_raises():
 
 
 class OutOfMemory:
-    """An iterable that raises an error when it is iterated, if empty, or when it is built."""
+    """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
 
     error: BaseException = MemoryError()
 
-    def __init__(self, parts, is_first=False):
-        if not is_first and parts:
+    def __init__(self, parts, is_original=False):
+        if not is_original and parts:
             raise self.error
         self.parts = parts
 
@@ -181,7 +181,7 @@ class OutOfMemory:
 @pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
 def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
     monkeypatch.setattr(OutOfMemory, "error", error)
-    values = [OutOfMemory(parts, is_first=True) for _ in range(2)]
+    values = [OutOfMemory(parts, is_original=True) for _ in range(2)]
     with pytest.raises(type(error), match=r"^m$"):
         gather(values, "cpu")
 

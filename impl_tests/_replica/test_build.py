@@ -29,7 +29,7 @@ class CustomReplication(nn.Linear):
 
 
 def with_setattr(kind):
-    """Return a subclass that overrides attribute assignment, which impl then uses for replicas."""
+    """Return a subclass of ``kind`` with its own ``__setattr__``. impl calls it for replicas."""
 
     class WithSetattr(kind):
         def __setattr__(self, name, value):
@@ -211,7 +211,7 @@ def test_methods_of_the_module_and_its_children_are_rebound_to_the_replicas(kind
 
 
 class Delegating(nn.Module):
-    """A module whose ``forward`` is the method of ``target``, if a target is given."""
+    """A module whose ``forward`` is ``target.forward``, if a target is given."""
 
     def __init__(self, target=None):
         super().__init__()
@@ -222,7 +222,7 @@ class Delegating(nn.Module):
         return x
 
 
-def test_method_of_a_child_of_the_same_class_stays_an_attribute():
+def test_method_of_a_child_of_the_same_class_is_set_on_the_replica():
     for replica in replicate(Delegating(Delegating()), CPUS):
         assert replica.forward.__self__ is replica.target
         assert "forward" not in vars(replica.target)

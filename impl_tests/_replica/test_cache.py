@@ -33,7 +33,8 @@ def members(module, kind):
     return getattr(module, f"_{kind}s")
 
 
-# Each function changes a member of ``two_modules()``, and returns the names in the error.
+# The functions below change a member of ``two_modules()``. They return the names that the error
+# must contain.
 def rename(module, kind):
     first = members(module[0], kind)
     first[f"{kind}_d"] = first.pop(f"{kind}_b")

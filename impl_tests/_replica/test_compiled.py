@@ -85,7 +85,7 @@ def test_compiled_function_that_calls_a_compiled_replica_is_one_graph(style):
 
 
 class Double(torch.autograd.Function):
-    """An autograd function. Its node, like a node of compiled code, is of a Python class."""
+    """An autograd function whose node has a Python class, as nodes of compiled code have."""
 
     @staticmethod
     def forward(ctx, x):

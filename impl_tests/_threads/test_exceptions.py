@@ -141,7 +141,7 @@ def test_captured_exception_can_be_popped_only_once():
         failure.pop()
 
 
-def test_error_whose_constructor_ignores_the_text_gets_it_as_its_argument():
+def test_reraised_error_has_the_report_although_its_constructor_ignores_text():
     caught = reraised(IgnoringError("bad"))
     assert type(caught) is IgnoringError
     assert str(caught).startswith(REPORT.format("IgnoringError"))

@@ -14,7 +14,7 @@ from impl._threads import pool as thread_pool
 from impl_tests.samples import call_in_thread
 from spec_tests.harness.environment.topology import not_run
 
-#: The module. The attribute ``impl.parallel_apply`` is the function.
+#: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 parallel_apply = importlib.import_module("impl.parallel_apply")
 #: A number of objects so large that a new object reuses the address of a freed one.
 MANY = 200
@@ -50,7 +50,7 @@ def counting(monkeypatch):
     def count():
         return sum(type(entry) is entry_type for entry in thread_locals._thread_dict().values())
 
-    if entry_type is not None:  # None on CPython 3.13 and later, which needs no patch.
+    if entry_type is not None:  # _Entry is None on CPython 3.13 and later. They need no patch.
         monkeypatch.setattr(thread_locals, "_Entry", None)
         monkeypatch.setattr(thread_locals, "_count", count)
     pool = thread_pool._Pool()
@@ -222,7 +222,9 @@ def test_thread_key_is_the_key_of_all_objects_if_locals_cannot_be_isolated():
 
 
 @pytest.mark.parametrize("interpreter", ["counting", "without_counting"])
-def test_modules_see_no_former_values_if_locals_cannot_be_isolated(local, request, interpreter):
+def test_modules_see_no_values_of_earlier_modules_if_locals_cannot_be_isolated(
+    local, request, interpreter
+):
     request.getfixturevalue(interpreter)
 
     def set_value():

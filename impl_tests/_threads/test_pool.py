@@ -122,7 +122,7 @@ def test_thread_whose_function_leaves_a_mode_active_ends(pool, make):
 
 @pytest.fixture
 def interrupted():
-    """Yield an event. The first SIGINT sets it and raises KeyboardInterrupt; others do nothing."""
+    """Yield an event that the first SIGINT sets. Only that signal raises KeyboardInterrupt."""
     happened = threading.Event()
 
     def interrupt_once(*_):
@@ -140,7 +140,7 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
 
     def interrupt():
         begin.wait(TIMEOUT)
-        # Repeat the signal: one that arrives just before the wait is handled only after the wait.
+        # Repeat the signal: Python handles a signal just before the wait only after the wait.
         while not interrupted.wait(0.1):
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ended.append(release.wait(TIMEOUT))

@@ -12,7 +12,7 @@ from impl.distributed.process_group import get_communicator
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 comm = get_communicator(None, torch.device("cpu"))
 """
-#: A program. Its main thread gets the sum and exits while a thread still runs ``set_result``.
+#: A program whose main thread gets the sum and exits while another thread runs ``set_result``.
 EXITS_EARLY = """
 def set_result(self, result, original=Future.set_result):
     original(self, result)
@@ -23,7 +23,7 @@ def set_result(self, result, original=Future.set_result):
 Future.set_result = set_result
 print(comm.all_reduce_async(torch.ones(1)).wait().item(), flush=True)
 """
-#: ``wait`` raises an OSError. PyTorch's back ends raise only RuntimeError.
+#: A program whose back end raises an OSError. PyTorch's back ends raise only RuntimeError.
 RAISES_OS_ERROR = """
 class Work:
     def wait(self, timeout):

@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def filled_memory():
-    """Fill the memory of new uninitialized tensors."""
+    """Make PyTorch fill uninitialized tensors, so that no byte is zero by chance."""
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
@@ -22,4 +22,6 @@ def test_padding_is_zero():
     tensors = [torch.ones(3), torch.ones(1)]
     size = count_bytes([TensorMeta.from_tensor(tensor) for tensor in tensors], CPU)
     data = copy_to_bytes(tensors, size, CPU)
-    assert data.count_nonzero() == 2 * 4  # The float 1.0 has two bytes that are not zero.
+    assert (
+        data.count_nonzero() == 2 * 4
+    )  # Each of four floats 1.0 has two bytes that are not zero.

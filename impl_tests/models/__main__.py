@@ -3,7 +3,7 @@
 import os
 import sys
 
-# torch.set_num_threads would not affect matrix products in new threads, where replicas run.
+# Replicas run in new threads. torch.set_num_threads would not affect matrix products there.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from impl_tests import cuda_stubs

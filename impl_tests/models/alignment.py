@@ -1,9 +1,9 @@
 """DataParallel classes whose replicas have aligned tensors.
 
-With aligned tensors the results of impl and torch.nn.parallel are equal bit for bit. Without, they
-may differ: many copies of parameters share one allocation, their offsets differ between impl and
-torch.nn.parallel, and on the CPU the rounding of a matrix-vector product depends on the address
-of the matrix.
+With aligned tensors the results of impl and torch.nn.parallel are equal bit for bit. Otherwise
+results may differ. Many copies of parameters share one allocation, and the offsets of the copies
+differ between impl and torch.nn.parallel. On the CPU the rounding of a matrix-vector product
+depends on the address of the matrix.
 """
 
 from collections.abc import Sequence

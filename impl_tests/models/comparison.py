@@ -15,11 +15,11 @@ __all__ = [
     "relative_error",
 ]
 
-#: The largest relative difference between the losses of two devices and of one device. The batch
-#: is summed in two chunks, in float32, and the rounding error grows over three steps.
+#: The largest allowed relative difference between the losses on two devices and on one.
+#: Two chunks of the batch are summed in float32, and the rounding error grows over three steps.
 LOSS_TOLERANCE = 2e-6
-#: The largest difference between two elements of outputs or weights, relative to the largest
-#: element of their tensor. Elements are not averaged, so they differ more than losses.
+#: The largest allowed difference between two elements of outputs or weights, relative to the
+#: largest element of their tensor. Elements are not averaged, so they differ more than losses.
 ELEMENT_TOLERANCE = 1e-3
 
 
@@ -91,7 +91,7 @@ def _compare_names(actual: Collection[str], expected: Collection[str]) -> list[s
 def _compare(
     actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], not_compared: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a text for each tensor that differs, except for names with a prefix to ignore."""
+    """Yield a text for each difference. Skip names that begin with a text of ``not_compared``."""
     names = {name for name in {*actual, *expected} if not name.startswith(tuple(not_compared))}
     yield from _compare_names(*({*values} & names for values in (actual, expected)))
     for name in sorted({*actual} & {*expected} & names):

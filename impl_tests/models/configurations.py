@@ -27,7 +27,8 @@ _DEFAULTS: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-#: Substrings of the names of probabilities: of dropout, stochastic depth, noise and masking.
+#: A setting whose name contains one of these is a probability of dropout, stochastic depth, noise
+#: or masking.
 _PROBABILITIES = ("drop", "jitter", "mask_time_prob", "mask_feature_prob")
 
 
@@ -63,7 +64,7 @@ def build_model(name: str, settings: Mapping[str, Any]) -> nn.Module:
 
     Args:
         name: The name of the model's class.
-        settings: Arguments of the configuration, besides the sizes that all models have.
+        settings: Arguments of the configuration. They extend or replace ``_DEFAULTS``.
     """
     import transformers
 

@@ -35,7 +35,7 @@ class Result:
         rounded: Whether torch.nn.parallel differs from impl in rounding without aligned copies.
         impl: "right" if impl equals one device within rounding; otherwise its error.
         deviation: The largest relative difference between impl's losses and those of one device.
-        wrong: The known error from the catalogue, after the names of the libraries that have it.
+        wrong: The known error from the catalogue, after "both: " or "reference: "; else empty.
     """
 
     package: str
@@ -49,7 +49,7 @@ class Result:
 
 
 def run_all(model: Model) -> dict[str, Run | str]:
-    """Train a model with each variant; return the run or the error of each."""
+    """Train a model with each variant; return, for each variant, its run or its error."""
     runs: dict[str, Run | str] = {}
     for variant in VARIANTS:
         try:

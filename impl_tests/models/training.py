@@ -35,7 +35,7 @@ class _Variant(NamedTuple):
 
 _AlignedReference = align_replicas(torch.nn.DataParallel)
 _AlignedImpl = align_replicas(impl.DataParallel)
-#: The variants, by their names in the results.
+#: Name in the results -> variant.
 VARIANTS: Mapping[str, _Variant] = {
     "one device": _Variant(lambda module: module),
     "reference": _Variant(lambda module: torch.nn.DataParallel(module, _DEVICES)),

@@ -44,7 +44,7 @@ class Mutant:
         """Return ``text``, the content of the file, with ``old`` replaced by ``new``.
 
         Raises:
-            ValueError: The passage does not occur exactly once, or the new passage equals it.
+            ValueError: ``old`` does not occur exactly once, or equals ``new``.
         """
         if text.count(self.old) != 1:
             raise ValueError(

@@ -3,6 +3,6 @@
 ``python -m impl_tests.mutation`` applies mutation operators, those of cosmic-ray and of
 ``operators.py``, to impl's files. For each change it runs the tests that execute the changed line,
 until one fails. The tests are the conformance suite and the tests of impl's private modules. Each
-change is tried in a forked process. The parent process has collected the tests but has not
-imported impl.
+change is tried in a forked process. The parent process has collected the conformance
+tests but has not imported impl.
 """

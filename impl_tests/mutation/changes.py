@@ -17,7 +17,7 @@ from cosmic_ray.mutating import MutationVisitor
 from impl_tests.mutants import IMPL, write_copy
 from impl_tests.mutation import operators
 
-#: The operators of cosmic-ray that are used. Of several similar operators one is enough.
+#: The operators of cosmic-ray that are used: one of each group of similar operators.
 OPERATORS = (
     "AddNot",
     "ExceptionReplacer",
@@ -41,10 +41,10 @@ OPERATORS = (
     "ReplaceUnaryOperator_Delete_USub",
     "ZeroIterationForLoop",
 )
-#: Operator -> step between the changes that are used. NumberReplacer changes each number n to
-#: n + 1 and to n - 1, and only n + 1 is used.
+#: Operator -> n: only every nth change by this operator is used. NumberReplacer changes a number x
+#: to x + 1 and to x - 1; only x + 1 is used.
 _STRIDE = {"NumberReplacer": 2}
-#: Nodes of the syntax tree that define a function or a class.
+#: Classes of syntax-tree nodes that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -83,7 +83,7 @@ class Change:
 
 
 def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
-    """Return all changes to files of impl, keyed by name. Docstrings and type hints do not change.
+    """Return all changes to files of impl, keyed by name. Docstrings do not change.
 
     Args:
         files: The files; by default all except those of ``impl.distributed``. Each rank of
@@ -165,7 +165,7 @@ def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, st
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     opcodes = matcher.get_opcodes()
     _, start, end, new_start, new_end = next(code for code in opcodes if code[0] != "equal")
-    # RemoveDecorator also removes the empty lines above the decorator: skip these.
+    # RemoveDecorator also removes the empty lines above the decorator: skip the empty lines.
     line = next(number for number in range(start, end) if before[number].strip())
     return line + 1, _on_one_line(before[start:end]), _on_one_line(after[new_start:new_end])
 

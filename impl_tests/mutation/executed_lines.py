@@ -55,7 +55,7 @@ class ExecutedLines:
                     self._tests[file, line].add(name)
 
     def find_tests(self, file: str, line: int) -> set[str]:
-        """Return the tests that execute a line, else those of the statement around the line.
+        """Return the tests that execute a line, or else the tests of a statement around the line.
 
         For example, default arguments are evaluated at import and not by a test, so the tests that
         execute the function's body are returned. If no test executes a line of the file, all tests

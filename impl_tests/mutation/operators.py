@@ -89,7 +89,7 @@ def _is_constant(node: ast.AST) -> bool:
 
 
 def _drop_contexts(node: ast.AST) -> Iterator[_Edit]:
-    """Drop a context without ``as``. The body needs a name that ``as`` binds."""
+    """Drop a context, unless it has ``as``: the body needs the name that ``as`` binds."""
     if isinstance(node, ast.With):
         for index, item in enumerate(node.items):
             if item.optional_vars is None:

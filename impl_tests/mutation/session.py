@@ -94,9 +94,9 @@ class CollectedTests:
         """Run tests in the given order until one fails; return its node id, or None.
 
         No test starts after ``seconds`` of CPU time. The fixtures of the failed test are not torn
-        down, because a wrong impl may hang in the teardown. So the process cannot run more tests.
+        down, because a wrong impl may hang in the teardown. So this process cannot run more tests.
         """
-        self._session.config.pluginmanager.register(_RaiseOnFailure())
+        self._session.config.pluginmanager.register(_FailurePlugin())
         started: list[str] = []
         try:
             outcomes = self.run(take_for_seconds(seconds, node_ids), before=started.append)
@@ -130,7 +130,7 @@ class _TestFailed(BaseException):
     """A test has failed."""
 
 
-class _RaiseOnFailure:
+class _FailurePlugin:
     """A pytest plugin that raises ``_TestFailed`` at the first failure."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -140,7 +140,7 @@ class _RaiseOnFailure:
 
 
 def _run_protocol(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run a test; return whether it ran without an interrupt of the session."""
+    """Run a test; return False if the test interrupted the session."""
     try:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
     except (KeyboardInterrupt, pytest.exit.Exception):
@@ -158,10 +158,10 @@ def call_with_tests(function: Callable[[CollectedTests], None]) -> None:
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
     options = ["--accelerator=sim", "--hypothesis-profile=mutation", "--timeout=60"]
     os.chdir(ROOT)
-    pytest.main([*arguments, *plugins, *options], plugins=[_CallFunction(function)])
+    pytest.main([*arguments, *plugins, *options], plugins=[_FunctionCallPlugin(function)])
 
 
-class _CallFunction:
+class _FunctionCallPlugin:
     """A pytest plugin that calls a function instead of running the collected tests."""
 
     def __init__(self, function: Callable[[CollectedTests], None]) -> None:

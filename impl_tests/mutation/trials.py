@@ -18,7 +18,7 @@ from impl_tests.mutation.session import CollectedTests, import_impl_from
 _OVERHEAD = 0.2
 #: Seconds that are added to a test's duration if its file must be collected first.
 _COLLECTION = 1
-#: The weight of each nearby change that a test has detected, in the order of the tests.
+#: A test runs earlier if it has detected nearby changes. This is the weight of each such change.
 _KILL_WEIGHT = 10
 
 
@@ -51,7 +51,7 @@ class Kills:
 
     def add(self, change: Change, killer: str) -> None:
         """Count a change that the test ``killer`` detected."""
-        self._counts.update((scope, killer) for scope in _scopes(change))
+        self._counts.update((key, killer) for key in _location_keys(change))
 
     def order_tests(self, change: Change, lines: ExecutedLines) -> list[str]:
         """Return the tests that may detect a change, in the order in which they should run."""
@@ -59,7 +59,7 @@ class Kills:
         cases = _number_cases(sorted(tests, key=lambda node_id: (lines.seconds[node_id], node_id)))
 
         def expected_seconds(node_id: str) -> float:
-            kills = sum(self._counts[scope, node_id] for scope in _scopes(change))
+            kills = sum(self._counts[key, node_id] for key in _location_keys(change))
             seconds = lines.seconds[node_id] + _added_seconds(change, node_id)
             return seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
 
@@ -72,7 +72,8 @@ def _added_seconds(change: Change, node_id: str) -> float:
     The file of a test of a private module must be collected first. Nothing is added to tests in a
     file that is named after the changed file, because they are the likeliest to fail.
     """
-    if node_id.startswith(f"impl_tests/test_{Path(change.file).stem.strip('_')}"):
+    path = Path("impl_tests", change.file)
+    if node_id.startswith(str(path.with_name(f"test_{path.stem.strip('_')}"))):
         return 0
     return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
 
@@ -87,7 +88,7 @@ def _number_cases(node_ids: Iterable[str]) -> dict[str, int]:
     return numbers
 
 
-def _scopes(change: Change) -> tuple[str, ...]:
+def _location_keys(change: Change) -> tuple[str, ...]:
     """Return keys for the file, the function and the line of a change."""
     return change.file, f"{change.file} {change.place}", f"{change.file} {change.before}"
 

@@ -1,21 +1,27 @@
 """The cache of detected changes, each with the test that failed on it.
 
-With the cache, an interrupted run continues where it stopped. An entry is valid until the changed
-file of impl or the file of the test is edited. Edits of other files do not make an entry invalid.
-To try every change again, pass a new file to ``--verdicts``.
+With the cache, an interrupted run continues where it stopped. Each line of the cache is an entry:
+a change and a test. An entry is valid until the code of the changed file or of the test's file is
+edited; edits of comments, docstrings and other files do not matter. To try every change again,
+pass a new file to ``--verdicts``.
 """
 
+import ast
+import functools
 import hashlib
 import json
 import os
 from collections.abc import Container, Iterable
 from pathlib import Path
 
+from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import Change
 
 ROOT = Path(__file__).resolve().parents[2]
 _FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 CACHE = _FOLDER / "torch-parallel-spec" / "detected.jsonl"
+#: Nodes of the syntax tree that may have a docstring.
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def load(
@@ -42,7 +48,7 @@ def load(
 
 
 def save(path: Path, change: Change, killer: str) -> None:
-    """Append the entry that the test ``killer`` detected ``change``. The last entry counts."""
+    """Append that the test ``killer`` detected ``change``. The last entry of a change counts."""
     entry = {"change": _hash_change(change), "killer": killer, "test": _hash_test_file(killer)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
@@ -52,12 +58,26 @@ def save(path: Path, change: Change, killer: str) -> None:
 def _hash_test_file(killer: str) -> str:
     """Return a hash of the file of the test ``killer``; an empty text if the import failed."""
     file = ROOT / killer.partition("::")[0]
-    return _hash(file.read_bytes()) if "::" in killer and file.is_file() else ""
+    return _hash_code(_read(file)) if "::" in killer and file.is_file() else ""
 
 
 def _hash_change(change: Change) -> str:
-    return _hash(f"{change.file}\n{change.text}".encode())
+    return _hash(f"{change.name}\n{_hash_code(_read(IMPL / change.file))}")
 
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:12]
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
+def _hash_code(code: str) -> str:
+    """Return a hash of the syntax tree of ``code`` without docstrings."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return _hash(ast.dump(tree))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

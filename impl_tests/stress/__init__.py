@@ -1,8 +1,8 @@
 """Stress test: calls to all parts of impl in many threads at once.
 
 ``python -m impl_tests.stress --minutes 10 --threads 2-16`` runs rounds of random jobs. Each job
-checks its result. Between two rounds, when no job runs, impl may not cache replicas, and memory
-and threads may not grow. The test is most effective on free-threaded Python, where threads switch
+checks its result. Between two rounds no job runs: then impl must not cache replicas, and memory
+and threads must not grow. The test is most effective on free-threaded Python, where threads switch
 inside statements.
 
 * ``jobs.py``: the jobs; ``sharing.py``: the modules that several threads share.

@@ -1,7 +1,4 @@
-"""The jobs that the threads run: calls to impl, each with a check of its result.
-
-``k`` is the number of devices.
-"""
+"""The jobs that the threads run: calls to impl, each with a check of its result."""
 
 import contextvars
 import gc
@@ -57,7 +54,7 @@ def _check_coalesced(shared: SharedModules, rng: random.Random) -> None:
 
 
 def _check_functions(shared: SharedModules, rng: random.Random) -> None:
-    """Check Scatter and Gather from the CPU, which uses side streams, and second derivatives."""
+    """Check Scatter of a CPU tensor, Gather, second derivatives, and the cache of side streams."""
     functions, devices = shared.import_module("functions"), _draw_devices(shared, rng)
     x = create_tensor(len(devices) * 2, 2).requires_grad_()
     chunks = functions.Scatter.apply(devices, None, 0, x)
@@ -73,9 +70,9 @@ def _check_functions(shared: SharedModules, rng: random.Random) -> None:
 def _check_scatter_gather(shared: SharedModules, rng: random.Random) -> None:
     """Check scatter and gather of nested values, markers and packed sequences."""
     parallel, devices = shared.parallel, _draw_devices(shared, rng)
-    k = len(devices)
-    x = create_tensor(k * 2, 3, device=devices[0])
-    lengths = torch.tensor([3] * (k * 2))
+    count = len(devices)
+    x = create_tensor(count * 2, 3, device=devices[0])
+    lengths = torch.tensor([3] * (count * 2))
     packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True)
     value = {"x": [x, (x + 1, "text")], "all": parallel.Whole(x), "packed": packed}
     parts = parallel.scatter(value, devices)
@@ -194,7 +191,7 @@ def _check_cpu_replicas(shared: SharedModules, rng: random.Random) -> None:
 
 
 def _check_hold(shared: SharedModules, rng: random.Random) -> None:
-    """Check a call inside of hold(), which caches replicas; all threads use the same wrapper."""
+    """Check a call inside of hold(). hold() caches replicas; all threads use the same wrapper."""
     x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
     with torch.no_grad(), shared.held.hold():
         _check_equal(shared.held(x), shared.held.module(x))
@@ -223,7 +220,7 @@ def _check_pause_gc(shared: SharedModules, rng: random.Random) -> None:
             raise AssertionError("the garbage collector is on inside a block of pause_gc")
 
 
-#: The jobs, by their names in the printed counts.
+#: Name in the printed counts -> job.
 JOBS: dict[str, Job] = {
     "comm": _check_comm,
     "comm, coalesced": _check_coalesced,

@@ -100,7 +100,7 @@ def _run_round(
 ) -> None:
     """Run a round in ``count`` threads.
 
-    In the first half of the round all threads run the same job, which provokes data races.
+    In the first half of the round all threads run the same job, to provoke data races.
     """
     barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*JOBS])
     outcomes: list[tuple[Counter[str], list[str]]] = []

@@ -83,7 +83,8 @@ EVERY_CALL = pytest.mark.parametrize(
 @EVERY_CALL
 def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, call, expected):
     with on_side_streams(topology):
-        # The inputs are freed when `call` returns, and the results before their copies run.
+        # The inputs are freed when `call` returns. The results are freed before the queued
+        # copies of them run.
         found = queued_copies(*call(target.comm, topology))
     assert [tensor.tolist() for tensor in found] == expected
 

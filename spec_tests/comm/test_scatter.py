@@ -20,7 +20,7 @@ def test_comm_scatter_returns_consecutive_slices(target, answers, topology, call
 
 @clause("comm.scatter.even-chunks")
 @pytest.mark.parametrize("count", range(1, 9), ids="devices={}".format)
-def test_chunk_extents_without_sizes_are_rounded_up(target, topology, count):
+def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
     def extents(rows):
         tensor = counting((rows, 2), torch.float32, topology.device(0))
         return [len(chunk) for chunk in target.comm.scatter(tensor, topology.take(count))]

@@ -19,17 +19,18 @@ def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
     return ApplyCall("Scatter", (devices, chunk_sizes, dim), (tensor,))
 
 
-def _entry_points(comm, functions):
-    """Parametrize a test over comm.scatter and functions.Scatter, given the clause id of each."""
+def _entry_points(*, comm_clause, functions_clause):
+    """Return a decorator that runs a test with comm.scatter and with functions.Scatter."""
     cases = [
-        pytest.param(_comm_scatter, marks=clause(comm), id="comm"),
-        pytest.param(_function_scatter, marks=clause(functions), id="functions"),
+        pytest.param(_comm_scatter, marks=clause(comm_clause), id="comm"),
+        pytest.param(_function_scatter, marks=clause(functions_clause), id="functions"),
     ]
     return pytest.mark.parametrize("scatter", cases)
 
 
 @_entry_points(
-    comm="comm.scatter.own-device-views", functions="functions.scatter.own-device-views"
+    comm_clause="comm.scatter.own-device-views",
+    functions_clause="functions.scatter.own-device-views",
 )
 def test_chunk_on_the_input_device_shares_memory_and_version(target, topology, scatter):
     call = scatter(dense((4, 2)))
@@ -42,8 +43,8 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology, s
 
 
 @_entry_points(
-    comm="comm.scatter.views-refuse-in-place",
-    functions="functions.scatter.views-refuse-in-place",
+    comm_clause="comm.scatter.views-refuse-in-place",
+    functions_clause="functions.scatter.views-refuse-in-place",
 )
 def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology, scatter):
     call = scatter(dense((4, 3), requires_grad=True))
@@ -53,7 +54,8 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
 
 
 @_entry_points(
-    comm="comm.scatter.refuses-no-devices", functions="functions.scatter.refuses-like-comm"
+    comm_clause="comm.scatter.refuses-no-devices",
+    functions_clause="functions.scatter.refuses-like-comm",
 )
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 @pytest.mark.parametrize("chunk_sizes", [None, [], [4]], ids="sizes={}".format)
@@ -67,7 +69,8 @@ def test_scatter_to_an_empty_device_list_is_refused(
 
 
 @_entry_points(
-    comm="comm.scatter.refuses-scalars", functions="functions.scatter.refuses-like-comm"
+    comm_clause="comm.scatter.refuses-scalars",
+    functions_clause="functions.scatter.refuses-like-comm",
 )
 @pytest.mark.parametrize(
     ("chunk_sizes", "verb"), [(None, "chunk"), ([1, 0], "split")], ids=["even", "sizes"]
@@ -80,7 +83,8 @@ def test_scatter_of_a_scalar_is_refused(target, topology, scatter, chunk_sizes, 
 
 
 @_entry_points(
-    comm="comm.scatter.refuses-negative-ordinal", functions="functions.scatter.refuses-like-comm"
+    comm_clause="comm.scatter.refuses-negative-ordinal",
+    functions_clause="functions.scatter.refuses-like-comm",
 )
 def test_negative_ordinal_is_refused_for_a_copied_chunk(target, topology, scatter):
     call = scatter(dense((4, 2)), devices=[DeviceAt(0), -1])

@@ -75,8 +75,8 @@ def record_events_on_first_device(
 ) -> list[str]:
     """Return the order of two events: the reduction and the end of the first replica's backward.
 
-    The first replica is blocked at ``middle`` until the second has passed it. Then both replicas
-    have their gradients of the last layer.
+    The first replica is blocked at ``middle`` until the second replica has passed
+    ``middle``. Then both replicas have their gradients of the last layer.
 
     Returns:
         ``"reduced"`` (``parameter`` has its gradient) and ``"end"`` (the first replica has passed

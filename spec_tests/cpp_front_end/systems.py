@@ -22,7 +22,7 @@ class ParallelModule:
 
     Args:
         tensors: The parameters and buffers of the module, by name.
-        call: Function of a batch and a list of devices that returns the outputs.
+        call: Takes a batch and a list of devices, and returns the outputs.
     """
 
     tensors: dict[str, Tensor]
@@ -72,12 +72,15 @@ class PythonSystem:
 
 @dataclass(frozen=True)
 class OneParameterBuckets:
-    """A package whose replicate is called with ``buffer_size=1``: one bucket per parameter."""
+    """A package whose ``replicate`` is called with ``buffer_size=1``.
+
+    A bucket is a list of tensors that are copied and summed together. Here it has one parameter.
+    """
 
     target: Target
 
     def replicate(self, module: nn.Module, devices: Devices) -> list[nn.Module]:
-        """Return one replica per device. The smallest bucket holds one parameter."""
+        """Return one replica per device, with one bucket per parameter."""
         found: list[nn.Module] = self.target.replicate.replicate(module, devices, buffer_size=1)
         return found
 
@@ -126,7 +129,7 @@ class TrainingRun:
         return _sorted_snapshot({"outputs": result})
 
     def gradients(self, system: System, topology: Topology) -> Any:
-        """Return the gradients of the batch and of each parameter and buffer that requires one."""
+        """Return the gradients of the batch, the parameters, and the buffers that require grad."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         batch = self.inputs(topology)
         torch.autograd.backward(_loss(module.call(batch, topology.take(self.devices))))
@@ -165,7 +168,7 @@ def training_runs() -> st.SearchStrategy[TrainingRun]:
 
 
 def _loss(outputs: Tensor) -> Tensor:
-    # Each element has its own weight: with equal ones, the gradient through batch norm would be 0.
+    # With equal weights, the gradient through batch norm would be 0.
     weights = torch.linspace(0.5, 1.5, outputs.numel(), device=outputs.device)
     return (outputs.flatten() * weights).square().mean()
 

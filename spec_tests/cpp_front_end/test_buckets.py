@@ -1,4 +1,4 @@
-"""Reduction of each parameter on its own, as in C++, with ``replicate(..., buffer_size=1)``."""
+"""``replicate(..., buffer_size=1)``: each gradient is summed on its own, as in C++."""
 
 from functools import reduce
 
@@ -45,7 +45,7 @@ def test_target_reduces_the_last_layer_before_backward_ends(target, topology):
 
 
 @clause("systems.early-reduction")
-def test_target_reduces_complete_gradients_before_earlier_layers(target, topology):
+def test_target_reduces_the_last_layer_before_one_device_ends_backward(target, topology):
     topology.require(distinct=2)
     module = build_python_module("layers", 0, topology.device(0))
     replicas = OneParameterBuckets(target).replicate(module, topology.take(2))

@@ -60,7 +60,8 @@ def test_output_device_defaults_to_the_first_device(front_end, topology, count):
 
 @clause("cpp.data_parallel.surplus-devices")
 def test_surplus_devices_get_no_replica(front_end, topology):
-    # A replica on a device that does not exist would raise an error.
+    # This device does not exist. Creating a replica on it would raise an error, so the test
+    # detects a surplus replica.
     missing_device = torch.device(topology.accelerator, torch.accelerator.device_count())
     module = linear_model(front_end, topology.device(0))
     found = front_end.data_parallel(

@@ -11,7 +11,7 @@ import torch
 from spec_tests.cpp_front_end.threads import use_threads
 from spec_tests.harness.conformance.clauses import clause
 
-#: Milliseconds that a slow module sleeps. Until then a module that fails immediately has failed,
+#: Milliseconds that a slow module sleeps. In this time a module that does not sleep has failed,
 #: even on a busy machine.
 SLEEP = 500
 
@@ -56,7 +56,7 @@ def test_error_keeps_its_text(front_end, four_threads):
 
 
 @clause("cpp.parallel_apply.outputs-are-moved")
-def test_outputs_are_moved_to_devices(front_end, topology):
+def test_cpp_outputs_are_moved_to_the_given_devices(front_end, topology):
     inputs = [torch.ones(2, device=topology.device(0)) for _ in range(3)]
     outputs = front_end.parallel_apply(identity_models(front_end, 3), inputs, topology.take(3))
     assert [output.device for output in outputs] == topology.take(3)

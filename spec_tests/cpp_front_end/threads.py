@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def use_threads(thread_count: int) -> Iterator[None]:
-    """Set the number of PyTorch's threads: with fewer threads than replicas, replicas wait."""
+    """Set the number of PyTorch's threads. With fewer threads than replicas, replicas wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(thread_count)
     try:

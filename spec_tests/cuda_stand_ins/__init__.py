@@ -25,7 +25,7 @@ from ._scatter import scatter, scatter_out
 
 __all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
 
-#: Attribute of ``torch._C`` -> its stand-in.
+#: Name of a function of ``torch._C`` -> its stand-in.
 STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "_broadcast": broadcast,

@@ -34,7 +34,7 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
 
     Raises:
         RuntimeError: If an output is not on the accelerator, or has another shape than ``tensor``.
-            Then no output is written.
+            In both cases no output is written.
     """
     for index, out in enumerate(outs):
         _check_out(tensor, index, out)
@@ -45,7 +45,7 @@ def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
 def _output_on(target: torch.device, tensor: Tensor) -> Tensor:
     if tensor.device == target:
         return tensor
-    # The real primitive also makes row-major copies of tensors of any memory format.
+    # Like the copies of the real primitive, the copy is row-major for any memory format.
     return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
 
 

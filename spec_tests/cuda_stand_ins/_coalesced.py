@@ -24,7 +24,8 @@ def broadcast_coalesced(
     Returns:
         A list for each device, in the order of ``tensors``. The first list holds the objects of
         ``tensors``. Each other list holds row-major copies that require no gradient. Each copy has
-        its own version counter. The copies of one bucket share one storage.
+        its own version counter. On one device, the dense copies of one bucket share one storage;
+        sparse copies share one for their indices and one for their values.
 
     Raises:
         RuntimeError: If there are no devices, for which the real primitive is undefined, or if a
@@ -50,7 +51,7 @@ def _check_devices(tensors: Sequence[Tensor], ordinal: int) -> None:
 
 
 def _buckets(tensors: Iterable[Tensor], buffer_size: int) -> Iterator[Bucket]:
-    """Yield buckets of one layout and dtype. A bucket is full at ``buffer_size`` or more bytes."""
+    """Yield buckets of one layout and dtype. A bucket of ``buffer_size`` or more bytes is full."""
     groups: dict[tuple[bool, torch.dtype], Bucket] = {}
     sizes: dict[tuple[bool, torch.dtype], int] = {}
     for position, tensor in enumerate(tensors):
@@ -68,12 +69,12 @@ def _size_in_bytes(tensor: Tensor) -> int:
     if not tensor.is_sparse:
         return tensor.numel() * tensor.element_size()
     indices, values = tensor._indices(), tensor._values()
-    # The real primitive also counts each value with the size of an index.
+    # Like the real primitive, count each value as if it had the size of an index.
     return (indices.numel() + values.numel()) * indices.element_size()
 
 
 def _copy_bucket(bucket: Bucket, devices: Sequence[int]) -> Iterator[list[Tensor]]:
-    """Yield the copies for each device but the first. The copies for one device share a buffer."""
+    """Yield, for each device but the first, the copies of the tensors in ``bucket``."""
     members = [tensor for _, tensor in bucket]
     copy_members = _copy_sparse if members[0].is_sparse else _copy_dense
     for ordinal, copies in zip(devices[1:], copy_members(members, devices), strict=True):
@@ -95,12 +96,12 @@ def _copy_sparse(members: list[Tensor], devices: Sequence[int]) -> Iterator[Iter
 
 
 def _flatten(members: list[Tensor]) -> Tensor:
-    """Return one vector of all elements, which is a view of a single contiguous member."""
+    """Return one vector of all elements. A single contiguous member gives a view of itself."""
     return torch._C._nn.flatten_dense_tensors(members)
 
 
 def _unflatten(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
-    """Return row-major tensors shaped like ``members``: views of ``buffer`` unless empty."""
+    """Return row-major tensors shaped like ``members``. All but empty tensors view ``buffer``."""
     return iter(torch._C._nn.unflatten_dense_tensors(buffer, members))
 
 

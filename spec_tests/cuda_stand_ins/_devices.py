@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """Decorate a stand-in: like the real primitives, it ignores ``__torch_function__``."""
+    """Make a stand-in ignore ``__torch_function__``, as the real primitives do."""
 
     @functools.wraps(function)
     def run(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
@@ -35,7 +35,7 @@ def accelerator_type() -> str:
 
 
 def is_on_accelerator(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is on the accelerator."""
+    """Return whether ``tensor`` is on a device of the current accelerator."""
     return tensor.device.type == accelerator_type()
 
 

@@ -75,23 +75,23 @@ def _copy_chunks(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
     return out
 
 
-def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_template: str) -> list[int]:
+def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_error_format: str) -> list[int]:
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dim = wrap_dim(dim, tensors[0])
     sizes = list(tensors[0].shape)
     for index, tensor in enumerate(tensors):
-        _check_device(index, tensor, device_template)
+        _check_device(index, tensor, device_error_format)
         _check_shape(index, tensor, sizes, dim)
     sizes[dim] = sum(tensor.size(dim) for tensor in tensors)
     return sizes
 
 
-def _check_device(index: int, tensor: Tensor, device_template: str) -> None:
+def _check_device(index: int, tensor: Tensor, device_error_format: str) -> None:
     if not is_on_accelerator(tensor):
         raise RuntimeError(
             f"Expected all input tensors to be {accelerator_name()} tensors, "
-            f"but tensor at index {index} {device_template.format(tensor.device)}"
+            f"but tensor at index {index} {device_error_format.format(tensor.device)}"
         )
 
 
@@ -102,7 +102,7 @@ def _check_shape(index: int, tensor: Tensor, first_sizes: list[int], dim: int) -
             f"but tensor at index {index} has {tensor.dim()} dimensions, "
             f"(expected {len(first_sizes)})"
         )
-    # `wrap_dim` accepts a 0-dim tensor; `size` raises an IndexError for it.
+    # A 0-dim tensor passes `wrap_dim`, but `tensor.size(dim)` raises an IndexError for it.
     expected = [*first_sizes[:dim], tensor.size(dim), *first_sizes[dim + 1 :]]
     if list(tensor.shape) != expected:
         raise RuntimeError(

@@ -1,6 +1,6 @@
 """Adaptation of the device arguments of torch.nn.parallel's parallel_apply.
 
-This function calls ``torch.cuda._utils._get_device_index``, which refuses
+parallel_apply calls ``torch.cuda._utils._get_device_index``. That function refuses
 ``torch.device("sim:0")`` and ``"sim:0"``. The other functions of torch.nn.parallel query the
 current accelerator.
 """
@@ -28,7 +28,7 @@ def accept_this_accelerator() -> None:
 
 
 def adapt_get_device_index(get_cuda_index: Callable[..., int]) -> Callable[..., int]:
-    """Return ``get_cuda_index`` with devices of the current accelerator in place of CUDA's."""
+    """Return ``get_cuda_index``, changed to accept devices of the current accelerator, too."""
 
     def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
         try:

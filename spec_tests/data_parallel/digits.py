@@ -63,7 +63,7 @@ class Training:
 
 
 class ChunkByChunk(nn.Module):
-    """The network applied to one chunk after another. Only the first chunk changes its buffers."""
+    """The network applied to one chunk after another. Only the first chunk changes buffers."""
 
     def __init__(self, net: nn.Module, chunk_count: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class ChunkByChunk(nn.Module):
 
 @cache
 def load_images() -> tuple[Tensor, Tensor]:
-    """Return all images, with one channel and values from 0 to 1, and their labels."""
+    """Return all images and their labels. Images have one channel and values from 0 to 1."""
     # Imported here: the import takes a second and would slow down the collection of tests.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 

@@ -20,9 +20,8 @@ class ImbalanceCall:
 
     Args:
         devices: The devices.
-        memory: The bytes of memory that the devices report: device i reports entry i, modulo the
-            number of entries.
-        processors: In the same order, the numbers of multiprocessors that the devices report.
+        memory: Device i reports ``memory[i % len(memory)]`` bytes of memory.
+        processors: Device i reports ``processors[i % len(processors)]`` multiprocessors.
     """
 
     devices: tuple[DeviceAt, ...]

@@ -18,7 +18,7 @@ from spec_tests.strategies.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class StepsCall:
-    """A call of a ``DataParallel`` that returns the arguments of scatter, replicate and so on.
+    """A call of a ``DataParallel`` that returns the arguments of the four steps.
 
     Args:
         devices: The devices.
@@ -76,7 +76,7 @@ def make_recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
 
 
 class ParameterFacts(nn.Module):
-    """A module that returns whether its parameter is a leaf, requires grad and is a Tensor."""
+    """A module that returns whether its weight is a leaf, requires grad and is no nn.Parameter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,7 +46,9 @@ def test_a_call_may_have_keyword_arguments_only(target, answers, topology, devic
 @clause("data_parallel.inputs")
 @pytest.mark.parametrize("inputs", [None, (), X, [X, X], {"x": X}, (X, X), "text"], ids=repr)
 @pytest.mark.parametrize("keywords", [{}, {"y": X}], ids="module_kwargs={}".format)
-def test_inputs_that_are_no_tuple_are_one_argument(target, answers, topology, inputs, keywords):
+def test_only_a_tuple_is_unpacked_into_several_arguments(
+    target, answers, topology, inputs, keywords
+):
     call = DataParallelCall(NewModule(ArgumentCounts), inputs, keywords, DEVICES, functional=True)
     checks.agree(call, target, answers, topology)
 

@@ -30,7 +30,7 @@ class BufferOnCpu(OrdinalColumn):
 
 
 class SelfRecording(nn.Module):
-    """A module that stores in ``called`` the object whose forward runs: a replica or itself."""
+    """A module whose forward stores ``self``, the module or a replica, in ``self.called``."""
 
     def forward(self, x):
         vars(self)["called"] = self

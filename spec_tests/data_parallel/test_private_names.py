@@ -23,6 +23,6 @@ def test_check_balance_warns_of_imbalanced_devices(
 
 
 @clause("data_parallel.get-available-device-type")
-def test_get_available_device_type_returns_that_of_the_accelerator(target, topology):
+def test_get_available_device_type_returns_the_type_of_the_accelerator(target, topology):
     found = target.data_parallel.private("_get_available_device_type")()
     checks.same(found, topology.accelerator)

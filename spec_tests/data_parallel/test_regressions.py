@@ -19,7 +19,7 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class RecordBackwardDevice(torch.autograd.Function):
-    """An identity that records the current device in backward."""
+    """The identity. Its backward records the gradient's device and the current device."""
 
     @staticmethod
     def forward(ctx, x, recorded):
@@ -56,7 +56,7 @@ def forward_and_backward(target, topology):
 
 @clause("data_parallel.leftovers")
 def test_a_call_leaves_no_references_to_its_tensors(target, topology):
-    """PyTorch 0.3 (#4865): scatter and gather recursed through closures; cycles kept the batch."""
+    """PyTorch 0.3 (#4865): recursive closures were reference cycles that kept the batch."""
     with disable_gc():
         references = forward_and_backward(target, topology)
         assert wait_until_freed(references)
@@ -114,7 +114,7 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 @clause("data_parallel.gradient-penalty")
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
-    """Failed through Conv2d in PyTorch 0.2 (#2736), in helper functions in 1.0 (#16532)."""
+    """The penalty failed with Conv2d in PyTorch 0.2 (#2736), in helpers in 1.0 (#16532)."""
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()

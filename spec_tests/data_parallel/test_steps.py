@@ -28,7 +28,7 @@ def overridden(target, topology, **steps):
     dim=st.sampled_from([0, -2]),
     grad=st.booleans(),
 )
-def test_each_step_gets_the_result_of_the_previous_step(
+def test_forward_passes_the_result_of_each_method_to_the_next(
     target, answers, topology, devices, rows, dim, grad
 ):
     call = StepsCall(tuple(devices), rows, dim, grad)

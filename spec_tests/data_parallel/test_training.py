@@ -3,9 +3,9 @@
 Expected results:
 
 * on one device: the plain network, bit for bit;
-* on several devices with batch statistics: the plain network applied chunk by chunk, where only
-  the first chunk changes the running statistics, because each replica normalises by the
-  statistics of its chunk; and torch.nn.parallel.DataParallel on as many devices;
+* on several devices with batch statistics: the plain network applied chunk by chunk, because each
+  replica normalises by the statistics of its chunk. Only the first chunk changes the running
+  statistics. The results also equal those of torch.nn.parallel on as many devices;
 * on several devices with fixed statistics: the plain network.
 
 With batch statistics the devices must differ: on a repeated device the second replica of

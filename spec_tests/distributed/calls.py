@@ -19,7 +19,7 @@ from spec_tests.distributed.pool import RankContext
 def call_on_rank(
     context: RankContext, function: Callable[..., Any], *args: Any, **options: Any
 ) -> Any:
-    """Call ``function`` with ``wrap``, which uses the ranks of the group, and ``args``."""
+    """Call ``function`` with a ``wrap`` for the ranks of the group, the target and ``args``."""
     return function(
         lambda net, **more: context.distributed.DataParallel(
             net, context.group, **options, **more
@@ -108,7 +108,7 @@ def call_with_updated_buffer(wrap: Any, target_package: Any) -> Any:
 
 
 def call_with_hook(wrap: Any, target_package: Any) -> Any:
-    """Return the gradient of a parameter. Only rank 0 gets a row; the hook would fail on None."""
+    """Return a parameter's gradient. Only rank 0 gets a row. The hook fails if it gets None."""
     net = probes.Scale()
     net.weight.register_hook(lambda grad: grad * 1.0)  # type: ignore[no-untyped-call] # torch's
     out = wrap(net)(torch.ones(1, 2, dtype=torch.float64))
@@ -138,7 +138,7 @@ def accumulate_gradients(wrap: Any, target_package: Any, batches: int) -> Any:
 
 
 def list_reductions(wrap: Any, target_package: Any, is_training: bool) -> list[str]:
-    """Return the names of the c10d reductions that PyTorch's profiler records in one call."""
+    """Return the names of torch.distributed's reductions in one call, or in a training step."""
     net = nn.Sequential(probes.make_linear(), nn.BatchNorm1d(2).double()).train(is_training)
     wrapped = wrap(net)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

@@ -22,7 +22,7 @@ def pool(target: Target) -> Iterator[Pool]:
 
 @pytest.fixture
 def start_pool(target: Target) -> Iterator[Callable[[int], Pool]]:
-    """Yield a function that starts a pool for one test, which may kill the processes."""
+    """Yield a function that starts a pool for one test. The test may kill the processes."""
     _ = target.distributed.DataParallel
     pools: list[Pool] = []
 

@@ -102,7 +102,7 @@ def call_with_equal_inputs(context: RankContext) -> Any:
 
 
 def raise_on_ranks(context: RankContext, action: Any, ranks: tuple[int, ...]) -> None:
-    """Call a module whose forward calls ``action``, which raises, on ``ranks``."""
+    """Call a module whose forward calls ``action`` on ``ranks``. ``action`` raises an error."""
     net = context.distributed.DataParallel(probes.ActOnRanks(action, ranks), context.group)
     net(probes.make_rank_rows(context.size))
 

@@ -42,7 +42,7 @@ def step_without_gather(context: RankContext, rows: int) -> Any:
 
 
 def step_in_one_process(rows: int) -> Any:
-    """Return loss and gradients of the step of `step_without_gather` in one process."""
+    """Run the step of `step_without_gather` in one process; return loss and gradients."""
     net = probes.make_linear()
     x = make_batch(rows)
     loss = ((net(x) - 1) ** 2).sum(1).mean()
@@ -51,7 +51,10 @@ def step_in_one_process(rows: int) -> Any:
 
 
 def call_function_twice(context: RankContext, dim: int) -> Any:
-    """Call ``data_parallel`` with a positional and a keyword input; return the results."""
+    """Call ``data_parallel`` once with a positional and once with a keyword input.
+
+    Return both results and the weight's gradient.
+    """
     net = probes.Scale()
     x = make_batch(4)
     first = context.distributed.data_parallel(net, x, context.group, dim=dim)
@@ -63,7 +66,7 @@ def call_function_twice(context: RankContext, dim: int) -> Any:
 
 
 def call_with_one_rank(context: RankContext) -> Any:
-    """Call a module on the only rank with values that cannot be pickled; return the results."""
+    """Call a module on the only rank, also with a value that cannot be pickled."""
     wrapped = context.distributed.DataParallel(nn.Identity(), context.group)
     x = make_batch(2)
     out, number, function = wrapped([x, 3, len])
@@ -73,6 +76,6 @@ def call_with_one_rank(context: RankContext) -> Any:
 
 
 def make_batch(rows: int) -> torch.Tensor:
-    """Return ``rows`` rows of different numbers, which require a gradient."""
+    """Return a batch of ``rows`` rows with different numbers. The batch requires a gradient."""
     batch = torch.arange(rows * 2, dtype=torch.float64).view(rows, 2) + 1
     return batch.requires_grad_()

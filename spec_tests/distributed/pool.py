@@ -1,7 +1,7 @@
 """Pool of processes that form one process group and run functions.
 
-Every wait has a time limit. Workers that do not respond are killed, and the next call starts new
-ones. A worker ends when this process closes its end of the pipe, so no worker outlives it.
+Every wait has a time limit. If a worker does not respond, all workers are killed, and the next
+call starts new workers. A worker ends when its pipe is closed, so no worker outlives this process.
 """
 
 import importlib
@@ -62,7 +62,7 @@ class Pool:
 
     Args:
         target: The name of the target.
-        mapping: For some parts of the target, such as ``distributed``: the name of the module.
+        mapping: For parts of the target that are elsewhere, such as ``distributed``: the module.
         size: The number of processes.
     """
 

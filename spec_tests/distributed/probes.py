@@ -72,7 +72,7 @@ class LinearSum(nn.Module):
 
 
 class ConditionalLayers(nn.Module):
-    """Layers that are used always, for positive rows, for a second output, and never."""
+    """Four layers: used always, only for positive rows, only for a second output, and never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class ConditionalLayers(nn.Module):
 
 
 class RunningTotal(nn.Module):
-    """Linear layer that adds the sum of all inputs so far, which is a buffer with two names."""
+    """Linear layer that adds a buffer with two names: the sum of all inputs so far."""
 
     total: Tensor
     alias: Tensor

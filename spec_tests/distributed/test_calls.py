@@ -1,4 +1,4 @@
-"""distributed: inputs, outputs and gradients of single calls, as in one process."""
+"""distributed: single calls give the outputs and gradients of one process."""
 
 import pytest
 import torch

@@ -71,7 +71,7 @@ def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, ro
 
 @clause("distributed.function")
 @pytest.mark.parametrize("dim", [0, 1])
-def test_the_function_returns_the_outputs_of_the_class(pool, dim):
+def test_data_parallel_function_returns_the_outputs_of_the_module(pool, dim):
     x = modes.make_batch(4).detach()
     weight_grad = (18 * x**2 / 3 + x).sum()
     expected = [(3 * x, 3 * x, weight_grad)] * 3

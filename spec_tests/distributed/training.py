@@ -123,7 +123,7 @@ def check_close(actual: Any, expected: Any, call: object = "") -> None:
 
 
 def _flatten(value: Any) -> list[Any]:
-    """Return the leaves of a nested value, and before its leaves the length of each container."""
+    """Return the leaves of a nested value. The length of a container precedes its leaves."""
     if isinstance(value, dict):
         return [len(value), *(leaf for item in value.items() for leaf in _flatten(item))]
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("setting", default
 
 
 class CountingBackend:
-    """A backend that runs captured graphs eagerly and appends the device of each to a list."""
+    """A backend that runs captured graphs eagerly and appends each graph's device to a list."""
 
     def __init__(self) -> None:
         self.devices: list[torch.device] = []

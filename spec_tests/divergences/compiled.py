@@ -35,7 +35,7 @@ def _first_parameter(network: nn.Module) -> torch.Tensor:
     return next(network.parameters())
 
 
-#: For each way to compile a module m: a function of a module and a backend.
+#: For each way to compile a module m: a function that compiles a module with a backend.
 COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "torch.compile(m)": _compile,
     "m.compile()": _compile_in_place,
@@ -58,7 +58,7 @@ class CompiledNetwork:
     backend: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Build the compiled network on the device of ``slot``, or on the CPU if it is None."""
+        """Build the compiled network on the device of ``slot``; None is the CPU."""
         torch.compiler.reset()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)

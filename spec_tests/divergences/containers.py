@@ -1,4 +1,4 @@
-"""Functions that build containers, and that return what tests compare of them."""
+"""Functions that build containers, and functions that return properties of containers."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any

@@ -52,7 +52,10 @@ class SharedBuffer(nn.Module):
 
 
 class ConditionallyInPlace(nn.Module):
-    """A module that changes its buffers in place for odd chunks, and replaces one for even."""
+    """A module that changes its buffers in place if it gets an odd number of rows.
+
+    For an even number of rows, it replaces one buffer.
+    """
 
     buffer: Tensor
     alias: Tensor
@@ -160,7 +163,8 @@ class ForwardSequence:
 
 
 _TWO_STEPS = [(4, "nothing", True), (6, "nothing", False)]
-#: The first forward has even chunks and replaces a buffer; the second changes it in place.
+#: The first forward has even chunks and replaces a buffer. The second forward has odd chunks and
+#: changes the buffer in place.
 LATE_CHANGE = ForwardSequence("conditionally in place", False, _TWO_STEPS, 2)
 #: The first forward runs in inference mode. In the second, the module calls autograd.grad.
 LATE_GRADIENTS = ForwardSequence("input gradient", False, _TWO_STEPS, 2)

@@ -22,13 +22,13 @@ class ModuleWithStoredMethods(nn.Module):
         return x * self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the stored method of this module, then that of the child."""
+        """Apply the stored method of this module, then the stored method of the child."""
         result: Tensor = self.child_method(self.own_method(x))
         return result
 
 
 def make_linear_with_stored_forward() -> nn.Module:
-    """Return a module with the attribute ``forward``, as other packages set it to wrap forward."""
+    """Return a module that stores its ``forward`` as an attribute, like a patched module."""
     module = nn.Linear(WIDTH, WIDTH)
     module.forward = module.forward  # type: ignore[method-assign]
     return module

@@ -54,7 +54,7 @@ class EmbeddingAmongLayers(nn.Module):
 
 
 class Rescaler(nn.Module):
-    """Linear layers. In evaluation mode, forward first scales down each weight in place."""
+    """Linear layers. In evaluation mode, forward divides weight i by 2**i in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def make_evaluating_rescaler() -> nn.Module:
 
 
 def gradient_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the squared gradient of the model for ``x``, which can be differentiated again."""
+    """Return the squared gradient for ``x``. The result can be differentiated again."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     return gradient.square()
@@ -123,8 +123,8 @@ def run_parallel_and_separate(
 def run_halving_each_parameter(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Return one pair for each parameter: a hook of the module halves this parameter."""
-    names = _leaf_names(_make_seeded(partial(_make_sequence, kind)))
+    """For each parameter, return the results of a module whose hook halves this parameter."""
+    names = _names_of_differentiable_tensors(_make_seeded(partial(_make_sequence, kind)))
     return [
         run_parallel_and_separate(
             target, topology, partial(_make_sequence, kind, halved_parameter=name), slots
@@ -178,7 +178,10 @@ def _run_optimizer_step(module: nn.Module) -> None:
 
 def _collect_results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
     """Return the output, gradients summed over ``modules``, and the first module's parameters."""
-    leaves = [[_get_tensor(module, name) for name in _leaf_names(module)] for module in modules]
+    leaves = [
+        [_get_tensor(module, name) for name in _names_of_differentiable_tensors(module)]
+        for module in modules
+    ]
     flat = [leaf for row in leaves for leaf in row]
     gradients = torch.autograd.grad(output, flat, cotangent(output), allow_unused=True)
     count = len(leaves[0])
@@ -193,7 +196,7 @@ def _sum_gradients(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return reduce(torch.add, dense) if dense else None
 
 
-def _leaf_names(module: nn.Module) -> list[str]:
+def _names_of_differentiable_tensors(module: nn.Module) -> list[str]:
     buffers = [name for name, buffer in module.named_buffers() if buffer.requires_grad]
     return [*dict(module.named_parameters()), *buffers]
 

@@ -80,7 +80,7 @@ def _copies(target, topology, count, buffer_size):
 @clause("divergences.CO-4.repeated-devices-get-copies")
 @example(count=1, buffer_size=BUFFER_SIZES[0])
 @given(count=st.integers(1, 4), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_every_output_after_the_first_is_a_copy(target, topology, count, buffer_size):
+def test_broadcast_coalesced_copies_for_repeated_devices(target, topology, count, buffer_size):
     tensors, (first, *others) = _copies(target, topology, count, buffer_size)
     assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
     assert find_overlaps(address_ranges([tensors, others])) == []

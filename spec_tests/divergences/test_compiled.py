@@ -27,10 +27,10 @@ NETWORKS = st.sampled_from(
         ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
     ]
 )
-#: An eighth of the examples, because each one compiles a module.
+#: Decorator that runs an eighth of the usual examples, because each example compiles a module.
 FEWER_EXAMPLES = example_count.divide_examples(8)
 
-#: Parameters of replicas are not leaves. PyTorch warns about it only if warnings are errors.
+#: torch.compile reads ``.grad`` of the parameters of replicas, which are not leaves.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )

@@ -1,4 +1,4 @@
-"""Compiled code of replicas, which the reference does not run: RE-1."""
+"""Replicas of compiled modules run compiled code. In the reference they do not: RE-1."""
 
 import sys
 import threading
@@ -164,7 +164,7 @@ class Recording(nn.Module):
 
 @IN_TURN_CLAUSE
 @EVERY_COMPILATION
-def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilation):
+def test_compiled_replicas_run_one_after_another(target, topology, compilation):
     records = []
     module = nn.Sequential(
         Recording(records), COMPILATIONS[compilation](Layers(), "eager"), Recording(records)
@@ -173,7 +173,8 @@ def test_replicas_run_in_the_callers_thread_in_order(target, topology, compilati
     parallel(rows)
     events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
     checks.same([(event, device) for event, _, device in records], events, compilation)
-    # On later versions another thread runs the replicas, to hide the state of the calling thread.
+    # From Python 3.13 on, the replicas may run in another thread, to which the caller's
+    # thread-local values are invisible.
     if sys.version_info < (3, 13):
         assert {thread for _, thread, _ in records} == {threading.get_ident()}
 

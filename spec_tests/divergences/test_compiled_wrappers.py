@@ -35,7 +35,7 @@ COMPILATIONS = {
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: For each public function: how to build its arguments from a tensor, two devices and a module.
+#: Name of a public function -> a function that builds arguments for it.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
@@ -166,7 +166,7 @@ def test_code_around_a_call_is_compiled(target, topology, name):
 
 @SURROUNDING_CLAUSE
 def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # Not in CALLS: in torch.nn.parallel, too, torch.compile does not trace this call.
+    # This call is not in CALLS, because torch.compile does not trace it in torch.nn.parallel.
     function = target.functions.ReduceAddCoalesced.apply
     check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 
@@ -243,7 +243,7 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
 
 @UNTRACED_CLAUSE
 @EVERY_COMPILATION
-def test_overridden_step_of_a_subclass_is_called(target, topology, compilation):
+def test_overridden_scatter_of_a_subclass_is_called(target, topology, compilation):
     class Doubling(target.data_parallel.DataParallel):
         def scatter(self, inputs, kwargs, device_ids):
             (x,) = inputs
@@ -257,7 +257,7 @@ def test_overridden_step_of_a_subclass_is_called(target, topology, compilation):
 
 @UNTRACED_CLAUSE
 @EVERY_COMPILATION
-def test_overridden_step_of_an_instance_is_called(target, topology, compilation):
+def test_scatter_set_on_an_instance_is_called(target, topology, compilation):
     wrapper = wrapped(target, topology, 1)
     x = rows(topology, 4)
     wrapper.scatter = lambda inputs, kwargs, device_ids: (((2 * x,),), ({},))

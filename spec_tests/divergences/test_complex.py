@@ -100,7 +100,7 @@ def test_reference_returns_real_views_of_complex_tensors(reference, topology):
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
 @pytest.mark.parametrize("dim", [-1, -2])
-def test_scatter_function_counts_the_dims_of_the_complex_tensor(target, topology, dim):
+def test_scatter_function_splits_complex_tensors_along_their_own_dims(target, topology, dim):
     tensor = counting((4, 3), torch.complex64, topology.device(0)).requires_grad_()
     chunks = target.functions.Scatter.apply(topology.take(2), None, dim, tensor)
     (gradient,) = torch.autograd.grad(chunks, tensor, chunks)
@@ -113,7 +113,7 @@ def test_scatter_function_counts_the_dims_of_the_complex_tensor(target, topology
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
 @pytest.mark.parametrize("dim", [-1, -2])
-def test_gather_function_counts_the_dims_of_the_complex_tensors(target, topology, dim):
+def test_gather_function_joins_complex_tensors_along_their_own_dims(target, topology, dim):
     chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
     leaves = [chunk.requires_grad_() for chunk in chunks]
     joined = target.functions.Gather.apply("cpu", dim, *leaves)

@@ -194,7 +194,7 @@ def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology
 
 
 class Nested(nn.Module):
-    """A module that returns nested outputs: a tensor in containers and one without dimensions."""
+    """A module that returns a dict with a tensor in a tuple, and with a 0-dim tensor."""
 
     def forward(self, x):
         return {"pair": (x * 2, None), "scalar": (x * 2).sum()}

@@ -1,4 +1,4 @@
-"""In-place changes, the CPU and sums, which the reference's Functions refuse: FN-2 to FN-5."""
+"""In-place changes, CPU outputs and sums that the reference's Functions refuse: FN-2 to FN-5."""
 
 import warnings
 
@@ -19,7 +19,7 @@ NO_CPU = "Gather function not implemented for CPU tensors"
 
 
 class HalvingWeight(nn.Module):
-    """A module that halves its weight in place, then multiplies its input by it."""
+    """A module that halves its weight in place, then multiplies its input by the weight."""
 
     def __init__(self, device):
         super().__init__()
@@ -45,7 +45,7 @@ def _embedding(topology):
 
 
 @clause("divergences.FN-2.in-place-under-no-grad")
-def test_an_embedding_renormalises_its_rows_through_replica_zero(target, topology):
+def test_rows_that_replica_zero_of_an_embedding_renormalises_are_kept(target, topology):
     parallel, plain = _embedding(topology), _embedding(topology)
     # Looking up a row renormalises it, and only the writes of replica 0 are kept. So both
     # replicas get the same tokens.

@@ -1,4 +1,4 @@
-"""Replicas that DataParallel.hold keeps for several forwards, which the reference lacks: DP-4."""
+"""DataParallel.hold keeps replicas for several forwards. The reference has no hold: DP-4."""
 
 import copy
 import pickle
@@ -63,7 +63,7 @@ def wrapped(target, topology, created=None, module=None, devices=3):
 
 @HELD_CLAUSE
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
-def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
+def test_forwards_in_a_hold_block_share_one_set_of_replicas(target, topology, rows):
     created = []
     module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
@@ -77,7 +77,7 @@ def test_forwards_of_a_block_share_one_set_of_replicas(target, topology, rows):
 
 
 @HELD_CLAUSE
-def test_the_outermost_block_owns_the_replicas(target, topology):
+def test_nested_hold_blocks_share_one_set_of_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
     with torch.no_grad(), module.hold():
@@ -89,7 +89,7 @@ def test_the_outermost_block_owns_the_replicas(target, topology):
 
 
 @HELD_CLAUSE
-def test_each_block_has_its_own_replicas(target, topology):
+def test_each_hold_block_has_its_own_replicas(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
     for factor in (1.0, 2.0):
@@ -100,7 +100,7 @@ def test_each_block_has_its_own_replicas(target, topology):
 
 
 @HELD_CLAUSE
-def test_threads_share_the_replicas(target, topology):
+def test_threads_share_the_held_replicas(target, topology):
     created, found = [], []
     module, x = wrapped(target, topology, created)
     barrier = threading.Barrier(4, timeout=20)
@@ -194,7 +194,7 @@ def test_held_replicas_get_changed_buffers_of_inference_mode(target, topology):
 
 
 @GRAD_CLAUSE
-def test_grad_mode_is_refused(target, topology):
+def test_a_forward_in_grad_mode_is_refused_inside_hold(target, topology):
     created = []
     module, x = wrapped(target, topology, created)
     with module.hold():
@@ -210,7 +210,7 @@ def test_grad_mode_is_refused(target, topology):
 
 @CHANGED_CLAUSE
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_change_within_the_block_raises_an_error_that_names_it(target, topology, change):
+def test_a_change_inside_hold_raises_an_error_that_names_it(target, topology, change):
     module, x = wrapped(target, topology)
     with torch.no_grad():
         with module.hold():
@@ -257,7 +257,7 @@ def test_copies_of_the_wrapper_hold_no_replicas(target, topology, duplicate):
 
 @FREED_CLAUSE
 @pytest.mark.parametrize("fails", [False, True], ids="fails={}".format)
-def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
+def test_replicas_are_freed_at_the_end_of_a_hold_block(target, topology, fails):
     created = []
     module, x = wrapped(target, topology, created)
     with disable_gc():
@@ -274,7 +274,7 @@ def test_replicas_are_freed_at_the_end_of_the_block(target, topology, fails):
 
 
 @FREED_CLAUSE
-def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
+def test_device_memory_is_freed_at_the_end_of_a_hold_block(target, topology):
     memory = getattr(torch, topology.accelerator)
     if not hasattr(memory, "memory_allocated"):
         not_run(f"torch.{topology.accelerator} does not count memory")
@@ -295,7 +295,7 @@ def test_device_memory_is_freed_at_the_end_of_the_block(target, topology):
 
 
 @FREED_CLAUSE
-def test_the_wrapper_can_be_freed_after_the_block(target, topology):
+def test_the_wrapper_can_be_freed_after_a_hold_block(target, topology):
     with disable_gc():
         module, x = wrapped(target, topology)
         with torch.no_grad(), module.hold():
@@ -316,7 +316,7 @@ class CallCounter(nn.Linear):
 
 
 @HELD_CLAUSE
-def test_attributes_set_in_forward_persist_within_the_block(target, topology):
+def test_attributes_set_in_forward_persist_inside_hold(target, topology):
     module, x = wrapped(target, topology, module=CallCounter(2, 1))
     with torch.no_grad():
         with module.hold():

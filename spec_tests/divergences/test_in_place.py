@@ -1,4 +1,4 @@
-"""Parameters changed in place under no_grad, which the reference refuses: FN-2."""
+"""Parameters that change in place under no_grad. The reference raises an error: FN-2."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from spec_tests.divergences.rescaled import (
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-#: Slots: two devices; and four slots, of which device 1 is the first and the third.
+#: Slots of the devices. In the second case, device 1 is the first and the third device.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
 CHANGED_VIEW_TEXT = "is a view and its base or another view of its base has been modified inplace"
 

@@ -1,4 +1,4 @@
-"""Modules that run one after another, which the reference does not support: PA-9."""
+"""With in_turn=True, modules run one after another. The reference has no in_turn: PA-9."""
 
 import copy
 import inspect
@@ -32,7 +32,10 @@ def in_turn(target, topology, modules, inputs=None):
 
 
 class Recording:
-    """A callable that records its start, end and thread. It returns its device or raises."""
+    """A callable that records its start, end and thread.
+
+    It raises ``error``, or returns its number and the current device.
+    """
 
     def __init__(self, records, number, error=None):
         self.records, self.number, self.error = records, number, error
@@ -41,7 +44,7 @@ class Recording:
         self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # If modules ran concurrently, another would start here.
+        time.sleep(0.001)  # If modules ran concurrently, another module would start here.
         self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 

@@ -1,4 +1,4 @@
-"""Backward over several devices on the streams of forward: FN-6."""
+"""The streams on which backward reads gradients. The reference uses default streams: FN-6."""
 
 import pytest
 import torch
@@ -31,6 +31,7 @@ def _broadcast(functions, topology, leaf):
     return functions.Broadcast.apply(topology.take(3), leaf)
 
 
+#: For each call: the expected gradient of each element of its input.
 CALLS = {_scatter: 1.0, _broadcast: 3.0}
 
 

@@ -1,4 +1,4 @@
-"""Exceptions of parallel_apply's modules, which the reference loses or obscures: PA-3 to PA-6."""
+"""Exceptions in parallel_apply that the reference loses or obscures: PA-3 to PA-6."""
 
 import traceback
 import weakref

@@ -1,4 +1,4 @@
-"""Replicas that share state with their module in the reference: RE-2 to RE-4."""
+"""Methods, hooks and deep copies of replicas, which are wrong in the reference: RE-2 to RE-4."""
 
 import copy
 

@@ -22,7 +22,7 @@ SCALAR_GRADIENTS_CLAUSE = clause("divergences.SG-4.scalar-gradients-are-summed")
 @FOLLOW_CLAUSE
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topology, case):
+def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topology, case):
     arguments = (case.tensor(topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(kwargs, ({"flag": 3},) * case.chunk_count, case)
@@ -32,7 +32,7 @@ def test_keyword_arguments_get_the_chunk_count_of_positional_ones(target, topolo
 @FOLLOW_CLAUSE
 @given(case=few_rows())
 @example(case=FewRows(1, 2))
-def test_positional_arguments_get_the_chunk_count_of_keyword_ones(target, topology, case):
+def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topology, case):
     arguments = ("text", [7]), {"x": case.tensor(topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
     checks.same(inputs, (("text", [7]),) * case.chunk_count, case)

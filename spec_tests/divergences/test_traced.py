@@ -1,4 +1,4 @@
-"""Traces of several devices, which record constants in the reference: DP-6."""
+"""torch.jit.trace over several devices. The trace of the reference returns constants: DP-6."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Parameters that no replica used, which get zero gradients in the reference: FN-1."""
+"""Parameters that no replica uses. The reference gives them zero gradients: FN-1."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
-def test_functional_form_leaves_unused_parameters_without_gradient(target, topology):
+def test_data_parallel_function_leaves_unused_parameters_without_gradient(target, topology):
     parallel, plain = _pair(topology, UNUSED, tied=False)
     outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
     outputs.sum().backward()

@@ -90,7 +90,9 @@ def test_reference_cannot_join_nested_and_masked_gradients(
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
-def test_gradient_of_an_input_equals_that_of_the_module(target, topology, spec, slots):
+def test_gradient_of_an_input_equals_its_gradient_without_the_wrapper(
+    target, topology, spec, slots
+):
     module = SequenceSum().to(topology.device(slots[0]))
     wrapped_input, module_input = (
         spec.build(topology),

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def make_chunkwise(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Return a function that applies the module itself to both halves of its input."""
+    """Return a function that applies ``module`` to each half of its input."""
     return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
 
 

@@ -1,4 +1,4 @@
-"""Gradient penalties, which differentiate a gradient, on one and on several devices."""
+"""Gradient penalties on one and on several devices. A penalty depends on a gradient."""
 
 from collections.abc import Callable
 

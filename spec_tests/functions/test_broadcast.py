@@ -21,7 +21,7 @@ def _broadcast(*tensors):
 
 @clause("functions.broadcast.copies")
 @given(call=broadcast_applies())
-def test_result_lists_the_copies_of_one_device_after_another(target, answers, topology, call):
+def test_result_lists_the_copies_device_by_device(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 

@@ -36,14 +36,14 @@ def _reduce(dtype):
     return ApplyCall("ReduceAddCoalesced", (DeviceAt(0), 2), rows)
 
 
-#: For each clause about gradients: the function that makes a call of its autograd Function.
+#: For each clause about gradients: a function that returns a call of the autograd Function.
 GRADIENTS = {
     "functions.scatter.gradient": _scatter,
     "functions.gather.gradient": _gather,
     "functions.broadcast.gradient": _broadcast,
     "functions.reduce-add-coalesced.gradient": _reduce,
 }
-#: For each clause about second gradients: a function that calls the clause's autograd Function.
+#: For each clause about second gradients: a function that returns a call of the Function.
 SECOND_GRADIENTS = {
     "functions.scatter.double-backward": _scatter,
     "functions.gather.double-backward": _gather,
@@ -53,7 +53,7 @@ SECOND_GRADIENTS = {
 
 
 def _parametrize(calls):
-    """Parametrize a test over ``calls``, which maps clause ids to functions that make a call."""
+    """Run a test for each item of ``calls``: a clause id and a function that returns a call."""
     cases = [
         pytest.param(make_call, marks=clause(name), id=name.split(".")[1])
         for name, make_call in calls.items()
@@ -84,7 +84,7 @@ def test_second_gradient_equals_the_numerical_gradient(target, topology, make_ca
 @DTYPES
 @_parametrize(SECOND_GRADIENTS)
 def test_gradients_require_grad_with_create_graph(target, topology, make_call, dtype):
-    # gradgradcheck skips gradients that do not require grad, so this test checks that they do.
+    # gradgradcheck skips gradients that do not require grad. Here such a gradient is an error.
     call = make_call(dtype)
     inputs = call.inputs(topology)
     outputs = [output for _, output in tensors(call.run(target, inputs), "outputs")]

@@ -65,7 +65,7 @@ def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call)
 
 
 class WarningGather(torch.autograd.Function):
-    """A Function that warns with the file and line of the caller of its forward."""
+    """A Function whose warning names the file and line of the caller of ``forward``."""
 
     @staticmethod
     def forward(ctx, target, dim, *tensors):
@@ -73,7 +73,7 @@ class WarningGather(torch.autograd.Function):
         return tensors[0].clone()
 
 
-#: Like a target whose Gather is `WarningGather`.
+#: A replacement for ``target``. Its Gather is `WarningGather`.
 WARNING_LIBRARY = SimpleNamespace(functions=SimpleNamespace(Gather=WarningGather))
 
 

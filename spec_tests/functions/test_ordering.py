@@ -1,4 +1,4 @@
-"""Functions: stream order of the queued work and the caller's own, forward and backward."""
+"""functions: stream order of the Functions' work and the caller's work, also in backward."""
 
 import pytest
 import torch

@@ -25,7 +25,7 @@ def fork_server() -> Iterator[ForkServer]:
 def run_suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> Callable[..., pytest.RunResult]:
-    """Return a function that runs tests, given as text, as a suite with two clauses."""
+    """Return a function that runs the text of a test file as a suite with two clauses."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
     monkeypatch.setenv("HOME", str(HOME))

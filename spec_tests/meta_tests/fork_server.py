@@ -1,6 +1,6 @@
 """A server that runs ``python -m MODULE ...`` in processes forked after the import of torch.
 
-The import of torch takes half the time of a small run, and the server does it once. Each command
+The import of torch takes half the time of a small run; the server imports torch once. Each command
 has its own process, working directory, environment and output. The server itself uses no device.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-#: Modules that the server imports. The first call of torch.autograd.grad imports symbolic_shapes.
+#: Modules that the server imports. The first call of torch.autograd.grad needs symbolic_shapes.
 _IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
 
@@ -70,7 +70,7 @@ class ForkServer:
 
 
 def _fork_for_each_request() -> Any:
-    """Fork a child for each request. Return the request in the child; the server never returns."""
+    """Fork a child for each request and return the request there. Exit after the last request."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -81,7 +81,7 @@ def _fork_for_each_request() -> Any:
 
 
 def _set_up_process(request: Mapping[str, Any]) -> None:
-    """Set output, working directory, environment, sys.path and sys.argv as in a new process."""
+    """Set standard streams, folder, environment, sys.path and sys.argv as in a new process."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(request["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
@@ -110,7 +110,7 @@ def _use_local_example_database() -> None:
 def _main() -> None:
     for name in _IMPORTED:
         importlib.import_module(name)
-    gc.freeze()  # excludes the imported objects from the garbage collection at the end of pytest
+    gc.freeze()  # The garbage collection at the end of pytest then skips the imported objects.
     request = _fork_for_each_request()
     _set_up_process(request)
     runpy.run_module(request["command"][0], run_name="__main__", alter_sys=True)

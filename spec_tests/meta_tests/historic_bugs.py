@@ -1,7 +1,8 @@
 """Functions of torch.nn.parallel with bugs that back ends or earlier releases have had.
 
-Each function has one bug, and a test puts it into a target with ``--target-map``. Its key in
-`test_historic_bugs.BUGS` is a similar fault of the simulator, or the issue that reported the bug.
+Each function has one bug. A test puts the function into a target with ``--target-map``. The
+function's key in `test_historic_bugs.BUGS` names a similar fault of the simulator, or the issue
+that reported the bug.
 """
 
 import functools
@@ -23,7 +24,7 @@ def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None
 
 
 def gather_without_restoring_device(*args: Any, **kwargs: Any) -> Tensor:
-    """Gather, but leave the destination as the current device."""
+    """Gather, but make the destination the current device."""
     result: Tensor = comm.gather(*args, **kwargs)
     if result.get_device() >= 0:
         torch.accelerator.set_device_index(result.get_device())
@@ -96,7 +97,7 @@ def scatter_ignoring_no_memory(tensor: Tensor, devices: Any = None, **options: A
 
 
 def parallel_apply_raising_runtime_error(modules: Any, *args: Any, **kwargs: Any) -> list[Any]:
-    """Run the modules, but replace the class of an error by RuntimeError."""
+    """Run the modules, but raise a plain RuntimeError in place of an error of a subclass."""
     try:
         return list(nn.parallel.parallel_apply(modules, *args, **kwargs))
     except RuntimeError as error:

@@ -42,7 +42,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def package_of(path: Path) -> str:
-    """Return the package of the suite that contains a file, or the name of a top-level module."""
+    """Return the suite's package that contains ``path``. A top-level module is its own package."""
     return _package_name(path.relative_to(ROOT / "spec_tests").with_suffix("").parts)
 
 
@@ -51,7 +51,7 @@ def packages_imported_by(path: Path) -> set[str]:
     names = [name.split(".") for name in imported_modules(path)]
     packages = {_package_name(parts) for root, *parts in names if root == "spec_tests" and parts}
     # For ``from spec_tests.harness import x``, imported_modules() yields the names ``harness`` and
-    # ``harness.x``. ``harness`` itself only contains packages, so it does not count as one.
+    # ``harness.x``. The folder ``harness`` only groups packages, so its name is removed.
     return packages - {"harness"}
 
 

@@ -46,9 +46,9 @@ def strings(path: Path) -> Iterator[str]:
 
 
 def comparisons_with(path: Path, expression: str) -> Iterator[str]:
-    """Yield each comparison and match case with ``expression``, or with a list that contains it.
+    """Yield, as source text, the comparisons with ``expression`` and the match cases for it.
 
-    Comparisons and ``expression`` are source text.
+    A comparison with a list or tuple that contains ``expression`` is yielded, too.
     """
     for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Compare):

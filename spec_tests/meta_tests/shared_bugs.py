@@ -1,4 +1,4 @@
-"""Buggy functions that a test uses for target and reference at once. Only the oracle is right."""
+"""Buggy functions. A test uses them as target and as reference, so only the oracle is right."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ parallel: Any = torch.nn.parallel  # has incomplete annotations
 
 
 def wrong_target(function_name: str) -> Target:
-    """Return torch.nn.parallel with one function, such as ``comm.scatter``, taken from here."""
+    """Return torch.nn.parallel with one function, such as ``comm.scatter``, from this module."""
     replacement = f"{__name__}:{function_name.split('.')[1]}"
     return Target("torch.nn.parallel", {function_name: replacement})
 
@@ -47,9 +47,9 @@ def data_parallel(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 class Broadcast:
-    """A broadcast that copies the first tensor once for every tensor."""
+    """A broadcast that sends copies of the first tensor in place of all other tensors."""
 
     @staticmethod
     def apply(devices: Any, *tensors: Any) -> Any:
-        """Broadcast the first tensor as often as there are tensors."""
+        """Broadcast a list in which the first tensor replaces all other tensors."""
         return parallel._functions.Broadcast.apply(devices, *[tensors[0]] * len(tensors))

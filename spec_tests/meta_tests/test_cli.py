@@ -15,7 +15,7 @@ from spec_tests.harness.conformance import clauses, register, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
-#: The heading of a failing example in the output of Hypothesis; it depends on the release.
+#: The headings of a failing example in the output of older and newer releases of Hypothesis.
 EXAMPLE = re.compile("Falsifying example|Failing test case")
 #: The module ``comm`` of a package with two bugs: scatter reverses the chunks, and all other
 #: functions are missing.

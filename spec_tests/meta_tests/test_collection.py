@@ -49,6 +49,7 @@ def test_every_record_names_an_existing_test(register):
         assert f"def {test.partition('[')[0]}(" in source, name
 
 
+#: Two tests that do nothing. The parameters of the second test are inserted.
 FIXTURES_OF_TWO = """
 @clause("a.one")
 def test_one(target): pass
@@ -255,7 +256,7 @@ def test_records_of_repaired_tests_are_not_inherited(run_suite, inherits):
     )
 
 
-def test_repairing_a_test_without_inherited_record_is_refused(run_suite, inherits):
+def test_register_entry_repaired_must_name_a_test_of_an_inherited_record(run_suite, inherits):
     result = run_suite(
         TWO_TESTS.format(one="True", two="pass"), *inherits('repaired = ["test_it.py::test_x"]')
     )

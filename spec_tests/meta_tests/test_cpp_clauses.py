@@ -122,7 +122,7 @@ class WrongFrontEnd:
 
     @property
     def replaced(self):
-        """The name of the replaced function; the name of the third parameter implies it."""
+        """The name of the replaced function, found by the name of the third parameter."""
         third = list(inspect.signature(self.function).parameters)[2]
         names = {"devices": "replicate", "inputs": "parallel_apply", "batch": "data_parallel"}
         return names[third]
@@ -168,7 +168,10 @@ WRONG_FRONT_ENDS = [
     ),
     WrongFrontEnd(parallel_apply.test_error_is_raised_after_all_modules_end, apply_one_by_one),
     WrongFrontEnd(parallel_apply.test_error_keeps_its_text, apply_and_wrap_errors),
-    WrongFrontEnd(parallel_apply.test_outputs_are_moved_to_devices, apply_without_moving_outputs),
+    WrongFrontEnd(
+        parallel_apply.test_cpp_outputs_are_moved_to_the_given_devices,
+        apply_without_moving_outputs,
+    ),
     WrongFrontEnd(
         parallel_apply.test_without_the_devices_argument_outputs_are_on_the_input_devices,
         apply_without_moving_outputs,
@@ -250,6 +253,6 @@ def test_a_front_end_that_violates_a_clause_fails_the_test_of_the_clause(topolog
 
 def test_every_cpp_clause_has_a_wrong_front_end():
     names = {name for name in clauses.load() if name.startswith("cpp.")}
-    # For this clause, cpp_front_end/test_buckets.py shows that torch.nn.parallel violates it.
+    # cpp_front_end/test_buckets.py shows instead that torch.nn.parallel violates this clause.
     names.remove("cpp.replicate.early-reduction")
     assert {wrong.clause for wrong in WRONG_FRONT_ENDS} == names

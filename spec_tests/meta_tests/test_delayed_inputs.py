@@ -48,7 +48,7 @@ def test_inputs_are_zero_while_a_device_sleeps(delayed, sleeps, topology):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_inputs_are_unchanged_afterwards(delayed, sleeps, topology, layout):
+def test_inputs_are_unchanged_after_the_delay(delayed, sleeps, topology, layout):
     tensor = TensorSpec((2, 3, 4, 2), layout=layout, requires_grad=True).build(topology)
     before = tensor.detach().clone(), tensor._version, tensor.stride(), tensor.data_ptr()
     with delayed_inputs.delayed({"tensor": tensor}, topology):
@@ -75,7 +75,7 @@ def test_delayed_makes_new_streams_current_inside_the_block_only(delayed, topolo
         assert current_device_and_streams(topology) == before
 
 
-def test_an_error_restores_device_and_streams(delayed, topology):
+def test_device_and_streams_are_restored_after_an_error(delayed, topology):
     before = current_device_and_streams(topology)
     with pytest.raises(ZeroDivisionError), delayed_inputs.delayed({}, topology):
         raise ZeroDivisionError

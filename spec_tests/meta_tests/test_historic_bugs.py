@@ -9,8 +9,8 @@ pytestmark = pytest.mark.usefixtures("sim")
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = "spec_tests.meta_tests.historic_bugs"
 
-#: For each bug: the replaced function, the buggy function, the clause that fails, and a part of
-#: the output.
+#: For each bug: the replaced function, the buggy function, the clause that fails, and a text that
+#: the failing run prints.
 BUGS = {
     "zero-is-current": (
         "comm.broadcast",
@@ -56,7 +56,7 @@ BUGS = {
         "0.",
     ),
 }
-#: Stream bugs of earlier PyTorch releases. The name of each is the number of its PyTorch issue.
+#: Stream bugs of earlier PyTorch releases. The keys are the numbers of PyTorch's issues.
 BUGS |= {
     "78824": (
         "parallel_apply.parallel_apply",
@@ -77,12 +77,13 @@ BUGS |= {
         "call tensor.record_stream(the default stream of sim:0) before the last reference is",
     ),
 }
-#: For some bugs: the options of pytest without which the bug has no effect.
+#: For some bugs: the options of pytest that give the bug an effect.
 OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
-#: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector would.
+#: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector does,
+#: too, so the fault would not be tested.
 OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
 
-#: For each fault that ends the run before the first test: a part of the output.
+#: For each fault that ends the run before the first test: a text that the run prints.
 BROKEN_DEVICES = {
     "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
     "device-left": "changes the current device. No implementation can be judged here",

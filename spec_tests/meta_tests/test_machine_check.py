@@ -5,7 +5,7 @@ import torch
 
 from spec_tests.harness.environment.machine_check import first_broken_copy, require_copies
 
-#: Two devices that the test compares but never allocates on.
+#: Two devices. The tests compare them, but allocate no memory on them.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]
 
 

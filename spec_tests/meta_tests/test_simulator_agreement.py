@@ -9,7 +9,8 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 X = torch.arange(6.0).reshape(2, 3) + 1
 Z = torch.complex(X, X)
-#: Property -> an expected result on the CPU, and a function whose result differs in this property.
+#: For each property: a CPU result, and a function that returns the same result on sim except for
+#: this property.
 DIFFERENT = {
     "numbers": (X, lambda: X.to(DEVICE) + 0.1),
     "type": (X, lambda: X.to(DEVICE).double()),

@@ -38,8 +38,8 @@ def stream(device):
     return getattr(module, "Stream", torch.Stream)(device=device)
 
 
-#: For each function of ``torch._C``: functions that return the arguments of a call, given two
-#: devices a and b, which may be equal, and their ordinals i and j.
+#: For each function of ``torch._C``: functions that return the arguments of one call. Their
+#: parameters are two devices a and b, which may be equal, and the ordinals i and j of a and b.
 CALLS = {
     "_broadcast": [
         lambda a, b, i, j: (arange(2, 3), [i, j]),

@@ -1,6 +1,6 @@
 """``torch._C._broadcast`` and ``_broadcast_out``: stand-ins, or the primitives of a CUDA build.
 
-Slots 0 and 1 are different devices if the topology has two.
+``topology.device(slot)`` returns different devices for the slots 0 and 1, if there are two.
 """
 
 import pytest

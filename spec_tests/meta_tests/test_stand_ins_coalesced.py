@@ -1,7 +1,7 @@
 """``torch._C._broadcast_coalesced``: the stand-in, or the primitive of a CUDA build.
 
-On all devices but the first, the copies of the tensors of one chunk share a storage. The tests
-recognize the chunks by these storages.
+A bucket is a group of tensors that are copied together. On all devices but the first, the copies
+of one bucket share a storage. The tests recognize the buckets by these storages.
 """
 
 import pytest
@@ -24,17 +24,17 @@ def broadcast(topology, tensors, limit=BUFFER_SIZE, count=2):
     return torch._C._broadcast_coalesced(tensors, ordinals, limit)
 
 
-def chunk_lengths(tensors):
+def bucket_lengths(tensors):
     """Return for each storage, in order of first use, how many tensors share it."""
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
 
-def test_no_tensors_return_one_empty_list_per_device(topology):
+def test_empty_list_of_tensors_returns_one_empty_list_per_device(topology):
     assert torch._C._broadcast_coalesced([], [0, 0, 0], BUFFER_SIZE) == [[], [], []]
 
 
-def test_no_devices_raise(topology):
+def test_empty_list_of_devices_raises(topology):
     # The CUDA primitive has undefined behavior for this call, so only the stand-in is tested.
     with pytest.raises(RuntimeError, match="needs at least one device"):
         STAND_INS["_broadcast_coalesced"]([], [], BUFFER_SIZE)
@@ -100,9 +100,9 @@ def test_copies_have_values_dtype_and_device(topology):
         assert torch.equal(result.cpu(), tensor.cpu())
 
 
-def test_tensors_of_a_chunk_share_a_storage_but_no_version_counter(topology):
+def test_tensors_of_a_bucket_share_a_storage_but_no_version_counter(topology):
     results = broadcast(topology, to_first_device(topology, counting((4,)), counting((2, 2))))[1]
-    assert chunk_lengths(results) == [2]
+    assert bucket_lengths(results) == [2]
     assert [result.storage_offset() for result in results] == [0, 4]
     results[0].zero_()
     assert [result._version for result in results] == [1, 0]
@@ -123,21 +123,21 @@ def test_copies_are_contiguous(topology, tensor, others):
 
 
 @pytest.mark.parametrize(
-    ("limit", "chunks"),
+    ("limit", "lengths"),
     [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (8, [1] * 5), (9, [2, 2, 1]), (1000, [5])],
     ids=lambda value: str(value),
 )
-def test_chunk_ends_with_the_tensor_that_reaches_the_limit(topology, limit, chunks):
+def test_bucket_ends_with_the_tensor_that_reaches_the_limit(topology, limit, lengths):
     tensors = to_first_device(topology, *[counting((2,)) for _ in range(5)])
-    assert chunk_lengths(broadcast(topology, tensors, limit)[1]) == chunks
+    assert bucket_lengths(broadcast(topology, tensors, limit)[1]) == lengths
 
 
-def test_dtypes_use_separate_chunks_and_keep_their_order(topology):
+def test_dtypes_use_separate_buckets_and_keep_their_order(topology):
     dtypes = [torch.float32, torch.int64, torch.float32, torch.float16, torch.int64]
     tensors = to_first_device(topology, *[counting((2,), dtype) + 1 for dtype in dtypes])
     results = broadcast(topology, tensors)[1]
     assert [result.dtype for result in results] == dtypes
-    assert chunk_lengths(results) == [2, 2, 1]
+    assert bucket_lengths(results) == [2, 2, 1]
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
@@ -153,14 +153,14 @@ def broadcast_to_same_device_twice(topology, tensors, limit=BUFFER_SIZE):
     return torch._C._broadcast_coalesced(tensors, [topology.device(0).index] * 2, limit)
 
 
-def test_repeated_device_gets_copies_of_a_chunk_of_two(topology):
+def test_repeated_device_gets_copies_of_a_bucket_of_two(topology):
     tensors = to_first_device(topology, counting((4,)), counting((4,)))
     results = broadcast_to_same_device_twice(topology, tensors)[1]
-    assert chunk_lengths(results) == [2]
+    assert bucket_lengths(results) == [2]
     assert results[0].data_ptr() != tensors[0].data_ptr()
 
 
-def test_repeated_device_shares_memory_of_a_chunk_of_one(topology):
+def test_repeated_device_shares_memory_of_a_bucket_of_one(topology):
     tensors = to_first_device(topology, counting((2, 2)))
     (result,) = broadcast_to_same_device_twice(topology, tensors)[1]
     result.zero_()
@@ -175,7 +175,7 @@ def test_small_buffer_size_makes_a_repeated_device_share_memory(topology):
     assert [each.data_ptr() for each in results] == [each.data_ptr() for each in tensors]
 
 
-def test_noncontiguous_chunk_of_one_is_copied(topology):
+def test_noncontiguous_bucket_of_one_is_copied(topology):
     tensors = to_first_device(topology, counting((3, 4)))
     columns = [tensors[0].t()]
     (result,) = broadcast_to_same_device_twice(topology, columns)[1]

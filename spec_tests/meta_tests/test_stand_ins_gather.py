@@ -28,7 +28,7 @@ both_functions = pytest.mark.parametrize(
 
 
 @both_functions
-def test_no_tensors_raise(topology, gather):
+def test_empty_list_of_tensors_raises(topology, gather):
     with pytest.raises(RuntimeError, match="Expected at least one tensor to gather from"):
         gather([], 0)
 

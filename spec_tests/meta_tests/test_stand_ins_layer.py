@@ -47,7 +47,7 @@ def test_data_parallel_has_outputs_and_gradients_of_its_module(topology, count):
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)
-def test_data_parallel_function_returns_on_output_device(topology, rows):
+def test_function_data_parallel_returns_its_result_on_the_output_device(topology, rows):
     inputs = torch.randn(rows, 6)
     model = net().to(topology.device(0))
     outputs = parallel.data_parallel(model, inputs, topology.take(3), topology.device(1))

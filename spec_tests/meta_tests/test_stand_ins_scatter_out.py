@@ -15,7 +15,7 @@ def outputs(topology, *shapes, **options):
     ]
 
 
-def test_no_outputs_raise(topology):
+def test_empty_list_of_outputs_raises(topology):
     with pytest.raises(RuntimeError, match="Expected at least one output tensor to scatter to"):
         torch._C._scatter_out(counting((4, 4)), [], 7, None)
 

@@ -36,7 +36,7 @@ def test_copies_are_coalesced_if_the_tensors_are(topology, coalesced):
         assert torch.equal(result.to_dense().cpu(), tensor.to_dense())
 
 
-def test_sparse_and_dense_use_separate_chunks_and_keep_their_order(topology):
+def test_sparse_and_dense_use_separate_buckets_and_keep_their_order(topology):
     tensors = [sparse(2), torch.ones(3), sparse(1), torch.ones(2)]
     results = broadcast(topology, tensors)
     assert [result.is_sparse for result in results] == [True, False, True, False]
@@ -53,8 +53,8 @@ def test_copies_are_plain_leaves(topology):
 @pytest.mark.parametrize(
     ("limit", "storages"), [(32, 2), (33, 1)], ids=["filled-by-one", "filled-by-two"]
 )
-def test_chunk_size_counts_values_with_the_size_of_an_index(topology, limit, storages):
-    # Two elements have 2 indices and 2 values. They count as 8 bytes each, 32 bytes in total,
-    # although the float32 values take only 4 bytes each.
+def test_bucket_size_counts_values_with_the_size_of_an_index(topology, limit, storages):
+    # Two elements have 2 indices and 2 values. Each index and each value counts as 8 bytes, 32 in
+    # total, although a float32 value takes only 4 bytes.
     results = broadcast(topology, [sparse(2), sparse(2)], limit)
     assert value_storages(results) == storages

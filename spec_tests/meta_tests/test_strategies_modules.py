@@ -1,4 +1,4 @@
-"""Module specs: equal specs build equal modules, which share the tensors that the spec names."""
+"""Specs of modules: equal specs build equal modules, and shared layers are one object."""
 
 import torch
 from hypothesis import given
@@ -57,7 +57,7 @@ def test_shared_buffers_stay_one_tensor_on_the_device(topology):
     assert module[0].first is module[0].second
 
 
-def test_only_parameters_of_frozen_layers_require_no_gradient(topology):
+def test_parameters_require_a_gradient_unless_their_layer_is_frozen(topology):
     module = ModuleSpec((Layer("linear", frozen=True), Layer("linear"))).build(topology)
     assert [parameter.requires_grad for parameter in module.parameters()] == [False] * 2 + [
         True

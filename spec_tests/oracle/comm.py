@@ -1,4 +1,4 @@
-"""scatter, broadcast, reduce_add and gather of single tensors, without coalescing."""
+"""The functions of comm. They copy and add one tensor at a time, without coalescing."""
 
 import warnings
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def scatter(
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
-    # Devices without a chunk are not checked.
+    # zip drops devices without a chunk, even if these devices do not exist.
     pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
     return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
 
@@ -50,7 +50,7 @@ def broadcast(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Return ``tensor`` itself for its device and row-major copies for others, or fill ``out``."""
+    """Fill ``out``, or return row-major copies, and ``tensor`` itself for its own device."""
     if out is not None:
         return [output.copy_(tensor) for output in out]
     targets = map(as_device, devices or [])
@@ -76,7 +76,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
-    """Add the other inputs, in order, to the last of the inputs that are on the destination."""
+    """Start with the last input on the destination, and add the other inputs in order."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]

@@ -13,7 +13,8 @@ from spec_tests.oracle.parallel_apply import parallel_apply
 from spec_tests.oracle.replicate import replicate
 from spec_tests.oracle.scatter_gather import gather, scatter_kwargs
 
-#: A smaller ratio of the least to the greatest memory or multiprocessor count causes a warning.
+#: DataParallel warns if the smallest memory or multiprocessor count, divided by the greatest, is
+#: less than this ratio.
 MIN_BALANCE = 0.75
 WRONG_DEVICE = (
     "module must have its parameters and buffers on device {} (device_ids[0]) "

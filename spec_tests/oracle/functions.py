@@ -63,6 +63,6 @@ class ReduceAddCoalesced:
         sums = [comm.reduce_add(column, destination).contiguous() for column in columns]
         if not any(each.requires_grad for each in tensors):
             return tuple(sums)
-        # If one input requires a gradient, all differentiable outputs of a Function do.
+        # If one input of a Function requires a gradient, all differentiable outputs require one.
         differentiable = [each.is_floating_point() or each.is_complex() for each in sums]
         return tuple(map(Tensor.requires_grad_, sums, differentiable))

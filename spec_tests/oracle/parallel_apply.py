@@ -73,7 +73,10 @@ def _call(
 
 
 def error_with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
-    """Return an error of the same class. Its text names the replica and includes the traceback."""
+    """Return an error, if possible of the same class, that names the replica.
+
+    Its text includes the traceback of ``error``.
+    """
     trace = "".join(traceback.format_exception(error))
     origin = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
     return make_error(type(error), f"{origin}\nOriginal {trace}")

@@ -13,7 +13,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 class ReplicateCall(Call, Protocol):
-    """A call of ``replicate``. ``inputs`` returns the module, the devices, and rows for each."""
+    """A call of ``replicate``. ``inputs`` returns the module, its devices and rows per device."""
 
     @property
     def detach(self) -> bool:
@@ -31,7 +31,7 @@ def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[An
 
 
 def gradients(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """Return gradients of the module from calls of all replicas, and from as many direct calls."""
+    """Return the module's gradients after calls of all replicas, and after calls of the module."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
     replicas = target.replicate.replicate(module, inputs["devices"])
@@ -101,7 +101,7 @@ def attribute_ids(module: nn.Module) -> dict[str, int]:
 def former_parameters(
     replica: nn.Module, source: nn.Module
 ) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Return whether each of a replica's ``_former_parameters`` is its attribute of that name.
+    """Return whether each tensor in ``_former_parameters`` is the replica's attribute.
 
     Returns:
         Two dictionaries with paths of parameters as keys: the answers, and the expected answers.
@@ -122,7 +122,7 @@ def former_parameters(
 
 
 def flat_weights_are_shared(module: nn.Module) -> list[bool]:
-    """Return whether each tensor in the layer's ``_flat_weights`` is the attribute of its name."""
+    """Return whether each tensor in the layer's ``_flat_weights`` is the layer's attribute."""
     layer: Any = module.layer
     pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)
     return [getattr(layer, name) is weight for name, weight in pairs]

@@ -116,7 +116,7 @@ class ScriptReplica(nn.Module):
 
     The tensors of a script module cannot be replaced, so forward moves its input to the device of
     the script module. The first replica uses the buffers of the script module. In other replicas,
-    forward writes its buffers into the script module, and reads them back after the call.
+    forward writes the replica's buffers into the script module, and reads them back afterwards.
     """
 
     _lock = threading.Lock()

@@ -11,7 +11,7 @@ from spec_tests.oracle.functions import Gather, Scatter
 
 
 def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -> Any:
-    """Return a value for each device, with chunks of all tensors and all other leaves unchanged.
+    """Return a value for each device: chunks of the tensors, and all other leaves unchanged.
 
     Devices without a chunk get no value.
     """

@@ -21,7 +21,10 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
 
 
 def address_ranges(value: object) -> list[tuple[int, int]]:
-    """Return ``(start, end)`` addresses of each non-empty dense tensor in ``value``."""
+    """Return ``(start, end)`` addresses of each non-empty dense tensor in ``value``.
+
+    The end is correct for contiguous tensors only.
+    """
     dense = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
     return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in dense]
 
@@ -35,9 +38,9 @@ def find_overlaps(
 
 
 def count_version_bumps(tensors: Sequence[Tensor]) -> np.ndarray:
-    """Write the tensors one after the other. Return a row of increases after each write.
+    """Write to one tensor after another. Return a table of increases of the version counters.
 
-    Column ``i`` is the increase of the version counter of tensor ``i`` since the start.
+    Row ``j``, column ``i``: the increase for tensor ``i`` after the writes to tensors 0 to ``j``.
     """
     before = [tensor._version for tensor in tensors]
     table = np.zeros((len(tensors), len(tensors)))
@@ -60,7 +63,8 @@ def stack_on_cpu(tensors: Sequence[Tensor]) -> Tensor:
 def order_sensitive_addends(count: int) -> list[Tensor]:
     """Return addends whose float32 sum depends on the order of addition.
 
-    Small numbers are lost when they are added to large ones. Each column holds one permutation.
+    Small numbers are lost when they are added to large ones. The elements at one index of all
+    addends are a permutation of the same numbers.
     """
     values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
     return list(torch.tensor(list(permutations(values))).T.contiguous())

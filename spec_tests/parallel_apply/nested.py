@@ -30,7 +30,7 @@ class NestedCall:
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the output of the layer in both wrappers."""
+        """Return the output of the layer in its two wrappers."""
         wrap = target.data_parallel.DataParallel
         inner = wrap(inputs["module"], inputs["devices"])
         if self.functional:

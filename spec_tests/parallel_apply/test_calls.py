@@ -49,7 +49,7 @@ class CurrentThread(nn.Module):
 
 
 class Waiting(nn.Module):
-    """A module that waits at a barrier until all modules that share it have started."""
+    """A module that waits at a barrier until all modules with this barrier have started."""
 
     def __init__(self, barrier):
         super().__init__()

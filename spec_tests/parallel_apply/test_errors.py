@@ -42,7 +42,7 @@ STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends"
 
 
 class Outer:
-    """A namespace: the qualified name of its class differs from the plain name."""
+    """A namespace. The qualified name of ``InnerError`` differs from its plain name."""
 
     class InnerError(Exception):
         pass
@@ -94,7 +94,9 @@ def test_the_error_of_the_first_failing_module_is_raised(target, answers, topolo
 
 @clause("parallel_apply.errors.one-module")
 @given(call=failing_calls(builtin_exceptions(), max_modules=1))
-def test_the_error_of_a_single_module_is_rewrapped(target, answers, topology, call):
+def test_error_of_a_single_module_is_raised_like_errors_of_several(
+    target, answers, topology, call
+):
     checks.agree(call, target, answers, topology)
 
 

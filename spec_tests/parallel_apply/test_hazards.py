@@ -88,7 +88,7 @@ def test_data_parallel_inside_data_parallel_fails_on_different_devices(
 
 @clause("parallel_apply.hazards.several-callers")
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4))
-def test_several_threads_may_call_concurrently(target, topology, counts):
+def test_several_threads_may_call_parallel_apply_concurrently(target, topology, counts):
     barrier = threading.Barrier(sum(counts), timeout=TIMEOUT)
 
     def call(caller, count):
@@ -178,7 +178,7 @@ def test_a_program_exits_with_its_own_status_after_calls(target, topology, endin
 
 
 @clause("parallel_apply.hazards.end-of-the-program")
-def test_a_program_may_call_in_an_exit_handler(target, topology):
+def test_an_exit_handler_may_call_parallel_apply(target, topology):
     process = run_script(
         """
         import atexit

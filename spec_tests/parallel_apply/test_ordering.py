@@ -53,7 +53,7 @@ def test_modules_are_ordered_with_the_callers_queued_work(target, topology, coun
 
 @clause("parallel_apply.queue-order")
 @pytest.mark.parametrize("count", [1, 3])
-def test_work_on_another_device_than_the_modules_is_ordered(target, topology, count):
+def test_work_of_a_module_on_another_device_is_ordered(target, topology, count):
     with on_side_streams(topology):
         modules = [ScalingOnAnotherDevice(topology.device(slot + 1)) for slot in range(count)]
         found = queued_copies(*_run(target, topology, modules))

@@ -54,7 +54,7 @@ def test_a_constructor_that_checks_its_text_does_not_hide_the_error(target, topo
 
 @clause("parallel_apply.errors.key-error")
 def test_the_text_of_a_key_error_has_several_lines(target, topology):
-    """PyTorch 1.0 (#16647): a KeyError shows the repr of its text, on one line."""
+    """PyTorch 1.0 (#16647): a KeyError showed the repr of its text, on one line."""
     call = FailingCall({0: ExceptionSpec(KeyError)}, (0, 1), (0, 1))
     found, _ = error_and_modules(call, target, topology)
     assert len(str(found).splitlines()) > 3
@@ -85,8 +85,8 @@ def test_a_tensor_is_not_unpacked_along_its_rows(target, topology):
 
 
 @clause("parallel_apply.lengths")
-def test_surplus_inputs_are_not_dropped(target, topology):
-    """PyTorch 2.9 (#162573): sequences were silently cut to the shortest."""
+def test_surplus_devices_are_refused(target, topology):
+    """PyTorch 2.9 (#162573): arguments were silently cut to the length of the shortest."""
     with pytest.raises(AssertionError, match="modules 2 is not equal to the number of devices 3"):
         target.parallel_apply.parallel_apply(
             [Echo(), Echo()], [1, 2], devices=ordinals(topology, range(3))

@@ -21,7 +21,7 @@ from spec_tests.harness.conformance.clauses import clause
 SEVERAL = st.integers(2, 4)
 #: Lists with the number of modules of each of several successive calls.
 CALLS = st.lists(SEVERAL, min_size=1, max_size=4)
-#: For each kind of hook: setter and getter for new threads, then those for the current thread.
+#: For each hook: setter and getter for new threads, then setter and getter for this thread.
 HOOKS = {
     "trace": (threading.settrace, threading.gettrace, sys.settrace, sys.gettrace),
     "profile": (threading.setprofile, threading.getprofile, sys.setprofile, sys.getprofile),

@@ -172,7 +172,7 @@ def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, coun
 
 
 @pytest.fixture
-def no_default_device():
+def reset_default_device():
     """Reset the default device after the test."""
     yield
     torch.set_default_device(None)
@@ -182,7 +182,7 @@ def no_default_device():
 @pytest.mark.parametrize("count", [2, 3], ids="modules={}".format)
 @pytest.mark.parametrize("default", [None, "cpu", "meta"], ids="set={}".format)
 @pytest.mark.parametrize("entered", [None, "cpu", "meta"], ids="entered={}".format)
-@pytest.mark.usefixtures("no_default_device")
+@pytest.mark.usefixtures("reset_default_device")
 def test_the_callers_default_device_is_kept_when_modules_set_another(
     target, topology, default, entered, count
 ):

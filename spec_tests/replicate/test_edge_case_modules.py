@@ -1,4 +1,4 @@
-"""replicate: kinds of modules with special needs."""
+"""replicate: modules with containers, computed weights or hooks, and layers of torch.nn."""
 
 from hypothesis import given
 

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 #: Kinds of layers that are smooth, so that second derivatives can be checked numerically.
 SMOOTH = ("linear", "tanh", "layer_norm", "grad_buffer", "lists")
-#: Half of the calls use all kinds of layers. The other half use linear layers and layers with a
-#: buffer that requires a gradient, which are rare among all kinds.
+#: One strategy draws any precise kind of layer. The other draws only linear layers and layers with
+#: a buffer that requires a gradient, which the first draws rarely.
 CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )

@@ -9,7 +9,7 @@ from spec_tests.harness.conformance.clauses import clause
 
 
 class Module(nn.Module):
-    """A module with two parameters, which are broadcast together, and a buffer."""
+    """A module with a buffer and two parameters. The parameters are broadcast together."""
 
     def __init__(self):
         super().__init__()

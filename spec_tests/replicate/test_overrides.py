@@ -22,7 +22,7 @@ ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 @clause("replicate.overrides.replica-hook")
 @given(call=edge_case_calls("tagged"))
-def test_every_module_is_copied_by_its_replicate_for_data_parallel(
+def test_overridden_method_replicate_for_data_parallel_copies_its_module(
     target, answers, topology, call
 ):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
@@ -61,7 +61,7 @@ def test_a_class_whose_new_needs_arguments_is_refused(target, topology, slots):
 
 @clause("replicate.overrides.attributes-of-new")
 @given(slots=device_slots())
-def test_attributes_deleted_from_the_source_are_not_in_replicas(target, topology, slots):
+def test_attributes_deleted_from_the_module_are_not_in_replicas(target, topology, slots):
     module = LabelDeleted().to(topology.device(slots[0]))
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same([hasattr(replica, "label") for replica in replicas], [False] * len(slots), slots)

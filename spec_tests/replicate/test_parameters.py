@@ -30,7 +30,7 @@ def test_replicas_have_no_parameters(target, topology, spec, slots):
 
 @clause("replicate.parameters.former")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
-def test_former_parameters_name_the_copies(target, topology, spec, slots, detach):
+def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     pairs = [former_parameters(replica, module) for replica in replicas]
@@ -39,7 +39,7 @@ def test_former_parameters_name_the_copies(target, topology, spec, slots, detach
 
 @clause("replicate.parameters.copies")
 @given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_are_computed_from_the_parameters_in_the_graph(target, answers, topology, call):
+def test_copies_require_a_gradient_like_their_parameters(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 
@@ -94,7 +94,7 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 @clause("replicate.parameters.large")
 @FEWER_EXAMPLES
 @given(call=edge_case_calls("large"))
-def test_parameters_larger_than_a_bucket_are_copied(target, answers, topology, call):
+def test_parameters_larger_than_the_broadcast_buffer_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 

@@ -44,7 +44,7 @@ def test_detached_complex_tensors_stay_complex(target, topology):
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @pytest.mark.parametrize("detach", [False, True])
-def test_the_first_list_contains_the_same_tensors_only_if_detached(target, topology, detach):
+def test_the_first_list_contains_the_inputs_themselves_only_with_detach(target, topology, detach):
     tensor = torch.ones(2, device=topology.device(0), requires_grad=True)
     broadcast = target.replicate.private("_broadcast_coalesced_reshape")
     ((first,), *rest) = broadcast([tensor], topology.take(2), detach)

@@ -109,7 +109,7 @@ def test_shared_buffers_stay_shared(target, topology, spec, detach):
 
 @clause("replicate.none-entries")
 @given(call=replicate_calls(kinds=("none_entries", "linear_without_bias"), called=True))
-def test_none_entries_stay_none(target, answers, topology, call):
+def test_none_parameters_buffers_and_children_stay_none(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 
 
@@ -150,7 +150,7 @@ def test_replicas_share_ordinary_attributes_with_the_module(target, topology, sl
 
 @clause("replicate.own-entries")
 @given(slots=device_slots(min_size=2))
-def test_entries_set_on_a_replica_do_not_change_other_modules(target, topology, slots):
+def test_attributes_set_on_a_replica_do_not_change_other_modules(target, topology, slots):
     module = NETWORK.build(topology, slots[0])
     changed, *others = target.replicate.replicate(module, topology.take(slots))
     before = [attribute_ids(each) for each in (module, *others)]

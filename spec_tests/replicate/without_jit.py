@@ -1,7 +1,8 @@
 """Replicate a module in a process with TorchScript disabled.
 
-``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module that
-with TorchScript would be a script module with a Python child, and prints the number of replicas.
+``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module and
+prints the number of replicas. With TorchScript this module would be a script module with a Python
+child. MAPPING is the JSON text of the target's mapping.
 """
 
 import json

@@ -54,7 +54,7 @@ def test_gathered_sequences_keep_their_class(target, answers, topology, call):
 
 @clause("scatter_gather.gather.iterables")
 @given(call=gather_calls(kinds=("CacheSequence",)))
-def test_iterables_of_other_classes_are_rebuilt_from_one_iterable(target, answers, topology, call):
+def test_other_iterables_are_rebuilt_by_calling_their_class(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 
 

@@ -24,7 +24,7 @@ import torch
 
 __all__ = ["SIMULATOR", "Extension", "load"]
 
-# Runs in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
+# Build in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
 _PROGRAM = """
 import json, sys
 from torch.utils import cpp_extension
@@ -133,7 +133,7 @@ def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) 
     result = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(arguments)],
         env={**os.environ, "PATH": search_path},
-        # The compiler keeps the file locked, even if this process is killed.
+        # The compiler inherits the lock, and keeps it even if this process is killed.
         pass_fds=[lock_descriptor],
         capture_output=True,
         text=True,
@@ -148,7 +148,7 @@ def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) 
 
 
 def _write_unity_sources(sources: list[Path], folder: Path) -> list[str]:
-    """Write one file per CPU core, each of which includes several sources; return their paths.
+    """Write one file per CPU core that includes several sources. Return the paths of the files.
 
     Compiling PyTorch's headers takes most of the time, so fewer files build faster.
     """

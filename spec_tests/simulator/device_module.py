@@ -49,7 +49,7 @@ DeviceLike: TypeAlias = int | str | torch.device | None
 Stream = torch.Stream
 Event = torch.Event
 
-_initialized = True  # torch.utils.checkpoint reads it before it saves random states
+_initialized = True  # torch.utils.checkpoint reads this attribute before it saves random states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Return whether this process can use devices; a fork of a process that used them cannot."""
+    """Return whether this process can use devices. A fork of a process that used them cannot."""
     return is_available() and not _is_in_bad_fork()
 
 
@@ -124,7 +124,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_properties(device: DeviceLike = None) -> _DeviceProperties:
-    """Return name, memory and number of processors of ``device``; all devices have the same."""
+    """Return name, memory and processors of ``device``. Devices differ only in their names."""
     index = _ordinal(device)
     _, total = torch.accelerator.get_memory_info(index)
     return _DeviceProperties(f"Simulated accelerator {index}", total, multi_processor_count=16)

@@ -31,10 +31,11 @@ PRIMITIVES = (
     "_scatter",
     "_scatter_out",
 )
-#: Modules whose names begin so still find the functions that "missing-primitives" hides.
+#: Modules whose names begin with one of these still find the functions that the fault hides.
 _REFERENCE_MODULES = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
 
-#: Name and device of the fault of each open block, innermost last. The first entry is no fault.
+#: For each open `fault` block, innermost last: the fault and its device. The first pair means
+#: that no fault is enabled.
 _active: list[tuple[str, int]] = [("", -1)]
 
 

@@ -11,7 +11,7 @@ __all__ = ["RawAccess", "RawRace", "extension", "load"]
 #: Operator, device, stream, thread, source location, and whether the access writes.
 RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
 #: First access, second access, whether the second frees the memory, device and size in bytes of
-#: the memory, and the operation that allocated it.
+#: the memory, and the operation that allocated the memory.
 RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, int, int, RawAccess | None]
 
 
@@ -28,7 +28,7 @@ class Extension(Protocol):
         """Return the ordinal of the device that is current in this thread."""
 
     def in_bad_fork(self) -> bool:
-        """Return whether this process was forked from one that had used the devices."""
+        """Return whether this process was forked from a process that had used the devices."""
 
     def open_races(self, late_copies: int | None) -> None:
         """Begin a block that records accesses and, if given a seed, defers copies; blocks nest."""

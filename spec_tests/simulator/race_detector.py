@@ -100,10 +100,10 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
             in four copies at random.
 
     Yields:
-        A list that is filled when the block ends, with one entry for each pair of source
-        locations that race. The work of all threads inside the block is recorded, including
-        backward passes. Blocks nest: a race is added to the innermost block. Work that was
-        enqueued before the outermost block counts as finished.
+        A list, which is empty until the block ends. Then it has at most 50 races: one for each
+        pair of operators and source lines that race. The work of all threads inside the block is
+        recorded, including backward passes. Blocks nest: a race is added to the innermost block.
+        Work that was enqueued before the outermost block counts as finished.
     """
     extension = native.extension()
     found: list[Race] = []

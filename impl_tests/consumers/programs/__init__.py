@@ -1,5 +1,5 @@
-"""Small training programs, one for each package, which use the package as its users do.
+"""Small training programs, one for each package. Each uses its package as users do.
 
-Each program has a function ``train``. It uses fixed seeds, and returns the losses of all steps and
-the final weights.
+Each program has a function ``train`` that uses fixed seeds, and returns the losses of all steps
+and the final weights.
 """

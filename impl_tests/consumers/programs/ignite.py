@@ -15,7 +15,7 @@ from impl_tests.consumers.record import Record, make_record
 
 
 class _CudaTypedDevice:
-    """The first simulated device. Its type is cuda, because ``auto_model`` wraps only then."""
+    """The first simulated device, with the type cuda. ``auto_model`` wraps only for this type."""
 
     type = "cuda"
 

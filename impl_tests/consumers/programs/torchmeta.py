@@ -34,7 +34,7 @@ class Net(MetaModule):  # type: ignore[misc] # the package is not installed for 
 
 
 def train() -> Record:
-    """Learn five sinusoids. The gradients go through one inner training step on each."""
+    """Learn five sinusoids. For each, differentiate through one inner training step."""
     torch.manual_seed(0)
     net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)

@@ -77,6 +77,6 @@ MODELS = [
         },
         lambda rows: {"input_values": torch.randn(rows, 1, 64)},
         loss=lambda output: output["audio_values"].square().mean(),
-        not_compared=(".audio_codes",),  # Its batch dimension is 1, but gather joins dimension 0.
+        not_compared=(".audio_codes",),  # The batch of these codes is dimension 1.
     ),
 ]

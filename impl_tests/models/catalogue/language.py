@@ -11,8 +11,8 @@ from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
 __all__ = ["MODELS"]
 
 _LLAMA = {"num_key_value_heads": 1, "head_dim": 8}
-#: Fields of models for which impl returns a list with one cache per replica.
-_ITERABLE_CACHE: dict[str, Any] = {
+#: Fields of models whose caches cannot be gathered: impl returns a list of the replicas' caches.
+_UNGATHERED_CACHE: dict[str, Any] = {
     "reference": "the model's cache raises an error when iterated",
     "not_compared": (".past_key_values",),
 }
@@ -25,16 +25,16 @@ class ModelWithCacheTensors(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(self, memory: list[tuple[Tensor, Tensor]], **inputs: Tensor) -> Any:
-        """Run the model with ``memory`` as the cache of earlier tokens."""
+    def forward(self, cache_tensors: list[tuple[Tensor, Tensor]], **inputs: Tensor) -> Any:
+        """Run the model with ``cache_tensors`` (keys and values of each layer) as its cache."""
         from transformers import DynamicCache
 
-        return self.net(past_key_values=DynamicCache(memory), **inputs)
+        return self.net(past_key_values=DynamicCache(cache_tensors), **inputs)
 
 
 def _draw_text_and_cache(rows: int) -> dict[str, Any]:
     layers = [tuple(torch.randn(2, rows, 1, 3, 8)) for _ in range(SMALL["num_hidden_layers"])]
-    return {**draw_text(rows), "memory": layers}
+    return {**draw_text(rows), "cache_tensors": layers}
 
 
 def _draw_text_with_hidden_states_output(rows: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ _RECURRENT = [
             "shared_expert_intermediate_size": 8,
             "layer_types": ["linear_attention", "full_attention"],
         },
-        **_ITERABLE_CACHE,
+        **_UNGATHERED_CACHE,
     ),
     define("Mamba", "state space", "MambaForCausalLM", {"state_size": 4}),
     define(
@@ -141,7 +141,7 @@ _RECURRENT = [
             "mamba_d_state": 4,
             "mamba_dt_rank": 4,
         },
-        **_ITERABLE_CACHE,
+        **_UNGATHERED_CACHE,
     ),
     define(
         "RecurrentGemma",

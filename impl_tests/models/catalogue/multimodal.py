@@ -14,7 +14,7 @@ _VISION = {**SMALL, "image_size": 16, "patch_size": 8}
 
 
 def _draw_captioned_images(rows: int) -> dict[str, Any]:
-    image = torch.ones(rows, 4, dtype=torch.long)  # Four tokens for an image.
+    image = torch.ones(rows, 4, dtype=torch.long)  # Each image takes four tokens.
     tokens = torch.cat([image, draw_tokens(rows, 6)], 1)
     return {"input_ids": tokens, "pixel_values": draw_images(rows), "labels": tokens.clone()}
 

@@ -28,7 +28,7 @@ class Tagger(nn.Module):
 
 
 class BagOfWords(nn.Module):
-    """Means of embeddings with sparse gradients."""
+    """A linear layer on means of embeddings. The gradients of the embeddings are sparse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class BagOfWords(nn.Module):
 
 @dataclass(frozen=True)
 class AutoencoderOutput:
-    """The autoencoder's output: a frozen dataclass that contains another one."""
+    """The autoencoder's output: a frozen dataclass that contains an Encoding."""
 
     mean: Tensor
     code: "Encoding"

@@ -29,7 +29,7 @@ class Detector(nn.Module):
         self.net = net
 
     def forward(self, images: Tensor, boxes: Tensor, labels: Tensor) -> Any:
-        """Return the detector's losses by name."""
+        """Return the detector's losses, keyed by name."""
         truths = [
             {"boxes": box, "labels": label} for box, label in zip(boxes, labels, strict=True)
         ]
@@ -107,7 +107,7 @@ def _build_faster_rcnn() -> nn.Module:
         box_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 3, 2),
         rpn_pre_nms_top_n_train=8,
         rpn_post_nms_top_n_train=4,
-        # These limits keep all boxes. Below a lower limit, boxes would be drawn at random.
+        # These limits keep all boxes. With lower limits, the detector would draw boxes at random.
         rpn_batch_size_per_image=1000,
         box_batch_size_per_image=1000,
     )

@@ -1,8 +1,8 @@
 // Python bindings of torch::nn::parallel, and the C++ counterparts of the modules in modules.py.
 //
-// A build of PyTorch without CUDA declares the autograd nodes Scatter and Gather but does not define
-// them. With DEFINE_SCATTER_AND_GATHER this file defines them with the primitives of torch._C. A build
-// with CUDA defines them itself.
+// A build of PyTorch with CUDA defines the autograd nodes Scatter and Gather. A build without CUDA only
+// declares these nodes. With the macro DEFINE_SCATTER_AND_GATHER, this file defines them; the
+// definitions call the primitives of torch._C.
 
 #include <atomic>
 #include <chrono>

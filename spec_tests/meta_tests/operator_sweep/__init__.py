@@ -1,9 +1,9 @@
 """Comparison of every operator in PyTorch's OpInfo database on a simulated device and on the CPU.
 
 ``python -m spec_tests.meta_tests.operator_sweep`` runs all sample inputs of every operator that
-the CPU supports, in five dtypes, with gradients, and in place if the operator has such a variant.
-It takes two minutes of one core. ``--quick`` runs two samples in two dtypes; names of operators
-restrict the sweep to those operators. The exit status is 1 if
+the CPU supports, in five dtypes, with gradients. It also runs in-place variants.
+It takes two minutes of one core. ``--quick`` runs two samples in two dtypes, and no in-place
+variants; names of operators restrict the sweep to those operators. The exit status is 1 if
 
 * a result differs from the CPU's,
 * an operator raises NotImplementedError and is not listed in ``allowed_differences.toml``, or

@@ -39,7 +39,7 @@ class Case:
 
     @property
     def has_gradients(self) -> bool:
-        """Whether to compare gradients: in float32 and complex64, if the operator has any."""
+        """Whether to compare gradients: float32 and complex64, if the operator has gradients."""
         return (
             self.dtype in ("float32", "complex64")
             and self.info.supports_autograd

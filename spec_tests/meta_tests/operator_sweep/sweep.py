@@ -10,12 +10,12 @@ from .trial import DEVICE, Comparison, Outcome, compare
 
 __all__ = ["run"]
 
-#: Sample inputs of each operator in each dtype in a quick sweep.
+#: In a quick sweep: the number of sample inputs for each operator and dtype.
 _QUICK_SAMPLES = 2
 
 
 def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
-    """Run the samples of ``case``: all, or two if ``quick`` and no error of it is allowed."""
+    """Run all samples of ``case``, or two if ``quick`` and no error of the operator is allowed."""
     listed = any(case.operator in error.operators for error in allowed.errors)
     max_samples = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(
@@ -30,7 +30,7 @@ def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome
 
 
 def _variants(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
-    """Yield the operator and its in-place variant, and whether to compare gradients."""
+    """Yield pairs: the operator or its in-place variant, and whether to compare gradients."""
     yield case.info.op, case.has_gradients
     if case.info.inplace_variant is not None and not quick:
         yield case.info.inplace_variant, False

@@ -36,11 +36,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The properties to compare; devices, shapes and dtypes are always compared.
+    """The properties to compare, besides devices, shapes and dtypes.
 
     Args:
         values: Compare the values.
-        same_kernel: Compare the strides, and the values with the default tolerance.
+        same_kernel: Whether the CPU and the device use the same kernel. Then strides are
+            compared, and values are compared with the default tolerance.
     """
 
     values: bool = True
@@ -108,7 +109,7 @@ def _output_gradient(tensor: Tensor) -> Tensor:
 def _device_of_results(arguments: list[Any]) -> str:
     """Return the device that the results of the call must be on.
 
-    It is the argument ``device``, else ``DEVICE`` if an argument is on it, else the CPU.
+    That is the argument ``device`` if given, ``DEVICE`` if an argument is on it, else the CPU.
     """
     kwargs = arguments[2]
     if kwargs.get("device") is not None:

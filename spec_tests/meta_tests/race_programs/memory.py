@@ -16,7 +16,7 @@ from .program import (
 
 
 @race_program("record_stream")
-def memory_read_on_side_stream_is_recorded_on_it(correct: bool) -> Tensor:
+def memory_read_on_side_stream_is_recorded_on_that_stream(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
@@ -28,7 +28,7 @@ def memory_read_on_side_stream_is_recorded_on_it(correct: bool) -> Tensor:
 
 
 @race_program("record_stream")
-def memory_of_side_stream_read_on_current_stream_is_recorded_on_it(correct: bool) -> Tensor:
+def memory_of_side_stream_is_recorded_on_the_current_stream_that_reads_it(correct: bool) -> Tensor:
     side, result = new_stream(0), empty(0)
     with side:
         data = copy_to(0)

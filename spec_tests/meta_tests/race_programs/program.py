@@ -58,7 +58,7 @@ class Program(NamedTuple):
     run: Callable[[bool], list[float]]
     #: URL of the page that states the rule.
     source: str
-    #: Whether the variant that races returns wrong numbers under --late-copies.
+    #: Whether the variant that races returns wrong numbers if copies are deferred (--late-copies).
     late_copies: bool
 
 

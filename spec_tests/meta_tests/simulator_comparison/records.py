@@ -25,7 +25,8 @@ class Difference:
     """A call whose outcome on the simulator and on the accelerator differs.
 
     Args:
-        kind: The called function, and what differs: result, warnings, gradients or inputs.
+        kind: The called function, and what differs: result, warnings, gradients or inputs. Or the
+            text that the call is missing from one record.
         target: The package that was called.
         call: The call, as text.
         text: The first difference, described in words.

@@ -21,8 +21,8 @@ struct DeferredCopy {
 };
 
 // Never destroyed, because threads may outlive this library's variables. A thread holds the mutex
-// while it copies, so that a thread whose work is ordered after the copy waits. Code that holds the
-// mutex acquires no other lock.
+// while it copies, so that a second thread, whose work is ordered after the copy, waits for the
+// copy. Code that holds the mutex acquires no other lock.
 auto& mutex = *new std::mutex;
 auto& deferred = *new std::vector<DeferredCopy>;
 std::atomic<size_t> count{0};
@@ -44,8 +44,9 @@ void run(size_t index) {
   count = deferred.size();
 }
 
-// Returns the index of the newest deferred copy that may run now: it is ordered before `clock`, and
-// after no other deferred copy. A null `clock` admits every copy.
+// Returns the index of the newest deferred copy that may run now: the copy is ordered before
+// `clock`, and no other deferred copy is ordered before it. With a null `clock` only the second
+// condition counts.
 std::optional<size_t> next_due(const Clock* clock) {
   const auto is_due = [&](const DeferredCopy& copy) {
     return clock == nullptr || is_ordered_before(copy, *clock);
@@ -104,7 +105,7 @@ bool defer(
   if (!is_enabled() || !is_plain(from) || !is_plain(to)) {
     return false;
   }
-  // CUDA stages pageable memory, so the copy does not see later writes to the source.
+  // Clones pageable memory now. CUDA stages it, so the copy does not see later writes to it.
   auto source = memory_sharing_view(from);
   source = source.defined() ? source : from.detach().clone();
   auto target = memory_sharing_view(to);

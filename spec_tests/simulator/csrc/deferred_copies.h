@@ -19,7 +19,8 @@ bool defer(
     const at::Tensor& from, const at::Tensor& to, uint32_t stream, races::Time time,
     races::Clock clock);
 
-// Runs the copies that are ordered before `clock`. Unordered copies run in reverse order.
+// Runs the copies that are ordered before `clock`. Of two unordered copies, the later one runs
+// first.
 void run_ordered_before(const races::Clock& clock);
 void run_all();
 

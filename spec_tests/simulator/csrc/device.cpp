@@ -287,7 +287,7 @@ void check_usable(c10::DeviceIndex index) {
       index >= 0 && index < count,
       "sim error: invalid device ordinal ", static_cast<int>(index), ": there are ", count.load(),
       " devices, sim:0 to sim:", count.load() - 1);
-  // Written only once, because each write invalidates the cache line of the other cores.
+  // `used` is written only once, because each write invalidates the cache line of the other cores.
   if (!used.load(std::memory_order_relaxed)) {
     used = true;
   }

@@ -169,8 +169,8 @@ class OperatorCall {
     }
   }
 
-  // A factory has a device argument. Only a `*_like` factory may also have a tensor on another
-  // device, because it reads only the tensor's metadata.
+  // An operator that creates a tensor has a device argument. Only a `*_like` operator may also have
+  // a tensor on another device, because it reads only the tensor's metadata.
   void add_requested_device(const IValue& value) {
     if (!value.isDevice()) {
       return;
@@ -271,7 +271,7 @@ class OperatorCall {
     }
     step_.emplace(schema_.name().c_str(), result_device_.value_or(*device_).index());
     if (result_device_) {
-      return;  // a *_like factory reads only the metadata of its argument
+      return;  // a *_like operator reads only the metadata of its argument
     }
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
       const bool writes = is_written(schema_.arguments()[i]);

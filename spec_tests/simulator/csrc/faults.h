@@ -12,7 +12,7 @@ enum class Fault {
   none,
   zero_is_current,  // ordinal 0 selects the current device
   device_left,  // a copy between devices makes the destination the current device
-  dirty_memory,  // new memory is not zero, even outside blocks of races.h
+  dirty_memory,  // new memory is not zero, even outside `simulator.races` blocks
   no_memory,  // one device has no memory left
   garbled_peers,  // copies between devices write zeros
 };

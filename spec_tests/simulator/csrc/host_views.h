@@ -34,8 +34,8 @@ class HostViews {
   // Copies sizes, strides and storages of the host views to the arguments.
   void update_arguments();
 
-  // Counts a result as an owner of its storage. Call it for every result before the first
-  // to_device(result), which adopts memory that only results own and copies other memory.
+  // Counts a result as an owner of its storage. Call this for every result before the first call of
+  // to_device(result): to_device adopts memory that only results own, and copies other memory.
   void count_owner(const at::Tensor& result);
   at::Tensor to_device(const at::Tensor& result);
 
@@ -56,7 +56,7 @@ class HostViews {
   struct StorageEntry {
     c10::Storage device;
     void* memory;  // context of the host pointer; changes if the operator reallocates the memory
-    c10::Storage host;  // keeps the key alive, so that its address is not reused during the call
+    c10::Storage host;  // keeps the map's key alive, so that its address is not reused
   };
 
   const std::string& operator_;

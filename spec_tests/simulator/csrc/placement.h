@@ -13,7 +13,7 @@ bool accepts_host_indices(const c10::FunctionSchema& schema);
 
 // Returns whether the operator is a view, or reads and changes only metadata.
 bool accesses_no_data(const c10::FunctionSchema& schema);
-// Returns whether CUDA's host waits for the operator, because it needs a value or a size.
+// Returns whether the host waits for the operator on CUDA, to read a value or the result's size.
 bool synchronizes_host(const c10::FunctionSchema& schema);
 
 }  // namespace sim

@@ -344,8 +344,8 @@ bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking
       join(sync_with_host(destination).clock, clock);
     }
   }
-  // 3. The host waits unless non_blocking is set. CUDA may also wait for a non_blocking copy with
-  //    pageable memory, but a program must not rely on it.
+  // 3. The host waits for a copy from or to the host, unless non_blocking is set. CUDA may also
+  //    wait for a non_blocking copy with pageable memory, but a program must not rely on it.
   if (!non_blocking && !(from_device && to_device)) {
     step.host_waits();
     return false;

@@ -1,11 +1,11 @@
 // Happens-before analysis of streams, events and the host, for every byte of device memory.
 //
-// Each stream numbers its steps. For every other stream it keeps the last step that is ordered
-// before its own next step: a vector clock. All host threads share one clock with the steps that
-// some thread has waited for. Two accesses to one byte, one of them a write, race if neither is
-// ordered before the other.
+// A step is one operator on one stream. Each stream numbers its steps. The vector clock of a stream
+// has, for every stream, the number of the last step that is ordered before the stream's next step.
+// All host threads share one clock. It has the steps for which some thread has waited. Two accesses
+// to one byte, one of them a write, race if neither is ordered before the other.
 //
-// Accesses are recorded only while a block is open. Otherwise every function returns at once.
+// Accesses are recorded only inside a `simulator.races` block.
 
 #pragma once
 
@@ -32,7 +32,7 @@ struct EventClock {
   Clock clock;
 };
 
-// One step of a stream, or the free of an allocation.
+// One step of a stream, or the allocation or the free of memory.
 struct Operation {
   const char* op;  // from the operator's schema, or a literal: never freed
   c10::DeviceIndex device;
@@ -68,7 +68,7 @@ struct Access {
 // The recorded accesses to one allocation. The allocator stores it beside the memory.
 struct AllocationState {
   c10::DeviceIndex device = -1;  // -1: pinned memory of the host
-  c10::StreamId stream = 0;  // the allocating stream, which may get the memory again
+  c10::StreamId stream = 0;  // the allocating stream; on CUDA it may get the memory again
   size_t nbytes = 0;
   uint64_t generation = 0;
   std::shared_ptr<const Operation> allocated_by;
@@ -79,7 +79,7 @@ struct AllocationState {
 struct Race {
   Operation first, second;
   bool first_writes, second_writes, is_free;
-  c10::DeviceIndex device;  // of the memory
+  c10::DeviceIndex device;  // the device of the memory
   size_t nbytes;
   std::shared_ptr<const Operation> allocated_by;
 };
@@ -89,8 +89,8 @@ inline bool is_on() noexcept {
   return on.load(std::memory_order_relaxed);
 }
 
-// Opens a block; blocks nest. A race is added to the innermost open block. `late_copies` is the
-// random seed of deferred copies; without it, copies run at once.
+// Opens a `simulator.races` block. Blocks nest: a race is added to the innermost open block.
+// `late_copies` is the seed that chooses the deferred copies. Without a seed, no copy is deferred.
 void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
 
@@ -119,8 +119,8 @@ class Step {
   uint64_t generation_;
   uint32_t stream_;
   Time time_;
-  // The stream's clock at this step, set only if copies are deferred. The stream's own clock may
-  // change before the step ends, because other threads may enqueue work.
+  // A copy of the stream's clock at this step, made only if copies are deferred. The clock itself
+  // may change before the step ends, because other threads may enqueue work.
   Clock clock_;
   std::vector<const AllocationState*> accessed_;
 };

@@ -1,6 +1,6 @@
 // Functions that the source files of the simulated accelerator share.
 //
-// A `sim` device is an ordinal. Its memory is host memory that only operators of that ordinal may
+// A `sim` device is an ordinal. Its memory is host memory that only operators on that device may
 // access. A stream is only a number, because every operator has finished when it returns.
 
 #pragma once
@@ -46,8 +46,8 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
 // Turns memory that a CPU operator has allocated into device memory without a copy.
 c10::DataPtr adopt_host_memory(c10::DataPtr host, size_t nbytes, c10::DeviceIndex index);
 void resize_storage(c10::StorageImpl* storage, size_t nbytes);
-// Returns a host pointer to the same memory, which stays valid after the device tensor frees the
-// memory. Returns null for memory that is neither device memory nor pinned memory.
+// Returns a host pointer to the same memory. The pointer stays valid after the device tensor frees
+// the memory. Returns null for memory that is neither device memory nor pinned memory.
 c10::DataPtr share_memory(const c10::DataPtr& memory);
 // Returns the recorded accesses to device memory or pinned memory; null for other memory.
 races::AllocationState* allocation_of(const c10::DataPtr& memory);
@@ -67,7 +67,8 @@ at::Tensor memory_sharing_view(const at::Tensor& tensor);
 
 // fallback.cpp: runs the CPU kernel for every operator without a sim kernel.
 void register_fallbacks();
-// Runs the operator's CPU kernel. Called by sim kernels for the calls that they do not handle.
+// Runs the operator's CPU kernel. A sim kernel calls this function for inputs that the sim kernel
+// does not handle.
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace sim
