@@ -137,13 +137,8 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   }
 }
 
-<<<<<<< HEAD
-// With this kernel, module.to() keeps the Parameter objects between CPU and sim, as between CPU and
-// CUDA. Without the feature, it creates new ones.
-=======
 // With this kernel, module.to() keeps the Parameter objects when it moves a module between CPU and
-// sim, as it does between CPU and CUDA.
->>>>>>> main
+// sim, as it does between CPU and CUDA. Without the feature, module.to() creates new ones.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   if (!features::has(features::Feature::kept_parameters)) {
     return self.device().type() == from.device().type();
