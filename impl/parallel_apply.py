@@ -69,8 +69,8 @@ def parallel_apply(
     thread has state that other threads cannot inherit, such as active modes, or Python is 3.13 or
     newer. When the first module has ended, the calling thread also runs the modules that no worker
     has started. Each other module runs in a worker thread. Each module runs with the state of the
-    calling thread: grad mode, autocast, streams, context variables and everything else that ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are
-    discarded.
+    calling thread: grad mode, autocast, streams, context variables and everything else that
+    ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded.
     Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
     compiles in one thread at a time.
 
@@ -83,10 +83,11 @@ def parallel_apply(
             of the first tensor in its inputs, else in its keyword arguments, else the caller's
             current device.
         in_turn: Whether the modules run one after the other. They run in the calling thread under
-            the same condition as the first module. Then no thread waits for the interpreter
-            lock, and asynchronous devices still compute at the same time. This is faster if an operator takes less time on the host than the hand-over of
-            the lock, about 60 µs. It is slower if operators take longer on the host, as on the
-            CPU, or if a module waits for its device. Modules must not wait for each other.
+            the same condition as the first module. Then no thread waits for the interpreter lock,
+            and asynchronous devices still compute at the same time. This is faster if an operator
+            takes less time on the host than the hand-over of the lock, about 60 µs. It is slower
+            if operators take longer on the host, as on the CPU, or if a module waits for its
+            device. Modules must not wait for each other.
 
     Returns:
         The ``k`` results in the order of ``modules``. The call returns when all modules have
